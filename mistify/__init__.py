@@ -1,0 +1,1 @@
+"""The vocabulary that server and client share: configs, costs, goals, manifests, errors."""

@@ -1,0 +1,77 @@
+"""The one catalogue of errors: code, gRPC status, HTTP status, exit code.
+
+Every failure that a user can meet is a `MistifyError` with a code from `ErrorCode`. The server
+translates it to a gRPC status with the problems attached, the client translates it back, and the
+command line turns it into an exit code. No other place decides what a failure looks like.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ErrorCode(Enum):
+    """What can go wrong: (gRPC status name, HTTP status, exit code)."""
+
+    INVALID_CONFIG = ("INVALID_ARGUMENT", 400, 2)
+    INVALID_MODEL = ("INVALID_ARGUMENT", 400, 2)
+    INVALID_DATASET = ("INVALID_ARGUMENT", 400, 2)
+    NOT_FOUND = ("NOT_FOUND", 404, 3)
+    CONFLICT = ("ALREADY_EXISTS", 409, 4)
+    UNAUTHENTICATED = ("UNAUTHENTICATED", 401, 5)
+    STORE_VERSION = ("FAILED_PRECONDITION", 409, 6)
+    ADDRESS_IN_USE = ("UNAVAILABLE", 503, 7)
+    UNAVAILABLE = ("UNAVAILABLE", 503, 8)
+    CANCELLED = ("CANCELLED", 499, 9)
+    CORRUPT_PACKAGE = ("DATA_LOSS", 500, 10)
+    INTERNAL = ("INTERNAL", 500, 1)
+
+    # Members with equal tuples would become aliases of each other: the name keeps them apart.
+    def __new__(cls, grpc_status: str, http_status: int, exit_code: int) -> "ErrorCode":
+        """Give each member its own value, so that equal statuses do not merge members."""
+        member = object.__new__(cls)
+        member._value_ = len(cls.__members__)
+        member.grpc_status = grpc_status
+        member.http_status = http_status
+        member.exit_code = exit_code
+        return member
+
+    grpc_status: str
+    http_status: int
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with what the user gave.
+
+    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `given` what stands there.
+    """
+
+    place: str
+    given: str
+    expected: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: got {self.given}; expected {self.expected}; {self.fix}"
+
+
+class MistifyError(Exception):
+    """A failure with a code and, where the user's input is at fault, every problem found in it."""
+
+    def __init__(self, code: ErrorCode, message: str, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *(f"  {problem}" for problem in self.problems)])
+
+
+def invalid_config(problems: Iterable[Problem], source: str = "the config") -> MistifyError:
+    """All the problems of one config as one error."""
+    problems = tuple(problems)
+    count = f"{len(problems)} problem" + ("s" if len(problems) > 1 else "")
+    return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, nothing was started", problems)

@@ -1,0 +1,1 @@
+"""The light client: LiteRT and gRPC, no TensorFlow."""

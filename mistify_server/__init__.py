@@ -1,0 +1,1 @@
+"""The porting server: API, architecture adaptor, store and the worker that trains."""

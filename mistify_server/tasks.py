@@ -1,0 +1,159 @@
+"""What the server asks of a worker process, and what comes back: the wire between the two.
+
+A worker reads one task per line (JSON) and answers with any number of `Progress` lines and then one
+result line. Checkpoints and packages never travel on this wire: they are artifacts, named by digest.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class Message(BaseModel):
+    """A frozen message; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelSource(Message):
+    """Where the source model comes from: a file, or the name of a built-in model."""
+
+    path: str | None = None
+    builtin: str | None = None
+
+
+class DataSource(Message):
+    """Train and test data: `.npz` files with arrays `x` and `y`, or `builtin:digits-train`."""
+
+    train: str
+    test: str
+
+
+class InspectTask(Message):
+    """Look at a model and its data before anything is started."""
+
+    kind: Literal["inspect"] = "inspect"
+    model: ModelSource
+    data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    hardware: dict[str, tuple[float, float]]
+
+
+class Inspection(Message):
+    """The source's costs, the least that it can become, and every problem found.
+
+    A problem is (subject, given, expected, fix); subject is `model`, `dataset.train`, `dataset.test`
+    or `algorithm.config.NAME`, to be prefixed with the place in the config.
+    """
+
+    kind: Literal["inspection"] = "inspection"
+    costs: dict[str, float]
+    floor: dict[str, float]
+    problems: list[tuple[str, str, str, str]] = []
+
+
+class SourceTask(Message):
+    """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it."""
+
+    kind: Literal["source"] = "source"
+    model: ModelSource
+    data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    hardware: dict[str, tuple[float, float]]
+    exceed: dict[str, float]
+    seed: int
+
+
+class SourceResult(Message):
+    """The tuned source (the teacher of every goal) and the root, the same where nothing was widened."""
+
+    kind: Literal["source_result"] = "source_result"
+    source_costs: dict[str, float]
+    source_accuracy: float
+    teacher: str
+    teacher_accuracy: float
+    root: str
+    root_costs: dict[str, float]
+    steps: int
+    seconds: float
+
+
+class AdaptTask(Message):
+    """One edge of a goal tree: from the parent's checkpoint to a goal."""
+
+    kind: Literal["adapt"] = "adapt"
+    parent: str
+    teacher: str
+    data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    hardware: dict[str, tuple[float, float]]
+    budget: dict[str, float]
+    accuracy_target: float | None
+    seed: int
+
+
+class AdaptResult(Message):
+    """The goal's checkpoint, or the best model found where the goal was not met."""
+
+    kind: Literal["adapt_result"] = "adapt_result"
+    checkpoint: str
+    costs: dict[str, float]
+    accuracy: float
+    met: bool
+    reason: str
+    steps: int
+    seconds: float
+
+
+class PackageTask(Message):
+    """Turn a checkpoint into `serve.tflite` and `manifest.json`."""
+
+    kind: Literal["package"] = "package"
+    checkpoint: str
+    data: DataSource
+    goal_id: str
+    job_id: str
+    budget: dict[str, float]
+    accuracy_target: float | None
+    costs: dict[str, float]
+    accuracy: float
+    hardware: dict[str, tuple[float, float]]
+
+
+class PackageResult(Message):
+    """The package's files (name -> digest) and what LiteRT measured on this machine."""
+
+    kind: Literal["package_result"] = "package_result"
+    files: dict[str, str]
+    size_bytes: int
+    measured_latency_ms: float
+
+
+class TaskFailure(Message):
+    """Why a task failed. `code` is the name of an `ErrorCode`."""
+
+    kind: Literal["failure"] = "failure"
+    code: str
+    message: str
+    problems: list[tuple[str, str, str, str]] = []
+
+
+class Progress(Message):
+    """How far a task is. `accuracy` is None while it has not been measured."""
+
+    kind: Literal["progress"] = "progress"
+    stage: str
+    step: int
+    total_steps: int
+    costs: dict[str, float] = {}
+    accuracy: float | None = None
+
+
+Task = InspectTask | SourceTask | AdaptTask | PackageTask
+Result = Inspection | SourceResult | AdaptResult | PackageResult | TaskFailure
+
+TASK: TypeAdapter[Task] = TypeAdapter(Annotated[Task, Field(discriminator="kind")])
+ANSWER: TypeAdapter[Result | Progress] = TypeAdapter(Annotated[Result | Progress, Field(discriminator="kind")])
