@@ -1,0 +1,108 @@
+"""A porting job as server and client see it: its state, its goals, its events."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from mistify.budget import Budget, Costs
+
+
+class JobState(Enum):
+    """Where a job stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to the job."""
+        return self not in (JobState.QUEUED, JobState.RUNNING)
+
+
+class GoalState(Enum):
+    """Where a goal stands. `UNMET` has a package (the best model found), `FAILED` has none."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    MET = "met"
+    UNMET = "unmet"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class PackageFile:
+    """A file of a package: its name, its size in bytes, its SHA-256 in hex."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """The model that is ported, as it came. `accuracy` is a share, 0 to 1."""
+
+    costs: Costs
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One goal of a job: what was asked, from where it was adapted, what was achieved.
+
+    `parent` is the id of the goal it was adapted from, None for the (expanded) source.
+    `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to.
+    """
+
+    id: str
+    batch: int
+    budget: Budget
+    accuracy_target: float | None = None
+    parent: str | None = None
+    state: GoalState = GoalState.WAITING
+    achieved: Costs = field(default_factory=dict)
+    accuracy: float | None = None
+    reason: str = ""
+    seconds: float = 0.0
+    steps: int = 0
+    files: tuple[PackageFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A submitted batch of configs. `source` is None until the source was measured."""
+
+    id: str
+    state: JobState
+    goals: tuple[Goal, ...]
+    created_unix_ms: int
+    source: Source | None = None
+    seconds: float = 0.0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class ProgressUpdate:
+    """How far the work on a goal is. `accuracy` is None while it has not been measured."""
+
+    stage: str
+    step: int
+    total_steps: int
+    costs: Costs = field(default_factory=dict)
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """Something that happened to a job, numbered 1, 2, ... without gaps.
+
+    `goal_id` is None where it concerns the whole job.
+    """
+
+    sequence: int
+    unix_ms: int
+    goal_id: str | None
+    event: JobState | GoalState | ProgressUpdate
