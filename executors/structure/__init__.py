@@ -1,0 +1,27 @@
+"""What a Keras model is made of, and how its widths are changed.
+
+`analyse(model)` finds the channel groups; `narrow` and `widen` change their widths; `fold_batch_norm`
+prepares a model for packaging.
+"""
+
+from executors.structure.analysis import Structure, Widths, analyse
+from executors.structure.channels import ChannelGroup, Role, Slot
+from executors.structure.folding import fold_batch_norm
+from executors.structure.handlers import LayerHandler, UnsupportedLayerError, register
+from executors.structure.surgery import Keep, narrow, widen
+
+__all__ = [
+    "ChannelGroup",
+    "Keep",
+    "LayerHandler",
+    "Role",
+    "Slot",
+    "Structure",
+    "UnsupportedLayerError",
+    "Widths",
+    "analyse",
+    "fold_batch_norm",
+    "narrow",
+    "register",
+    "widen",
+]

@@ -1,0 +1,153 @@
+"""What a Keras model is made of: its graph, its channel groups, and what it costs at any widths."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import keras
+import numpy as np
+
+from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
+from executors.structure.folding import foldable
+from executors.structure.graph import Graph, Shape, read_graph
+from executors.structure.handlers import elements, handler_of
+from mistify.costs import LayerCost, NetworkCost
+
+#: units that are left of each channel group, by the group's name
+Widths = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The channels of a tensor: some that stay, and for each group how many stand for one unit."""
+
+    fixed: int
+    per_unit: Mapping[str, int]
+
+    def count(self, widths: Widths) -> int:
+        """Channels at these widths."""
+        return self.fixed + sum(times * widths[group] for group, times in self.per_unit.items())
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A model's graph and channel groups.
+
+    Attributes:
+        graph: The calls of the model, nested models inlined.
+        groups: Everything that can shrink, by name.
+        channels: The channels of each tensor of the graph.
+    """
+
+    graph: Graph
+    groups: Mapping[str, ChannelGroup]
+    channels: tuple[Channels, ...]
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The units that each group has now."""
+        return {name: group.size for name, group in self.groups.items()}
+
+    def network(self, widths: Widths | None = None) -> NetworkCost:
+        """The network as the cost model sees it, at other widths where given."""
+        widths = self.widths | dict(widths or {})
+        shapes = [
+            shape if not shape or shape[-1] is None else (*shape[:-1], channels.count(widths))
+            for shape, channels in zip(self.graph.shapes, self.channels, strict=True)
+        ]
+        weights = self.weight_shapes(widths)
+        layers, charged = [], set()
+        for node in self.graph.nodes:
+            own = [] if node.name in charged else weights[node.name]
+            charged.add(node.name)
+            params = sum(int(np.prod(shape)) for shape in own)
+            handler = handler_of(node.name, node.layer)
+            layers.append(
+                LayerCost(
+                    name=node.name,
+                    multiply_adds=handler.multiply_adds(
+                        node.layer,
+                        weights[node.name],
+                        [shapes[index] for index in node.inputs],
+                        shapes[node.output],
+                    ),
+                    params=params,
+                    stored_params=self._stored(node.name, own, params),
+                    inputs=node.inputs,
+                    output=node.output,
+                    in_place=handler.in_place or node.name in self._folded_bias,
+                )
+            )
+        return NetworkCost(
+            tuple(layers),
+            tuple(elements(shape) for shape in shapes),
+            tuple(self.graph.inputs),
+            self.graph.outputs,
+        )
+
+    def weight_shapes(self, widths: Widths) -> dict[str, list[Shape]]:
+        """The shapes of every layer's weights at these widths."""
+        shapes = {
+            name: [list(weight.shape) for weight in layer.weights] for name, layer in self.graph.layers.items()
+        }
+        for group in self.groups.values():
+            for slot in group.slots:
+                removed = (group.size - widths[group.name]) * slot.positions.shape[1]
+                shapes[slot.layer][slot.weight][slot.axis] -= removed
+        return {name: [tuple(shape) for shape in own] for name, own in shapes.items()}
+
+    def _stored(self, name: str, weights: list[Shape], params: int) -> int:
+        """Weights left after folding: of a batch norm a bias, where the layer before it has none."""
+        if name not in self._folded_bias:
+            return params
+        return int(weights[0][0] or 0) if weights and self._folded_bias[name] else 0
+
+    @cached_property
+    def _folded_bias(self) -> dict[str, bool]:
+        """The batch norms that fold into the layer before them, and whether that layer gains a bias."""
+        return {
+            norm.name: not maker.layer.use_bias for norm, maker in foldable(self.graph).items()
+        }
+
+
+def analyse(model: keras.Model) -> Structure:
+    """Find the channel groups of a functional or sequential model.
+
+    Raises:
+        UnsupportedLayerError: A layer that no handler knows or can treat; says how to register one.
+        TypeError: A subclassed model.
+    """
+    graph = read_graph(model)
+    space = ChannelSpace()
+    tensors: dict[int, Ids] = {
+        index: space.fixed(int(graph.shapes[index][-1] or 0)) for index in graph.inputs
+    }
+    for node in graph.nodes:
+        handler = handler_of(node.name, node.layer)
+        inputs = [tensors[index] for index in node.inputs]
+        tensors[node.output] = handler.couple(
+            node.name, node.layer, inputs, graph.shapes[node.output], space
+        )
+    for index in graph.outputs:
+        space.fix(tensors[index])
+    components = space.components()
+    groups = {group.name: group for group in space.groups(components)}
+    return Structure(graph, groups, _tensor_channels(graph, space, groups, components, tensors))
+
+
+def _tensor_channels(
+    graph: Graph, space: ChannelSpace, groups: Mapping[str, ChannelGroup], components: Ids,
+    tensors: Mapping[int, Ids],
+) -> tuple[Channels, ...]:  # fmt: skip
+    """For each tensor how its channels divide among the groups."""
+    group_of = space.groups_of_components(groups.values(), components)
+    channels = []
+    for index in range(len(graph.shapes)):
+        labels = components[tensors[index]]
+        free = labels[labels != FIXED]
+        names, counts = np.unique([group_of[label] for label in free.tolist()], return_counts=True)
+        per_unit = {
+            str(name): int(count) // groups[str(name)].size for name, count in zip(names, counts, strict=True)
+        }
+        channels.append(Channels(len(labels) - len(free), per_unit))
+    return tuple(channels)

@@ -1,0 +1,177 @@
+"""Which channels of a network belong together: the bookkeeping behind channel groups.
+
+Every position along an axis that can shrink (a channel of a tensor, a row or column of a weight) is a
+number. Handlers tie numbers that must be kept or cut together; connected components are the units.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+Ids = npt.NDArray[np.int64]
+
+#: The component of everything that must stay: inputs, outputs, channels of layers that cannot shrink.
+FIXED = 0
+
+
+class Role(Enum):
+    """What a weight's axis does with the channels: makes them, passes them on, or sums over them."""
+
+    MAKES = "makes"
+    PASSES = "passes"
+    SUMS = "sums"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a group's units stand along one axis of one weight.
+
+    Attributes:
+        layer: The layer's name in the graph.
+        weight: Index of the weight in `layer.weights`.
+        axis: Axis of the weight.
+        role: What the axis does with the channels.
+        positions: Integer array [units, positions per unit].
+    """
+
+    layer: str
+    weight: int
+    axis: int
+    role: Role
+    positions: Ids
+
+
+@dataclass(frozen=True)
+class ChannelGroup:
+    """Channels that stand in the same places, so that any of them can be cut alike.
+
+    Example: `Conv2D(16) -> BatchNormalization -> ReLU -> Conv2D(32)` has a group of 16 units. A unit is
+    one output column of the first kernel, one value of its bias and of each of the four vectors of the
+    batch norm, and one input row of the second kernel. With a residual connection around the two
+    convolutions, everything that is added up is one group: cutting a unit cuts it everywhere.
+
+    Attributes:
+        name: Name of the layer that makes the channels.
+        size: Number of units; a unit is the least that can be cut.
+        slots: Everywhere that the units stand.
+    """
+
+    name: str
+    size: int
+    slots: tuple[Slot, ...]
+
+
+@dataclass(frozen=True)
+class _Axis:
+    layer: str
+    weight: int
+    axis: int
+    role: Role
+    ids: Ids
+
+
+class ChannelSpace:
+    """Hands out channel numbers and remembers which are tied."""
+
+    def __init__(self) -> None:
+        self._count = 1
+        self._left: list[Ids] = []
+        self._right: list[Ids] = []
+        self._axes: dict[tuple[str, int, int], _Axis] = {}
+
+    def new(self, count: int) -> Ids:
+        """Numbers for `count` channels that nothing ties yet."""
+        first = self._count
+        self._count += count
+        return np.arange(first, first + count)
+
+    def fixed(self, count: int) -> Ids:
+        """Numbers for `count` channels that must stay."""
+        return np.full(count, FIXED)
+
+    def tie(self, left: Ids, right: Ids) -> None:
+        """Channels that are kept or cut together, position by position."""
+        left, right = np.broadcast_arrays(left, right)
+        self._left.append(left.ravel())
+        self._right.append(right.ravel())
+
+    def fix(self, ids: Ids) -> None:
+        """Channels that must stay."""
+        self.tie(ids, np.asarray([FIXED]))
+
+    def bind(self, layer_name: str, layer: keras.layers.Layer, weight: object, axis: int, role: Role,
+             ids: Ids) -> None:  # fmt: skip
+        """Channels stand along an axis of a layer's weight; the calls of a shared layer are tied by it."""
+        index = next(i for i, variable in enumerate(layer.weights) if variable is weight)
+        key = (layer_name, index, axis)
+        if key in self._axes:
+            self.tie(self._axes[key].ids, ids)
+        else:
+            self._axes[key] = _Axis(*key, role, ids)
+
+    def components(self) -> Ids:
+        """For each channel number the component that it belongs to; `FIXED` is component 0."""
+        left = np.concatenate([np.zeros(0, np.int64), *self._left])
+        right = np.concatenate([np.zeros(0, np.int64), *self._right])
+        matrix = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(self._count, self._count))
+        _, labels = connected_components(matrix, directed=False)
+        # Component 0 is the one of FIXED, which is number 0, in scipy's order of first appearance.
+        return np.asarray(labels, np.int64)
+
+    def groups_of_components(self, groups: Iterable[ChannelGroup], components: Ids) -> dict[int, str]:
+        """The group that each component belongs to, by the group's name."""
+        owner = {}
+        for group in groups:
+            slot = group.slots[0]
+            ids = self._axes[slot.layer, slot.weight, slot.axis].ids[slot.positions[:, 0]]
+            owner.update(dict.fromkeys(components[ids].tolist(), group.name))
+        return owner
+
+    def groups(self, components: Ids) -> list[ChannelGroup]:
+        """Components that stand along the same axes, equally often, as channel groups."""
+        axes = list(self._axes.values())
+        if not axes:
+            return []
+        component = np.concatenate([components[axis.ids] for axis in axes])
+        axis_index = np.concatenate([np.full(len(axis.ids), i) for i, axis in enumerate(axes)])
+        position = np.concatenate([np.arange(len(axis.ids)) for axis in axes])
+        free = component != FIXED
+        component, axis_index, position = component[free], axis_index[free], position[free]
+        order = np.lexsort((position, axis_index, component))
+        component, axis_index, position = component[order], axis_index[order], position[order]
+        starts = np.flatnonzero(np.r_[True, component[1:] != component[:-1]]) if len(component) else []
+        families: dict[bytes, list[slice]] = {}
+        for start, end in zip(starts, [*starts[1:], len(component)], strict=True):
+            families.setdefault(axis_index[start:end].tobytes(), []).append(slice(start, end))
+        return _named_apart([_group(axes, axis_index, position, units) for units in families.values()])
+
+
+def _named_apart(groups: list[ChannelGroup]) -> list[ChannelGroup]:
+    """Groups in the order of their layers; a second group of one layer is called `layer#2`."""
+    seen: Counter[str] = Counter()
+    named = []
+    for group in groups:
+        seen[group.name] += 1
+        name = group.name if seen[group.name] == 1 else f"{group.name}#{seen[group.name]}"
+        named.append(replace(group, name=name))
+    return named
+
+
+def _group(axes: list[_Axis], axis_index: Ids, position: Ids, units: list[slice]) -> ChannelGroup:
+    """One group from the runs of (axis, position) of its units, which all touch the same axes."""
+    units = sorted(units, key=lambda unit: tuple(position[unit]))
+    pattern = axis_index[units[0]]
+    places = np.stack([position[unit] for unit in units])
+    slots = []
+    for index in dict.fromkeys(pattern.tolist()):
+        axis = axes[index]
+        slots.append(Slot(axis.layer, axis.weight, axis.axis, axis.role, places[:, pattern == index]))
+    maker = next((slot.layer for slot in slots if slot.role is Role.MAKES), slots[0].layer)
+    return ChannelGroup(maker, len(units), tuple(slots))

@@ -1,0 +1,102 @@
+"""Folding batch normalisation into the layers before it, so that what is tuned is what is served."""
+
+from collections.abc import Callable, Mapping
+
+import keras
+import numpy as np
+import numpy.typing as npt
+
+from executors.structure.graph import Graph, Node, read_graph
+
+Array = npt.NDArray[np.float32]
+layers = keras.layers
+
+
+def _last_axis(kernel: Array, scale: Array) -> Array:
+    return kernel * scale
+
+
+def _depthwise(kernel: Array, scale: Array) -> Array:
+    return kernel * scale.reshape(kernel.shape[-2:])
+
+
+def _transposed(kernel: Array, scale: Array) -> Array:
+    return kernel * scale[:, None]
+
+
+#: For each layer that makes channels linearly: its kernel, and how a scale per output channel multiplies it.
+_KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
+    layers.Conv1D: ("kernel", _last_axis),
+    layers.Conv2D: ("kernel", _last_axis),
+    layers.Conv3D: ("kernel", _last_axis),
+    layers.Conv1DTranspose: ("kernel", _transposed),
+    layers.Conv2DTranspose: ("kernel", _transposed),
+    layers.Dense: ("kernel", _last_axis),
+    layers.DepthwiseConv1D: ("kernel", _depthwise),
+    layers.DepthwiseConv2D: ("kernel", _depthwise),
+    layers.SeparableConv1D: ("pointwise_kernel", _last_axis),
+    layers.SeparableConv2D: ("pointwise_kernel", _last_axis),
+}
+
+
+def foldable(graph: Graph) -> dict[Node, Node]:
+    """The batch norms that can be folded, each with the call that it follows.
+
+    A batch norm folds when it alone reads what a linear convolution or dense layer writes, and neither
+    layer is called twice.
+    """
+    makers = {node.output: node for node in graph.nodes}
+    readers = graph.consumers()
+    calls = [node.name for node in graph.nodes]
+    pairs = {}
+    for node in graph.nodes:
+        maker = makers.get(node.inputs[0]) if type(node.layer) is layers.BatchNormalization else None
+        if (
+            maker is not None
+            and type(maker.layer) in _KERNELS
+            and maker.layer.activation is keras.activations.linear
+            and len(readers[maker.output]) == 1
+            and maker.output not in graph.outputs
+            and calls.count(node.name) == calls.count(maker.name) == 1
+        ):
+            pairs[node] = maker
+    return pairs
+
+
+def fold_batch_norm(model: keras.Model) -> keras.Model:
+    """The same function without the batch norms that can be folded; the others stay.
+
+    `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias.
+    """
+    graph = read_graph(model)
+    pairs = foldable(graph)
+    folded_weights = {maker.name: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
+    slim = graph.without({norm.output: norm.inputs[0] for norm in pairs})
+
+    def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
+        config = {**layer.get_config(), "name": name}
+        if name in folded_weights:
+            config["use_bias"] = True
+        return type(layer).from_config(config)
+
+    folded = slim.build(make_layer)
+    for name, layer in slim.layers.items():
+        folded.get_layer(name).set_weights(folded_weights.get(name) or layer.get_weights())
+    return folded
+
+
+def _fold(layer: keras.layers.Layer, norm: keras.layers.Layer) -> list[Array]:
+    """The weights of a linear layer with a batch norm behind it."""
+    scale = 1.0 / np.sqrt(np.asarray(norm.moving_variance) + norm.epsilon)
+    if norm.scale:
+        scale = scale * np.asarray(norm.gamma)
+    shift = np.asarray(norm.beta) if norm.center else np.zeros_like(scale)
+    bias = np.asarray(layer.bias) if layer.use_bias else np.zeros_like(scale)
+    attribute, multiply = _KERNELS[type(layer)]
+    kernel = getattr(layer, attribute)
+    weights = [
+        multiply(np.asarray(weight), scale) if weight is kernel else np.asarray(weight)
+        for weight in layer.weights
+        if not (layer.use_bias and weight is layer.bias)
+    ]
+    return [*weights, (bias - np.asarray(norm.moving_mean)) * scale + shift]

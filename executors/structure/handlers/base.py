@@ -1,0 +1,126 @@
+"""The contract of a layer handler, and the registry of handlers by layer class."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+
+from executors.structure.channels import ChannelSpace, Ids
+from executors.structure.graph import Shape
+
+
+class UnsupportedLayerError(TypeError):
+    """A layer that no handler is registered for, or that its handler cannot treat."""
+
+
+class LayerHandler(ABC):
+    """Knows one family of layers: how channels run through it, how it shrinks, what it costs.
+
+    Handlers keep no state. Channels are the last axis of every tensor (`channels_last`).
+
+    Attributes:
+        in_place: Whether the output takes no memory of its own in a packaged network.
+    """
+
+    in_place = False
+
+    @abstractmethod
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Tie and bind the channels of one call.
+
+        Args:
+            name: The layer's name in the graph.
+            layer: The layer, built.
+            inputs: For each tensor read, the numbers of its channels [C_in].
+            output: Shape of the tensor written.
+            space: Where channels are made, tied and bound to weights.
+
+        Returns:
+            The numbers of the output's channels [C_out].
+
+        Raises:
+            UnsupportedLayerError: The layer has an option that cannot be treated.
+        """
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """The layer's config once its weights have these shapes and its output `channels` channels."""
+        return dict(layer.get_config())
+
+    def multiply_adds(
+        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """Multiply-adds of one call at batch 1; nothing but products of weights and channels counts."""
+        return 0
+
+
+_HANDLERS: dict[type, LayerHandler] = {}
+
+
+def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerHandler]]:
+    """Class decorator: this handler treats exactly these layer classes (not their subclasses)."""
+
+    def add(handler: type[LayerHandler]) -> type[LayerHandler]:
+        _HANDLERS.update({layer_class: handler() for layer_class in layer_classes})
+        return handler
+
+    return add
+
+
+def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
+    """The handler of a layer.
+
+    Raises:
+        UnsupportedLayerError: No handler is registered for the layer's class.
+    """
+    handler = _HANDLERS.get(type(layer))
+    if handler is None:
+        kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        raise UnsupportedLayerError(
+            f"layer {name!r} is a {kind}, which no handler knows; register one with "
+            f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
+        )
+    return handler
+
+
+def registered() -> tuple[type, ...]:
+    """The layer classes that can be treated."""
+    return tuple(_HANDLERS)
+
+
+def elements(shape: Shape) -> int:
+    """Elements of a tensor at batch 1.
+
+    Raises:
+        UnsupportedLayerError: A dimension other than the batch is free.
+    """
+    count = 1
+    for dimension in shape[1:]:
+        if dimension is None:
+            raise UnsupportedLayerError(f"a tensor has the shape {shape}; expected fixed sizes after the batch")
+        count *= dimension
+    return count
+
+
+def positions(shape: Shape) -> int:
+    """Positions (height x width, or steps) of a tensor at batch 1: its elements without the channels."""
+    return elements(shape) // (shape[-1] or 1)
+
+
+def require_channels_last(name: str, layer: keras.layers.Layer) -> None:
+    """Refuse layers whose channels are not the last axis."""
+    if getattr(layer, "data_format", "channels_last") != "channels_last":
+        raise UnsupportedLayerError(f"layer {name!r} is channels_first; expected channels_last; convert the model")
+
+
+def mixes_channels(activation: object) -> bool:
+    """Whether an activation function reads other channels than the one it writes."""
+    mixing = (
+        keras.activations.softmax,
+        keras.activations.log_softmax,
+        keras.activations.sparsemax,
+        keras.activations.glu,
+    )
+    return activation in mixing

@@ -1,0 +1,37 @@
+"""Matrix products."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from executors.structure.channels import ChannelSpace, Ids, Role
+from executors.structure.graph import Shape
+from executors.structure.handlers.base import LayerHandler, positions, register
+from executors.structure.handlers.convolution import finish
+from mistify.costs import multiply_adds
+
+
+@register(keras.layers.Dense)
+class Dense(LayerHandler):
+    """Kernel [C_in, C_out], applied to the last axis of any tensor."""
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Sum over the input channels, make the output channels."""
+        channels = space.new(layer.units)
+        space.bind(name, layer, layer.kernel, 0, Role.SUMS, inputs[0])
+        space.bind(name, layer, layer.kernel, 1, Role.MAKES, channels)
+        return finish(name, layer, channels, space, Role.MAKES)
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """Units."""
+        return {**layer.get_config(), "units": channels}
+
+    def multiply_adds(
+        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """`C_in * C_out` at every position of the output."""
+        c_in, c_out = weights[0]
+        return multiply_adds(c_in or 0, c_out or 0, 1, positions(output))

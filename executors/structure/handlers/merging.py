@@ -1,0 +1,47 @@
+"""Layers that join tensors."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from executors.structure.channels import ChannelSpace, Ids
+from executors.structure.graph import Shape
+from executors.structure.handlers.base import LayerHandler, UnsupportedLayerError, register
+
+layers = keras.layers
+
+
+@register(layers.Add, layers.Average, layers.Maximum, layers.Minimum, layers.Multiply, layers.Subtract)
+class ElementwiseMerge(LayerHandler):
+    """Position by position; a tensor with one channel is spread over all channels of the others."""
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Tie the channels of all tensors that have as many as the output."""
+        full = [channels for channels in inputs if len(channels) == output[-1]]
+        for channels in inputs:
+            if len(channels) == output[-1]:
+                space.tie(full[0], channels)
+            else:
+                space.fix(channels)
+        return full[0]
+
+
+@register(layers.Concatenate)
+class Concatenation(LayerHandler):
+    """One after the other along the channels, or along another axis."""
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Put the channels side by side, or tie them where another axis is joined."""
+        axis = layer.axis % len(output)
+        if axis == 0:
+            raise UnsupportedLayerError(f"layer {name!r} concatenates along the batch; expected another axis")
+        if axis == len(output) - 1:
+            return np.concatenate(list(inputs))
+        for channels in inputs[1:]:
+            space.tie(inputs[0], channels)
+        return inputs[0]

@@ -1,0 +1,76 @@
+"""Layers that move elements without changing them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from executors.structure.channels import ChannelSpace, Ids
+from executors.structure.graph import Shape
+from executors.structure.handlers.base import LayerHandler, elements, register
+
+layers = keras.layers
+
+
+@register(layers.Flatten)
+class Flatten(LayerHandler):
+    """[N, ..., C] to [N, positions * C]: each channel stands once per position."""
+
+    in_place = True
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Repeat the channels, position after position."""
+        return np.tile(inputs[0], elements(output) // len(inputs[0]))
+
+
+@register(layers.Reshape)
+class Reshape(LayerHandler):
+    """Follows the channels where they stay together, or are flattened or split into positions."""
+
+    in_place = True
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Pass the channels on, repeat them, tie those of a block, or keep them all."""
+        last = output[-1] or 0
+        if last % len(inputs[0]) == 0:
+            return np.tile(inputs[0], last // len(inputs[0]))
+        if len(inputs[0]) % last == 0:
+            blocks = inputs[0].reshape(-1, last)
+            space.tie(blocks, blocks[:1])
+            return blocks[0]
+        space.fix(inputs[0])
+        return space.fixed(last)
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """The target with the channels that are left."""
+        return {**layer.get_config(), "target_shape": (*layer.target_shape[:-1], channels)}
+
+
+@register(layers.Permute)
+class Permute(LayerHandler):
+    """Follows the channels while they stay the last axis, keeps them all elsewhere."""
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Pass or keep the channels."""
+        if layer.dims[-1] == len(output) - 1:
+            return inputs[0]
+        space.fix(inputs[0])
+        return space.fixed(output[-1] or 0)
+
+
+@register(layers.RepeatVector)
+class RepeatVector(LayerHandler):
+    """[N, C] to [N, steps, C]."""
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Pass the channels on."""
+        return inputs[0]

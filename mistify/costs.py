@@ -1,0 +1,144 @@
+"""What a network costs, computed from its layers (paper section 4.1, DNN cost budgets).
+
+A network is described by numbers alone: no model, no framework. Whoever owns the model (an executor)
+fills in `LayerCost`s; server and client compute the same figures from them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Costs, latency_axis
+from mistify.hardware import HardwareProfile
+
+FLOAT_BYTES = 4
+
+# What a LiteRT file holds besides its weights, measured on float32 packages: the names, shapes and
+# options of an operator and its tensors, and the file's frame.
+OPERATOR_BYTES = 350
+FILE_BYTES = 2_500
+
+
+def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, groups: int = 1) -> int:
+    """Multiply-adds of a convolution or matrix product, `C_in * C_out * S_kernel * S_out` (4.1).
+
+    Args:
+        c_in: Input channels.
+        c_out: Output channels.
+        s_kernel: Kernel positions (height x width); 1 for a matrix product.
+        s_out: Output positions (height x width); 1 for a matrix product on one vector.
+        groups: Groups of a grouped convolution; `c_in` for a depthwise one.
+    """
+    return c_in * c_out * s_kernel * s_out // groups
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer as the cost model sees it.
+
+    Attributes:
+        name: The layer's name.
+        multiply_adds: Multiply-adds of one inference at batch 1.
+        params: Weights as trained, batch normalisation included.
+        stored_params: Weights as packaged, batch normalisation folded.
+        inputs: Tensors read, by index.
+        output: Tensor written, by index.
+        in_place: Whether the output takes no memory of its own (an activation fused into the layer
+            before it, a reshape).
+    """
+
+    name: str
+    multiply_adds: int
+    params: int
+    stored_params: int
+    inputs: tuple[int, ...]
+    output: int
+    in_place: bool = False
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """The layers of a network in the order in which they run.
+
+    Attributes:
+        layers: The layers.
+        elements: Elements of each tensor at batch 1, by tensor index.
+        inputs: Tensors that the network is given.
+        outputs: Tensors that must stay alive to the end.
+    """
+
+    layers: tuple[LayerCost, ...]
+    elements: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds of one inference at batch 1."""
+        return sum(layer.multiply_adds for layer in self.layers)
+
+    @property
+    def params(self) -> int:
+        """Weights as trained; the figure that Keras reports."""
+        return sum(layer.params for layer in self.layers)
+
+    def weight_bytes(self, bytes_per_weight: float = FLOAT_BYTES) -> float:
+        """Bytes of the packaged weights under a quantization."""
+        return bytes_per_weight * sum(layer.stored_params for layer in self.layers)
+
+    def peak_activations(self) -> int:
+        """The most elements that are alive at once while the layers run in order."""
+        home = self._storage()
+        last_use = {home[tensor]: len(self.layers) for tensor in self.outputs}
+        for step, layer in enumerate(self.layers):
+            for tensor in (*layer.inputs, layer.output):
+                last_use[home[tensor]] = max(last_use.get(home[tensor], 0), step)
+        alive = {home[tensor] for tensor in self.inputs}
+        peak = sum(self.elements[tensor] for tensor in alive)
+        for step, layer in enumerate(self.layers):
+            alive.add(home[layer.output])
+            peak = max(peak, sum(self.elements[tensor] for tensor in alive))
+            alive = {tensor for tensor in alive if last_use.get(tensor, -1) > step}
+        return peak
+
+    def memory_bytes(self, bytes_per_weight: float = FLOAT_BYTES) -> float:
+        """Packaged weights under a quantization plus the peak of live activations, in bytes."""
+        return self.weight_bytes(bytes_per_weight) + FLOAT_BYTES * self.peak_activations()
+
+    def size_bytes(self, bytes_per_weight: float = FLOAT_BYTES) -> float:
+        """Expected size of the packaged file in bytes."""
+        operators = sum(not layer.in_place for layer in self.layers)
+        return self.weight_bytes(bytes_per_weight) + OPERATOR_BYTES * operators + FILE_BYTES
+
+    def latency_ms(self, profile: HardwareProfile) -> float:
+        """`C_mem / bandwidth + C_comp / power`, summed over the layers, in milliseconds.
+
+        `C_mem` is what a layer moves: its weights, as in the paper, and the activations it writes.
+        """
+        moved = FLOAT_BYTES * sum(
+            layer.stored_params + (0 if layer.in_place else self.elements[layer.output])
+            for layer in self.layers
+        )
+        return profile.latency_ms(moved, self.flops)
+
+    def costs(self, profiles: Iterable[HardwareProfile] = ()) -> Costs:
+        """Every axis of the network's costs, with one latency per hardware profile."""
+        return {
+            FLOPS: float(self.flops),
+            PARAMS: float(self.params),
+            MEMORY: float(self.memory_bytes()),
+            SIZE: float(self.size_bytes()),
+            **{latency_axis(profile.name): self.latency_ms(profile) for profile in profiles},
+        }
+
+    def _storage(self) -> list[int]:
+        """For each tensor the tensor whose memory it uses: its own, or that of its input."""
+        readers: dict[int, int] = {}
+        for layer in self.layers:
+            for tensor in set(layer.inputs):
+                readers[tensor] = readers.get(tensor, 0) + 1
+        home = list(range(len(self.elements)))
+        for layer in self.layers:
+            source = layer.inputs[0] if layer.inputs else layer.output
+            if layer.in_place and readers[source] == 1 and source not in self.inputs:
+                home[layer.output] = home[source]
+        return home
