@@ -1,0 +1,182 @@
+"""The only place where domain objects become protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.v1 import porting_pb2 as pb
+
+
+def job_to_proto(job: Job) -> pb.Job:
+    """A job with its goals as a message."""
+    return pb.Job(
+        id=job.id,
+        state=_JOB_STATES[job.state],
+        seconds=job.seconds,
+        source=None
+        if job.source is None
+        else pb.Source(costs=job.source.costs, accuracy=job.source.accuracy),
+        goals=[goal_to_proto(goal) for goal in job.goals],
+        reason=job.reason,
+        created_unix_ms=job.created_unix_ms,
+    )
+
+
+def job_from_proto(message: pb.Job) -> Job:
+    """A job with its goals from a message."""
+    source = message.source
+    return Job(
+        id=message.id,
+        state=_job_state_from_proto(message.state),
+        seconds=message.seconds,
+        source=Source(dict(source.costs), source.accuracy) if message.HasField("source") else None,
+        goals=tuple(goal_from_proto(goal) for goal in message.goals),
+        reason=message.reason,
+        created_unix_ms=message.created_unix_ms,
+    )
+
+
+def goal_to_proto(goal: Goal) -> pb.Goal:
+    """A goal as a message; no parent is the empty text there."""
+    return pb.Goal(
+        id=goal.id,
+        batch=goal.batch,
+        parent=goal.parent or "",
+        state=_GOAL_STATES[goal.state],
+        budget=goal.budget,
+        accuracy_target=goal.accuracy_target,
+        achieved=goal.achieved,
+        accuracy=goal.accuracy,
+        reason=goal.reason,
+        seconds=goal.seconds,
+        steps=goal.steps,
+        files=[pb.PackageFile(name=file.name, size=file.size, sha256=file.sha256) for file in goal.files],
+    )
+
+
+def goal_from_proto(message: pb.Goal) -> Goal:
+    """A goal from a message."""
+    return Goal(
+        id=message.id,
+        batch=message.batch,
+        parent=message.parent or None,
+        state=_goal_state_from_proto(message.state),
+        budget=dict(message.budget),
+        accuracy_target=message.accuracy_target if message.HasField("accuracy_target") else None,
+        achieved=dict(message.achieved),
+        accuracy=message.accuracy if message.HasField("accuracy") else None,
+        reason=message.reason,
+        seconds=message.seconds,
+        steps=message.steps,
+        files=tuple(PackageFile(file.name, file.size, file.sha256) for file in message.files),
+    )
+
+
+def event_to_proto(event: JobEvent) -> pb.JobEvent:
+    """An event as a message; an event of the whole job has the empty text as goal id there."""
+    message = pb.JobEvent(sequence=event.sequence, unix_ms=event.unix_ms, goal_id=event.goal_id or "")
+    match event.event:
+        case JobState():
+            message.job_state = _JOB_STATES[event.event]
+        case GoalState():
+            message.goal_state = _GOAL_STATES[event.event]
+        case ProgressUpdate():
+            message.progress.CopyFrom(_progress_to_proto(event.event))
+    return message
+
+
+def event_from_proto(message: pb.JobEvent) -> JobEvent:
+    """An event from a message.
+
+    Raises:
+        MistifyError: the event is of a kind that this version does not know.
+    """
+    event: JobState | GoalState | ProgressUpdate
+    match message.WhichOneof("event"):
+        case "job_state":
+            event = _job_state_from_proto(message.job_state)
+        case "goal_state":
+            event = _goal_state_from_proto(message.goal_state)
+        case "progress":
+            event = _progress_from_proto(message.progress)
+        case _:
+            raise _unknown("event", message.sequence)
+    return JobEvent(message.sequence, message.unix_ms, message.goal_id or None, event)
+
+
+def error_to_proto(error: MistifyError) -> pb.ErrorInfo:
+    """An error with its problems as a message."""
+    return pb.ErrorInfo(
+        code=error.code.name,
+        message=error.message,
+        problems=[
+            pb.ErrorProblem(
+                place=problem.place, given=problem.given, expected=problem.expected, fix=problem.fix
+            )
+            for problem in error.problems
+        ],
+    )
+
+
+def error_from_proto(message: pb.ErrorInfo) -> MistifyError:
+    """An error from a message; a code that this version does not know becomes `INTERNAL`."""
+    code = ErrorCode.__members__.get(message.code, ErrorCode.INTERNAL)
+    problems = [Problem(p.place, p.given, p.expected, p.fix) for p in message.problems]
+    return MistifyError(code, message.message, problems)
+
+
+def _progress_to_proto(progress: ProgressUpdate) -> pb.Progress:
+    return pb.Progress(
+        stage=progress.stage,
+        step=progress.step,
+        total_steps=progress.total_steps,
+        costs=progress.costs,
+        accuracy=progress.accuracy,
+    )
+
+
+def _progress_from_proto(message: pb.Progress) -> ProgressUpdate:
+    return ProgressUpdate(
+        stage=message.stage,
+        step=message.step,
+        total_steps=message.total_steps,
+        costs=dict(message.costs),
+        accuracy=message.accuracy if message.HasField("accuracy") else None,
+    )
+
+
+_JOB_STATES: dict[JobState, pb.JobState] = {
+    JobState.QUEUED: pb.JOB_STATE_QUEUED,
+    JobState.RUNNING: pb.JOB_STATE_RUNNING,
+    JobState.DONE: pb.JOB_STATE_DONE,
+    JobState.FAILED: pb.JOB_STATE_FAILED,
+    JobState.CANCELLED: pb.JOB_STATE_CANCELLED,
+}
+_GOAL_STATES: dict[GoalState, pb.GoalState] = {
+    GoalState.WAITING: pb.GOAL_STATE_WAITING,
+    GoalState.RUNNING: pb.GOAL_STATE_RUNNING,
+    GoalState.MET: pb.GOAL_STATE_MET,
+    GoalState.UNMET: pb.GOAL_STATE_UNMET,
+    GoalState.FAILED: pb.GOAL_STATE_FAILED,
+    GoalState.CANCELLED: pb.GOAL_STATE_CANCELLED,
+}
+_JOB_STATES_BACK = {number: state for state, number in _JOB_STATES.items()}
+_GOAL_STATES_BACK = {number: state for state, number in _GOAL_STATES.items()}
+
+
+def _job_state_from_proto(number: pb.JobState) -> JobState:
+    if number not in _JOB_STATES_BACK:
+        raise _unknown("job state", number)
+    return _JOB_STATES_BACK[number]
+
+
+def _goal_state_from_proto(number: pb.GoalState) -> GoalState:
+    if number not in _GOAL_STATES_BACK:
+        raise _unknown("goal state", number)
+    return _GOAL_STATES_BACK[number]
+
+
+def _unknown(what: str, number: int) -> MistifyError:
+    return MistifyError(
+        ErrorCode.INTERNAL,
+        f"the other side sent {what} {number}, which this version does not know; "
+        "use the same version of mistify on both sides",
+    )

@@ -1,0 +1,246 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    JOB_STATE_QUEUED: _ClassVar[JobState]
+    JOB_STATE_RUNNING: _ClassVar[JobState]
+    JOB_STATE_DONE: _ClassVar[JobState]
+    JOB_STATE_FAILED: _ClassVar[JobState]
+    JOB_STATE_CANCELLED: _ClassVar[JobState]
+
+class GoalState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GOAL_STATE_UNSPECIFIED: _ClassVar[GoalState]
+    GOAL_STATE_WAITING: _ClassVar[GoalState]
+    GOAL_STATE_RUNNING: _ClassVar[GoalState]
+    GOAL_STATE_MET: _ClassVar[GoalState]
+    GOAL_STATE_UNMET: _ClassVar[GoalState]
+    GOAL_STATE_FAILED: _ClassVar[GoalState]
+    GOAL_STATE_CANCELLED: _ClassVar[GoalState]
+JOB_STATE_UNSPECIFIED: JobState
+JOB_STATE_QUEUED: JobState
+JOB_STATE_RUNNING: JobState
+JOB_STATE_DONE: JobState
+JOB_STATE_FAILED: JobState
+JOB_STATE_CANCELLED: JobState
+GOAL_STATE_UNSPECIFIED: GoalState
+GOAL_STATE_WAITING: GoalState
+GOAL_STATE_RUNNING: GoalState
+GOAL_STATE_MET: GoalState
+GOAL_STATE_UNMET: GoalState
+GOAL_STATE_FAILED: GoalState
+GOAL_STATE_CANCELLED: GoalState
+
+class SubmitBatchRequest(_message.Message):
+    __slots__ = ("config_json", "idempotency_key")
+    CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    config_json: str
+    idempotency_key: str
+    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+
+class GetJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListJobsResponse(_message.Message):
+    __slots__ = ("jobs", "next_page_token")
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[Job]
+    next_page_token: str
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class CancelJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("id", "state", "seconds", "source", "goals", "reason", "created_unix_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CREATED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    state: JobState
+    seconds: float
+    source: Source
+    goals: _containers.RepeatedCompositeFieldContainer[Goal]
+    reason: str
+    created_unix_ms: int
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ...) -> None: ...
+
+class Source(_message.Message):
+    __slots__ = ("costs", "accuracy")
+    class CostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    COSTS_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    costs: _containers.ScalarMap[str, float]
+    accuracy: float
+    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ...) -> None: ...
+
+class Goal(_message.Message):
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch")
+    class BudgetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class AchievedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_TARGET_FIELD_NUMBER: _ClassVar[int]
+    ACHIEVED_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    parent: str
+    state: GoalState
+    budget: _containers.ScalarMap[str, float]
+    accuracy_target: float
+    achieved: _containers.ScalarMap[str, float]
+    accuracy: float
+    reason: str
+    seconds: float
+    steps: int
+    files: _containers.RepeatedCompositeFieldContainer[PackageFile]
+    batch: int
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ...) -> None: ...
+
+class PackageFile(_message.Message):
+    __slots__ = ("name", "size", "sha256")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    size: int
+    sha256: str
+    def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class WatchJobRequest(_message.Message):
+    __slots__ = ("job_id", "after_sequence")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    after_sequence: int
+    def __init__(self, job_id: _Optional[str] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("sequence", "unix_ms", "goal_id", "job_state", "goal_state", "progress")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_STATE_FIELD_NUMBER: _ClassVar[int]
+    GOAL_STATE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    unix_ms: int
+    goal_id: str
+    job_state: JobState
+    goal_state: GoalState
+    progress: Progress
+    def __init__(self, sequence: _Optional[int] = ..., unix_ms: _Optional[int] = ..., goal_id: _Optional[str] = ..., job_state: _Optional[_Union[JobState, str]] = ..., goal_state: _Optional[_Union[GoalState, str]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy")
+    class CostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_STEPS_FIELD_NUMBER: _ClassVar[int]
+    COSTS_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    stage: str
+    step: int
+    total_steps: int
+    costs: _containers.ScalarMap[str, float]
+    accuracy: float
+    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ...) -> None: ...
+
+class FetchPackageRequest(_message.Message):
+    __slots__ = ("job_id", "goal_id", "file", "offset")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    goal_id: str
+    file: str
+    offset: int
+    def __init__(self, job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., file: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class PackageChunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class ErrorInfo(_message.Message):
+    __slots__ = ("code", "message", "problems")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    problems: _containers.RepeatedCompositeFieldContainer[ErrorProblem]
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[ErrorProblem, _Mapping]]] = ...) -> None: ...
+
+class ErrorProblem(_message.Message):
+    __slots__ = ("place", "given", "expected", "fix")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    FIX_FIELD_NUMBER: _ClassVar[int]
+    place: str
+    given: str
+    expected: str
+    fix: str
+    def __init__(self, place: _Optional[str] = ..., given: _Optional[str] = ..., expected: _Optional[str] = ..., fix: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,87 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify import serde
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.v1 import porting_pb2 as pb
+
+finite = st.floats(allow_nan=False)
+costs = st.dictionaries(st.text(max_size=20), finite, max_size=4)
+texts = st.text(max_size=30)
+names = st.text(min_size=1, max_size=30)
+int64 = st.integers(0, 2**63 - 1)
+files = st.builds(PackageFile, texts, int64, texts)
+goals = st.builds(
+    Goal,
+    id=names,
+    batch=st.integers(0, 2**31 - 1),
+    budget=costs,
+    accuracy_target=st.none() | finite,
+    parent=st.none() | names,
+    state=st.sampled_from(GoalState),
+    achieved=costs,
+    accuracy=st.none() | finite,
+    reason=texts,
+    seconds=finite,
+    steps=int64,
+    files=st.lists(files, max_size=3).map(tuple),
+)
+jobs = st.builds(
+    Job,
+    id=names,
+    state=st.sampled_from(JobState),
+    goals=st.lists(goals, max_size=3).map(tuple),
+    created_unix_ms=int64,
+    source=st.none() | st.builds(Source, costs, finite),
+    seconds=finite,
+    reason=texts,
+)
+updates = st.builds(ProgressUpdate, texts, int64, int64, costs, st.none() | finite)
+events = st.builds(
+    JobEvent,
+    int64,
+    int64,
+    st.none() | names,
+    st.sampled_from(JobState) | st.sampled_from(GoalState) | updates,
+)
+problems = st.builds(Problem, texts, texts, texts, texts)
+
+
+@given(jobs)
+def test_a_job_survives_the_wire(job: Job) -> None:
+    wire = serde.job_to_proto(job).SerializeToString()
+    assert serde.job_from_proto(pb.Job.FromString(wire)) == job
+
+
+@given(events)
+def test_an_event_survives_the_wire(event: JobEvent) -> None:
+    wire = serde.event_to_proto(event).SerializeToString()
+    assert serde.event_from_proto(pb.JobEvent.FromString(wire)) == event
+
+
+@given(st.sampled_from(ErrorCode), texts, st.lists(problems, max_size=3).map(tuple))
+def test_an_error_survives_the_wire(code: ErrorCode, message: str, problems: tuple[Problem, ...]) -> None:
+    wire = serde.error_to_proto(MistifyError(code, message, problems)).SerializeToString()
+    back = serde.error_from_proto(pb.ErrorInfo.FromString(wire))
+    assert (back.code, back.message, back.problems) == (code, message, problems)
+
+
+def test_an_unknown_code_is_internal() -> None:
+    assert (
+        serde.error_from_proto(pb.ErrorInfo(code="FROM_THE_FUTURE", message="m")).code is ErrorCode.INTERNAL
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.JobEvent(sequence=3),
+        pb.JobEvent(sequence=3, job_state=99),  # type: ignore[arg-type]
+        pb.JobEvent(sequence=3, goal_state=pb.GOAL_STATE_UNSPECIFIED),
+    ],
+)
+def test_an_event_of_an_unknown_kind_is_an_error(message: pb.JobEvent) -> None:
+    with pytest.raises(MistifyError, match="same version"):
+        serde.event_from_proto(message)
