@@ -1,0 +1,248 @@
+"""The porting configuration (paper, Figure 3) as models; every error names its JSON path."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of, latency_axis
+from mistify.errors import Problem, invalid_config
+from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
+from mistify.quantities import (
+    Quantity,
+    format_bytes,
+    format_count,
+    format_share,
+    format_time,
+    parse_bytes,
+    parse_count,
+    parse_share,
+    parse_time,
+)
+from mistify.relaxed_json import JsonError, read_json
+from mistify.validation import InvalidValue, Settings, problems_of
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def _check_id(given: str) -> str:
+    """An id names a directory of the output."""
+    if _ID.fullmatch(given) and given.strip("."):
+        return given
+    raise InvalidValue(
+        given,
+        "an id that can name a directory",
+        'use up to 64 letters, digits, ".", "_" and "-", not only dots',
+    )
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
+Latency = Annotated[Quantity, PlainValidator(parse_time), PlainSerializer(format_time)]
+Count = Annotated[Quantity, PlainValidator(parse_count), PlainSerializer(format_count)]
+Bytes = Annotated[Quantity, PlainValidator(parse_bytes), PlainSerializer(format_bytes)]
+Share = Annotated[float, PlainValidator(parse_share), PlainSerializer(format_share)]
+
+
+class DatasetConfig(Settings):
+    """Where the data is: names that the server resolves below its data roots."""
+
+    train: Text = Field(description="the name of the training data", examples=["cifar10/train.npz"])
+    test: Text = Field(description="the name of the test data", examples=["cifar10/test.npz"])
+
+
+class AlgorithmConfig(Settings):
+    """The adaptation algorithm (4.2), its name in lower case, and its own settings."""
+
+    name: Annotated[Text, AfterValidator(str.lower)] = Field(
+        default="morphnet", description="the name of an algorithm", examples=["morphnet"]
+    )
+    config: dict[str, object] = Field(
+        default_factory=dict,
+        description="an object with the algorithm's settings",
+        examples=[{"threshold": 0.1}],
+    )
+
+
+class AdaptationGoal(Settings):
+    """What is asked of the adapted network (4.1): limits on its costs, and an accuracy to reach.
+
+    `FLOP` is a number of multiply-adds, `memory` and `size` are bytes, `latency` is milliseconds.
+    """
+
+    latency: Latency | None = None
+    accuracy: Share | None = None
+    FLOP: Count | None = None
+    num_of_params: Count | None = None
+    memory: Bytes | None = None
+    size: Bytes | None = None
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "AdaptationGoal":
+        if all(getattr(self, key) is None for key in _AXIS_OF_KEY):
+            raise InvalidValue(
+                self.model_dump(exclude_none=True),
+                f"a limit on at least one of {', '.join(_AXIS_OF_KEY)}",
+                'add one, for example "FLOP": "0.5x"',
+            )
+        return self
+
+
+_AXIS_OF_KEY = {"FLOP": FLOPS, "num_of_params": PARAMS, "memory": MEMORY, "size": SIZE, "latency": LATENCY}
+
+
+class PortingConfig(Settings):
+    """One goal for one model: an element of the list in Figure 3."""
+
+    id: Annotated[str, AfterValidator(_check_id)] = Field(
+        description="an id that can name a directory", examples=["half-flop"]
+    )
+    model: Text = Field(description="the name of a model that the server knows", examples=["digits-resnet"])
+    dataset: DatasetConfig = Field(
+        description='an object with "train" and "test"',
+        examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],
+    )
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    adaptation_goal: AdaptationGoal = Field(
+        description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
+    )
+    hardware: HardwareConfig | None = None
+
+    @property
+    def profile(self) -> HardwareProfile:
+        """The hardware that a latency goal means; the server's own machine where none is named."""
+        return resolve(self.hardware)
+
+    def limits(self) -> dict[str, Quantity]:
+        """The goal's limits by cost axis (`mistify.budget`), absolute or relative to the source."""
+        given = {axis: getattr(self.adaptation_goal, key) for key, axis in _AXIS_OF_KEY.items()}
+        return {
+            latency_axis(self.profile.name) if axis == LATENCY else axis: limit
+            for axis, limit in given.items()
+            if limit is not None
+        }
+
+
+@dataclass(frozen=True)
+class CollectiveBatch:
+    """Configs that share model, dataset and algorithm and are adapted together (4.3).
+
+    `indices` are the places of the configs in the file they came from, for the paths of errors.
+    """
+
+    model: str
+    dataset: DatasetConfig
+    algorithm: AlgorithmConfig
+    configs: tuple[PortingConfig, ...]
+    indices: tuple[int, ...]
+
+
+def parse_batch(text: str, source: str = "the config") -> tuple[PortingConfig, ...]:
+    """Read a batch of configs: a JSON list as in Figure 3, or a single object, read as a list of one.
+
+    Args:
+        text: JSON, in which comments and trailing commas are allowed.
+        source: what errors call the text, such as its file name.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem of the text. A value that already has a problem
+            as JSON (a duplicate key, a number without end) is not complained about twice.
+    """
+    try:
+        value, problems = read_json(text)
+    except JsonError as error:
+        raise invalid_config([error.problem], source) from error
+    entries = value if isinstance(value, list) else [value]
+    if not entries:
+        problems.append(Problem("the list", "no config", "at least one", "add a config"))
+    known = {problem.place for problem in problems}
+    configs: dict[int, PortingConfig] = {}
+    for index, entry in enumerate(entries):
+        try:
+            configs[index] = PortingConfig.model_validate(entry)
+        except ValidationError as error:
+            found = problems_of(error, PortingConfig, f"[{index}]")
+            problems += [problem for problem in found if problem.place not in known]
+    problems += [*_repeated_ids(entries), *_unequal_hardware(configs)]
+    if problems:
+        raise invalid_config(problems, source)
+    return tuple(configs.values())
+
+
+def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
+    first: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        given = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(given, str) and first.setdefault(given.casefold(), index) != index:
+            expected = f"an id unlike that of [{first[given.casefold()]}], also without regard to case"
+            yield InvalidValue(given, expected, "rename one of them").problem(f"[{index}].id")
+
+
+def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
+    first: dict[str, tuple[int, HardwareProfile]] = {}
+    for index, config in configs.items():
+        profile = config.profile
+        earlier, agreed = first.setdefault(profile.name, (index, profile))
+        if profile != agreed:
+            given = asdict(profile)
+            expected = f"the same figures for {profile.name} as in [{earlier}]"
+            problem = InvalidValue(given, expected, "give one of them another name")
+            yield problem.problem(f"[{index}].hardware")
+
+
+def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch]:
+    """The configs by model, dataset and algorithm (with its settings), in order of first appearance."""
+    together: dict[tuple[str, DatasetConfig, str, str], list[int]] = {}
+    for index, config in enumerate(configs):
+        settings = json.dumps(config.algorithm.config, sort_keys=True)
+        key = (config.model, config.dataset, config.algorithm.name, settings)
+        together.setdefault(key, []).append(index)
+    return [
+        CollectiveBatch(
+            model=configs[indices[0]].model,
+            dataset=configs[indices[0]].dataset,
+            algorithm=configs[indices[0]].algorithm,
+            configs=tuple(configs[index] for index in indices),
+            indices=tuple(indices),
+        )
+        for indices in together.values()
+    ]
+
+
+def profiles_of(configs: Iterable[PortingConfig], host: HardwareProfile = HOST) -> dict[str, HardwareProfile]:
+    """The hardware profiles that the configs' goals need, by name.
+
+    Args:
+        configs: of one `parse_batch`, which made sure that a name means one profile.
+        host: what "host" stands for, as the server calibrated it.
+    """
+    profiles = {config.profile.name: config.profile for config in configs}
+    return {name: host if profile == HOST else profile for name, profile in profiles.items()}
+
+
+def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
+    """The goal's limits as a budget, relative ones resolved against the source model's costs.
+
+    Raises:
+        KeyError: a relative limit on an axis that `source_costs` does not have.
+    """
+    return {
+        axis: limit.resolve(source_costs[axis]) if limit.relative else limit.value
+        for axis, limit in config.limits().items()
+    }
+
+
+def goal_path(axis: str) -> str:
+    """Where in a config a cost axis is limited: `adaptation_goal.FLOP` for `flops`."""
+    quantity = LATENCY if hardware_of(axis) else axis
+    return next(f"adaptation_goal.{key}" for key, known in _AXIS_OF_KEY.items() if known == quantity)

@@ -1,0 +1,138 @@
+"""Hardware profiles: compute power and memory bandwidth of device classes (paper 4.1, Table 1)."""
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
+
+from mistify.quantities import format_bandwidth, format_compute_power, parse_bandwidth, parse_compute_power
+from mistify.validation import InvalidValue, Settings, unknown_name
+
+_SEPARATORS = re.compile(r"[\s_]+")
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class HardwareProfile:
+    """A device class.
+
+    Attributes:
+        name: lower case, such as "jetson-nano"; names the axis of its latency.
+        compute_power: peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
+            divides multiply-adds by it as they are: one multiply-add counts as one operation.
+        memory_bandwidth: in GB/s (10^9 bytes per second).
+    """
+
+    name: str
+    compute_power: float
+    memory_bandwidth: float
+
+    def latency_ms(self, bytes_moved: float, multiply_adds: float) -> float:
+        """`C_mem / mem_bandwidth + C_comp / comp_power` (4.1), in milliseconds."""
+        return bytes_moved / (self.memory_bandwidth * 1e6) + multiply_adds / (self.compute_power * 1e6)
+
+
+#: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
+HOST = HardwareProfile("host", 50.0, 10.0)
+
+_PROFILES = (
+    HOST,
+    # Table 1 of the paper.
+    HardwareProfile("v100", 112_000.0, 900.0),
+    HardwareProfile("2080", 11_700.0, 480.0),
+    HardwareProfile("jetson-tx2", 1_500.0, 58.0),
+    HardwareProfile("jetson-nano", 470.0, 25.0),
+    HardwareProfile("raspberry-pi", 6.0, 8.5),
+    # Table 1 has no bandwidth for it: that of the M.2 accelerator's PCIe Gen2 x1 link (Coral data sheet).
+    HardwareProfile("edge-tpu", 4_000.0, 0.5),
+    # NVIDIA data sheets: single precision without tensor cores, and memory bandwidth.
+    HardwareProfile("a100", 19_500.0, 1_555.0),
+    HardwareProfile("t4", 8_100.0, 320.0),
+    # NVIDIA Jetson data sheets: CUDA cores x 2 x highest clock, and memory bandwidth.
+    HardwareProfile("jetson-agx-orin", 5_325.0, 204.8),
+    HardwareProfile("jetson-orin-nano", 1_280.0, 68.0),
+    # Raspberry Pi product briefs: cores x clock x single-precision operations per cycle (8 on the
+    # Cortex-A72, 16 on the Cortex-A76), and 32 bits at 3,200 and 4,267 MT/s.
+    HardwareProfile("raspberry-pi-4", 48.0, 12.8),
+    HardwareProfile("raspberry-pi-5", 153.6, 17.1),
+)
+_CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
+
+
+def catalogue() -> MappingProxyType[str, HardwareProfile]:
+    """The known profiles by name, read-only."""
+    return _CATALOGUE
+
+
+def _normalise_name(given: object) -> object:
+    """Hardware names in any case, with spaces or underscores for hyphens."""
+    if not isinstance(given, str):
+        return given
+    name = _SEPARATORS.sub("-", given.strip().lower())
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(given, "a hardware name", "use up to 64 letters, digits, dots and hyphens")
+    return name
+
+
+class HardwareConfig(Settings):
+    """The `hardware` of a config: the name of a known profile, or compute power and memory bandwidth.
+
+    A profile of one's own can have a name, also that of a known profile that it then replaces;
+    without a name it is called after its figures.
+    """
+
+    name: Annotated[
+        str | None,
+        BeforeValidator(_normalise_name),
+        Field(description="a hardware name", examples=["jetson-nano"]),
+    ] = None
+    compute_power: (
+        Annotated[float, PlainValidator(parse_compute_power), PlainSerializer(format_compute_power)] | None
+    ) = None
+    memory_bandwidth: (
+        Annotated[float, PlainValidator(parse_bandwidth), PlainSerializer(format_bandwidth)] | None
+    ) = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        _known(_normalise_name(given))
+        return {"name": given}
+
+    @model_validator(mode="after")
+    def _resolvable(self) -> "HardwareConfig":
+        resolve(self)
+        return self
+
+
+def resolve(config: HardwareConfig | None) -> HardwareProfile:
+    """The profile that a config asks for; the host's where it asks for none.
+
+    Raises:
+        InvalidValue: the name is not in the catalogue, or only one of the two figures is given.
+    """
+    if config is None:
+        return HOST
+    power, bandwidth = config.compute_power, config.memory_bandwidth
+    if power is not None and bandwidth is not None:
+        name = config.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
+        return HardwareProfile(name, power, bandwidth)
+    if config.name is None or power is not None or bandwidth is not None:
+        raise InvalidValue(
+            config.model_dump(exclude_none=True),
+            "a known name, or both compute_power and memory_bandwidth",
+            f"known names are {', '.join(_CATALOGUE)}",
+        )
+    return _known(config.name)
+
+
+def _known(name: object) -> HardwareProfile:
+    profile = _CATALOGUE.get(str(name))
+    if profile is None:
+        expected, fix = unknown_name(str(name), _CATALOGUE)
+        raise InvalidValue(name, f"{expected}, or compute_power and memory_bandwidth", fix)
+    return profile

@@ -1,0 +1,196 @@
+"""The quantities of a config as people write them, "30ms", "5G", "0.5GB", "0.80", "0.5x", and back.
+
+Units are decimal (1 KB is 1,000 bytes; KiB, MiB and GiB are understood too). Numbers without a unit
+are accepted everywhere: milliseconds, pieces, bytes, shares, GFLOP/s, GB/s. Conversion is decimal, so
+that what a `format_*` function writes with all digits is read back as exactly the same number.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+
+from mistify.validation import InvalidValue
+
+_LITERAL = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*([^\s0-9.]*)\s*")
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A limit: absolute in the kind's own unit, or relative, a multiple of the source model's cost."""
+
+    value: float
+    relative: bool = False
+
+    def resolve(self, source: float) -> float:
+        """The absolute limit, given the source model's cost."""
+        return self.value * source if self.relative else self.value
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of quantity: its units with their sizes, the plain number's unit being 1.
+
+    `written` are the units that formatting chooses from, ascending.
+    """
+
+    expected: str
+    units: Mapping[str, Decimal]
+    written: tuple[str, ...]
+    relative: bool = False
+
+    def parse(self, given: object) -> Quantity:
+        number, unit = self._split(given)
+        if unit == "x" and self.relative:
+            return Quantity(self._positive(number, given), relative=True)
+        if unit not in self.units:
+            known = [*filter(None, self.units), *(["x"] if self.relative else [])]
+            raise InvalidValue(given, self.expected, f"the unit {unit!r} is unknown, use {', '.join(known)}")
+        return Quantity(self._positive(number * self.units[unit], given))
+
+    def format(self, value: Quantity | float, digits: int | None) -> str:
+        quantity = value if isinstance(value, Quantity) else Quantity(value)
+        number = Decimal(
+            repr(float(quantity.value)) if digits is None else f"{quantity.value:.{digits - 1}e}"
+        )
+        if quantity.relative:
+            return f"{_plain(number)}x"
+        unit = next((u for u in reversed(self.written) if self.units[u] <= abs(number)), self.written[0])
+        return f"{_plain(number / self.units[unit])}{unit}"
+
+    def _split(self, given: object) -> tuple[Decimal, str]:
+        if isinstance(given, bool) or not isinstance(given, int | float | str):
+            raise InvalidValue(given, self.expected, "write a number or a text")
+        if not isinstance(given, str):
+            return Decimal(repr(given)), ""
+        match = _LITERAL.fullmatch(given) if len(given) <= _LONGEST else None
+        if match is None:
+            raise InvalidValue(given, self.expected, "write a number followed by its unit")
+        return Decimal(match[1]), match[2]
+
+    def _positive(self, number: Decimal, given: object) -> float:
+        value = float(number)
+        if not math.isfinite(value):
+            raise InvalidValue(given, self.expected, "the number has to be finite")
+        if value <= 0:
+            raise InvalidValue(given, self.expected, "the number has to be above 0")
+        return value
+
+
+def _plain(number: Decimal) -> str:
+    """A number without exponent and without trailing zeros."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _units(**sizes: str) -> Mapping[str, Decimal]:
+    return MappingProxyType({"": Decimal(1)} | {unit: Decimal(size) for unit, size in sizes.items()})
+
+
+_TIME = _Kind(
+    'a time such as "30ms" (a plain number is milliseconds) or "0.5x" of the source model',
+    _units(ns="1e-6", us="1e-3", ms="1", s="1e3", min="6e4"),
+    written=("ns", "us", "ms", "s"),
+    relative=True,
+)
+_COUNT = _Kind(
+    'a number such as "5G" or 5000000000, or "0.5x" of the source model',
+    _units(K="1e3", k="1e3", M="1e6", G="1e9", T="1e12"),
+    written=("", "K", "M", "G", "T"),
+    relative=True,
+)
+_BYTES = _Kind(
+    'a number of bytes such as "0.5GB" (a plain number is bytes), or "0.5x" of the source model',
+    _units(
+        B="1", KB="1e3", kB="1e3", MB="1e6", GB="1e9", TB="1e12", KiB="1024", MiB="1048576", GiB="1073741824"
+    ),
+    written=("B", "KB", "MB", "GB", "TB"),
+    relative=True,
+)
+_SHARE = _Kind('a share above 0 and up to 1 such as "0.80" or "80%"', _units(**{"%": "1e-2"}), written=("%",))
+_COMPUTE_POWER = _Kind(
+    'a compute power such as "10GFLOP/s" (a plain number is GFLOP/s)',
+    _units(**{"MFLOP/s": "1e-3", "GFLOP/s": "1", "TFLOP/s": "1e3"}),
+    written=("MFLOP/s", "GFLOP/s", "TFLOP/s"),
+)
+_BANDWIDTH = _Kind(
+    'a memory bandwidth such as "8.5GB/s" (a plain number is GB/s)',
+    _units(**{"KB/s": "1e-6", "MB/s": "1e-3", "GB/s": "1", "TB/s": "1e3"}),
+    written=("KB/s", "MB/s", "GB/s", "TB/s"),
+)
+
+
+def parse_time(given: object) -> Quantity:
+    """A latency in milliseconds ("30ms", "0.2s", 30), or relative to the source ("0.5x").
+
+    Raises:
+        InvalidValue: a `ValueError`; wrong type, unknown unit, or not above 0 and finite. So do the others.
+    """
+    return _TIME.parse(given)
+
+
+def parse_count(given: object) -> Quantity:
+    """A number of multiply-adds or parameters ("5G", "20M", 5e9), or relative to the source ("0.5x")."""
+    return _COUNT.parse(given)
+
+
+def parse_bytes(given: object) -> Quantity:
+    """A memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
+    return _BYTES.parse(given)
+
+
+def parse_share(given: object) -> float:
+    """A share, 0 < share <= 1 ("0.80", "80%", 0.8)."""
+    share = _SHARE.parse(given).value
+    if share > 1:
+        raise InvalidValue(given, _SHARE.expected, "a share cannot be above 1; mark per cent with %")
+    return share
+
+
+def parse_compute_power(given: object) -> float:
+    """A compute power in GFLOP/s ("10GFLOP/s", 10)."""
+    return _COMPUTE_POWER.parse(given).value
+
+
+def parse_bandwidth(given: object) -> float:
+    """A memory bandwidth in GB/s ("8.5GB/s", 8.5)."""
+    return _BANDWIDTH.parse(given).value
+
+
+def format_time(value: Quantity | float, digits: int | None = None) -> str:
+    """Milliseconds as text, in the largest unit that keeps the number at 1 or above.
+
+    Args:
+        value: as `parse_time` gives it.
+        digits: how many significant digits to keep, for tables; None keeps them all, so that parsing
+            gives back the same value. The other `format_*` functions do the same.
+    """
+    return _TIME.format(value, digits)
+
+
+def format_count(value: Quantity | float, digits: int | None = None) -> str:
+    """Multiply-adds or parameters as text: "12.5M"."""
+    return _COUNT.format(value, digits)
+
+
+def format_bytes(value: Quantity | float, digits: int | None = None) -> str:
+    """Bytes as text: "314.7KB"."""
+    return _BYTES.format(value, digits)
+
+
+def format_share(value: float, digits: int | None = None) -> str:
+    """A share as text: "81.2%"."""
+    return _SHARE.format(value, digits)
+
+
+def format_compute_power(value: float, digits: int | None = None) -> str:
+    """GFLOP/s as text: "1.5TFLOP/s"."""
+    return _COMPUTE_POWER.format(value, digits)
+
+
+def format_bandwidth(value: float, digits: int | None = None) -> str:
+    """GB/s as text: "8.5GB/s"."""
+    return _BANDWIDTH.format(value, digits)

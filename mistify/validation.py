@@ -1,0 +1,112 @@
+"""What is wrong with a user's values: pydantic's errors as `Problem`s with JSON paths."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from mistify.errors import Problem
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SHOWN = 80
+
+
+class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of them ends up in a `Problem`)
+    """A value that cannot be used: what was given, what was expected and how to fix it."""
+
+    def __init__(self, given: object, expected: str, fix: str) -> None:
+        super().__init__(f"got {shown(given)}; expected {expected}; {fix}")
+        self.given = given
+        self.expected = expected
+        self.fix = fix
+
+    def problem(self, place: str) -> Problem:
+        """The same as a problem at a JSON path."""
+        return Problem(place, shown(self.given), self.expected, self.fix)
+
+
+class Settings(BaseModel):
+    """Base of what users write: immutable, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def shown(value: object) -> str:
+    """A value as JSON, shortened to one line."""
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def json_path(keys: Iterable[str | int], start: str = "") -> str:
+    """A JSON path such as `[3].adaptation_goal.FLOP` from its keys and indices."""
+    path = start
+    for key in keys:
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            path += f".{key}" if path else key
+        else:
+            path += f"[{json.dumps(key)}]"
+    return path
+
+
+def unknown_name(given: str, known: Iterable[str]) -> tuple[str, str]:
+    """What was expected in place of an unknown name, and how to fix it."""
+    known = sorted(known)
+    close = get_close_matches(given, known, n=1, cutoff=0.5) or [
+        name for name in known if name.casefold() == given.casefold()
+    ]
+    fix = f'did you mean "{close[0]}"?' if close else "remove it or use a known name"
+    return f"one of {', '.join(known)}", fix
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], place: str = "") -> list[Problem]:
+    """Every error of a validation as a problem.
+
+    Args:
+        error: what `model.model_validate` raised.
+        model: its class. The `description` and the first of the `examples` of a field say in the
+            problem what was expected and how to fix it.
+        place: the JSON path of the validated value.
+    """
+    return [_problem(details, model, place) for details in error.errors()]
+
+
+def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Problem:
+    keys = details["loc"]
+    path = json_path(keys, place)
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, InvalidValue):
+        return cause.problem(path)
+    if details["type"] == "extra_forbidden":
+        key = str(keys[-1])
+        return Problem(
+            path, f"the key {shown(key)}", *unknown_name(key, _model_at(model, keys[:-1]).model_fields)
+        )
+    if details["type"] in ("model_type", "model_attributes_type"):
+        fields = ", ".join(_model_at(model, keys).model_fields)
+        return Problem(path, shown(details["input"]), "an object", f"its keys can be {fields}")
+    given = "nothing" if details["type"] == "missing" else shown(details["input"])
+    return Problem(path, given, *_advice(model, keys, details["msg"]))
+
+
+def _advice(model: type[BaseModel], keys: Sequence[str | int], message: str) -> tuple[str, str]:
+    """What a field expects, and an example of it."""
+    field = _model_at(model, keys[:-1]).model_fields.get(str(keys[-1])) if keys else None
+    if field is None:
+        return "another value", message
+    fix = f"write for example {json.dumps(field.examples[0])}" if field.examples else message
+    return field.description or "another value", fix
+
+
+def _model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
+    """The model that validates the value below these keys."""
+    for key in keys:
+        field = model.model_fields.get(str(key))
+        annotation: Any = field.annotation if field else None
+        for candidate in (annotation, *get_args(annotation)):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                model = candidate
+    return model
