@@ -1,0 +1,102 @@
+"""The search for every budget's nearest looser budget (paper 4.3, adaptation goals compilation)."""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.int64]
+Ranks: TypeAlias = NDArray[np.int32]
+
+#: Distances are compared to this many decimals of a logarithm, so that rounding decides no tie.
+DECIMALS = 9
+
+_FEW_QUERIES = 256
+_BLOCK = 512
+
+
+def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
+    """How loose budgets are as a whole: the sum of the logarithms of their limits.
+
+    The sum of the log-ratios of two budgets is the difference of these sums, so that the nearest of
+    several looser budgets is the one with the smallest sum, whatever the budget they are looser than.
+
+    Args:
+        limits: [axes, budgets], above 0, inf where a budget has no limit.
+        stand_ins: [axes], taken in place of inf.
+    """
+    finite = np.where(np.isinf(limits), stand_ins[:, None], limits)
+    sums: Floats = np.round(np.log(finite).sum(axis=0), DECIMALS)
+    return sums
+
+
+def nearest_looser(limits: Floats, sums: Floats) -> Indices:
+    """For each budget the looser one with the smallest sum, the first of several; -1 if there is none.
+
+    The budgets are divided into ever smaller boxes. A box hands down only those candidates that are
+    not below its lowest corner, and none behind the first one that is looser than its highest corner,
+    and so than every budget in it: what is left to compare one by one is little.
+
+    Args:
+        limits: [axes, budgets], all budgets distinct.
+        sums: [budgets], their `log_sums`.
+    """
+    by_sum = np.lexsort((np.arange(sums.size), sums))
+    found = np.full(sums.size, -1, dtype=np.int64)
+    # Only the order along each axis matters: ranks are exact, and half as large.
+    ranks = np.empty(limits.shape, dtype=np.int32)
+    for axis, column in enumerate(limits):
+        ranks[axis] = np.unique(column[by_sum], return_inverse=True)[1]
+    boxes = [(np.arange(sums.size), np.arange(sums.size))] if sums.size else []
+    while boxes:
+        queries, candidates = boxes.pop()
+        candidates = _useful(ranks, queries, candidates)
+        if queries.size <= _FEW_QUERIES:
+            _scan(ranks, queries, candidates, found)
+        else:
+            boxes += [(half, candidates) for half in _halves(ranks, queries)]
+    parents = np.full(sums.size, -1, dtype=np.int64)
+    parents[by_sum] = np.where(found < 0, -1, by_sum[found])
+    return parents
+
+
+def _useful(ranks: Ranks, queries: Indices, candidates: Indices) -> Indices:
+    """The candidates (ascending) among which every query of a box finds its nearest looser budget."""
+    box = ranks[:, queries]
+    low, high = box.min(axis=1), box.max(axis=1)
+    candidates = _at_least(ranks, candidates, low)
+    above = _at_least(ranks, candidates, high)
+    # The highest corner itself may be one of the queries.
+    above = above[(ranks[:, above] > high[:, None]).any(axis=0)]
+    return candidates[: np.searchsorted(candidates, above[0]) + 1] if above.size else candidates
+
+
+def _at_least(ranks: Ranks, candidates: Indices, corner: Ranks) -> Indices:
+    for column, limit in zip(ranks, corner, strict=True):
+        candidates = candidates[column[candidates] >= limit]
+    return candidates
+
+
+def _halves(ranks: Ranks, queries: Indices) -> list[Indices]:
+    """A box divided at the median of its longest side."""
+    box = ranks[:, queries]
+    side = box[int(np.argmax(np.ptp(box, axis=1)))]
+    middle = queries.size // 2
+    order = np.argpartition(side, middle)
+    return [queries[order[:middle]], queries[order[middle:]]]
+
+
+def _scan(ranks: Ranks, queries: Indices, candidates: Indices, found: Indices) -> None:
+    """Compare one by one, nearest candidates first; a query that has found its parent is done."""
+    for start in range(0, candidates.size, _BLOCK):
+        block = candidates[start : start + _BLOCK]
+        looser = queries[:, None] != block
+        for column in ranks:
+            looser &= column[queries, None] <= column[block]
+        first = looser.argmax(axis=1)
+        done = looser[np.arange(queries.size), first]
+        found[queries[done]] = block[first[done]]
+        queries = queries[~done]
+        if not queries.size:
+            return

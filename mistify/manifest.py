@@ -1,0 +1,173 @@
+"""What a package says about itself: `manifest.json` next to the network (paper 4.3, 7)."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.validation import problems_of
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+_CHUNK = 1 << 20
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class PackagedFile(_Record):
+    """A file of the package: size in bytes, SHA-256 in hex."""
+
+    size: Annotated[int, Field(ge=0)]
+    sha256: Sha256
+
+
+class TensorInfo(_Record):
+    """An input or output of the network; -1 in the shape is the batch dimension."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class MeasuredLatency(_Record):
+    """What LiteRT took for one inference at batch 1, and under which conditions."""
+
+    median_ms: Annotated[float, Field(gt=0)]
+    p95_ms: Annotated[float, Field(gt=0)]
+    runs: Annotated[int, Field(gt=0)]
+    threads: Annotated[int, Field(gt=0)]
+    machine: str
+    runtime: str
+
+
+class Versions(_Record):
+    """The software that made the package."""
+
+    mistify: str
+    tensorflow: str
+    keras: str
+
+
+class Manifest(_Record):
+    """A package: the goal it was made for, what it achieves, what it takes and gives, its files.
+
+    Attributes:
+        format_version: of this file; `FORMAT_VERSION` is the newest one that can be read.
+        job: the job's id.
+        goal: the goal's id.
+        budget: axis (`mistify.budget`) -> limit.
+        accuracy_target: asked for, a share; None where the goal asks for none.
+        achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile.
+        accuracy: reached on the test data, a share.
+        latency: measured.
+        inputs: the network's inputs in order.
+        outputs: the network's outputs in order.
+        quantization: "none" is float32.
+        versions: of the software that made the package.
+        files: name -> size and digest, of every file but this one.
+        created: when, with its time zone.
+    """
+
+    format_version: Literal[1] = FORMAT_VERSION
+    job: str
+    goal: str
+    budget: dict[str, float]
+    accuracy_target: Share | None = None
+    achieved: dict[str, float]
+    accuracy: Share
+    latency: MeasuredLatency
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    quantization: Literal["none"] = "none"
+    versions: Versions
+    files: dict[FileName, PackagedFile]
+    created: AwareDatetime
+
+    @classmethod
+    def load(cls, directory: Path) -> "Manifest":
+        """Read the manifest of a package without looking at its other files.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote
+                it, CORRUPT_PACKAGE with every problem in it.
+        """
+        path = directory / MANIFEST
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError as error:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {MANIFEST}"
+            ) from error
+        except ValueError as error:
+            problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")
+            raise _corrupt(directory, [problem]) from error
+        version = content.get("format_version") if isinstance(content, dict) else None
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            problem = Problem(
+                str(path), f"format version {version}", f"at most {FORMAT_VERSION}", "update Mistify"
+            )
+            raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
+        try:
+            return cls.model_validate_json(json.dumps(content))
+        except ValidationError as error:
+            raise _corrupt(directory, problems_of(error, cls)) from error
+
+    def save(self, directory: Path) -> Path:
+        """Write `manifest.json` into a directory and return its path."""
+        path = directory / MANIFEST
+        path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        return path
+
+
+def describe_file(path: Path) -> PackagedFile:
+    """Size and digest of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return PackagedFile(size=size, sha256=digest.hexdigest())
+
+
+def verify(directory: Path) -> Manifest:
+    """Read a package's manifest and compare every file with it.
+
+    Raises:
+        MistifyError: as `Manifest.load`; CORRUPT_PACKAGE naming every file that is missing or differs.
+    """
+    manifest = Manifest.load(directory)
+    problems = list(_differences(directory, manifest))
+    if problems:
+        raise _corrupt(directory, problems)
+    return manifest
+
+
+def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
+    for name, expected in manifest.files.items():
+        path = directory / name
+        if not path.is_file():
+            yield Problem(str(path), "no such file", f"{expected.size} bytes", "fetch the package again")
+            continue
+        found = describe_file(path)
+        if found != expected:
+            yield Problem(str(path), _digest(found), _digest(expected), "fetch the package again")
+
+
+def _digest(file: PackagedFile) -> str:
+    return f"{file.size} bytes with SHA-256 {file.sha256}"
+
+
+def _corrupt(directory: Path, problems: list[Problem]) -> MistifyError:
+    return MistifyError(ErrorCode.CORRUPT_PACKAGE, f"the package {directory} is damaged", problems)
