@@ -1,0 +1,141 @@
+"""The client of the porting service: submit a batch of goals, watch the job, fetch the packages."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from mistify import serde
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import Goal, Job, JobEvent
+from mistify.v1 import porting_pb2 as pb
+from mistify.v1.porting_pb2_grpc import PortingStub
+from mistify_client.download import ReadFrom, download_package
+from mistify_client.retry import Backoff, resumed, retried
+from mistify_client.rpc import Connection
+
+#: Deadlines of the calls, in seconds. The server inspects the model before it accepts a batch.
+SUBMIT_SECONDS = 300.0
+JOB_SECONDS = 30.0
+LIST_SECONDS = 30.0
+CANCEL_SECONDS = 60.0
+
+PAGE_SIZE = 100
+
+
+class PortingClient:
+    """The porting service at one address. A context manager; it connects with the first call.
+
+    Every method raises `MistifyError`: the server's own, or UNAVAILABLE where it cannot be reached.
+    Watching, fetching and looking at a job wait for a server that is away; the rest fails at once.
+
+    Args:
+        address: `host:port` of the server.
+        token: sent with every call as `authorization: Bearer TOKEN`.
+        backoff: how patiently broken connections are tried again.
+    """
+
+    def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:
+        self._connection = Connection(address, token)
+        self._backoff = backoff or Backoff()
+
+    def __enter__(self) -> "PortingClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.channel.close()
+
+    @cached_property
+    def _stub(self) -> PortingStub:
+        return PortingStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
+
+    def submit(self, config_json: str, idempotency_key: str) -> Job:
+        """Start a job for a batch of configs; the same key returns the same job.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems found, when
+                nothing was started; CONFLICT where the key belongs to another batch.
+        """
+        request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
+        return serde.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+
+    def job(self, job_id: str) -> Job:
+        """A job as it stands now."""
+        request = pb.GetJobRequest(job_id=job_id)
+        return serde.job_from_proto(
+            retried(lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff)
+        )
+
+    def jobs(self) -> Iterator[Job]:
+        """Every job of the server, page by page."""
+        request = pb.ListJobsRequest(page_size=PAGE_SIZE)
+        while True:
+            page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
+            yield from map(serde.job_from_proto, page.jobs)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def cancel(self, job_id: str) -> Job:
+        """Stop a job; the goals that are met keep their packages."""
+        request = pb.CancelJobRequest(job_id=job_id)
+        return serde.job_from_proto(self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS))
+
+    def watch(self, job_id: str, after_sequence: int = 0) -> Iterator[JobEvent]:
+        """The events of a job after a sequence number, then new ones as they come, until it has ended."""
+
+        def events(seen: int) -> Iterator[JobEvent]:
+            request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen)
+            for message in self._connection.stream(self._stub.WatchJob, request):
+                yield serde.event_from_proto(message)
+
+        return resumed(events, after_sequence, lambda _, event: event.sequence, self._backoff)
+
+    def fetch(self, job_id: str, goal_id: str, directory: Path) -> Goal:
+        """Download the package of a goal into a directory, and answer with the goal as it stands.
+
+        A download that broke off (a `*.part` file) goes on where it stopped, also in a later call.
+
+        Raises:
+            MistifyError: NOT_FOUND where the goal has no package (yet); CORRUPT_PACKAGE where a file
+                is not what its digest says, twice in a row.
+        """
+        goal = self._goal_with_package(job_id, goal_id)
+        download_package(goal.files, directory, self._reader(job_id, goal_id))
+        return goal
+
+    def _goal_with_package(self, job_id: str, goal_id: str) -> Goal:
+        goals = {goal.id: goal for goal in self.job(job_id).goals}
+        if goal_id not in goals:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}; its goals are {', '.join(goals)}"
+            )
+        goal = goals[goal_id]
+        if not goal.files:
+            because = f": {goal.reason}" if goal.reason else ""
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"goal {goal_id!r} is {goal.state.value} and has no package{because}"
+            )
+        return goal
+
+    def _reader(self, job_id: str, goal_id: str) -> ReadFrom:
+        def chunks(name: str, offset: int) -> Iterator[bytes]:
+            request = pb.FetchPackageRequest(job_id=job_id, goal_id=goal_id, file=name, offset=offset)
+            for chunk in self._connection.stream(self._stub.FetchPackage, request):
+                yield chunk.data
+
+        def read_from(name: str, offset: int) -> Iterator[bytes]:
+            return resumed(
+                lambda position: chunks(name, position),
+                offset,
+                lambda position, data: position + len(data),
+                self._backoff,
+            )
+
+        return read_from

@@ -1,0 +1,85 @@
+"""Downloading the files of a package: resumable, verified, and complete or not there at all."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import PackageFile
+from mistify.manifest import MANIFEST, describe_file
+
+#: Opens a file of the package: name, offset -> its bytes from there on.
+ReadFrom = Callable[[str, int], Iterable[bytes]]
+
+
+def download_package(files: Iterable[PackageFile], directory: Path, read_from: ReadFrom) -> None:
+    """Download every file of a package that the directory does not have yet, the manifest last.
+
+    What an earlier download left as `*.part` is continued. Processes that download into the same
+    directory wait for each other.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE where a file is not what its digest says, twice in a row.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with _locked(directory):
+        for file in sorted(files, key=lambda file: file.name == MANIFEST):
+            _download(file, directory, read_from)
+
+
+def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
+    target = _target(file, directory)
+    if target.is_file() and _is(file, target):
+        return
+    partial = target.with_name(f"{target.name}.part")
+    for _ in range(2):
+        _continue(file, partial, read_from)
+        if _is(file, partial):
+            os.replace(partial, target)
+            return
+        partial.unlink()
+    raise MistifyError(
+        ErrorCode.CORRUPT_PACKAGE,
+        f"{file.name} did not arrive as the server described it ({file.size} bytes, SHA-256 {file.sha256}), "
+        "twice; try again, and if it stays so, port the goal anew: the server's copy is damaged",
+    )
+
+
+def _target(file: PackageFile, directory: Path) -> Path:
+    """Where a file belongs; its name comes from the server and must not lead anywhere else."""
+    if file.name in ("", ".", "..") or any(letter in "/\\\0" for letter in file.name):
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the package has a file named {file.name!r}, which is not a plain name",
+        )
+    return directory / file.name
+
+
+def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
+    """Append what is missing to a partial file; stop where the server sends more than it announced."""
+    with partial.open("ab") as stream:
+        if stream.tell() >= file.size:
+            return
+        for data in read_from(file.name, stream.tell()):
+            stream.write(data)
+            if stream.tell() > file.size:
+                break
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _is(file: PackageFile, path: Path) -> bool:
+    found = describe_file(path)
+    return (found.size, found.sha256) == (file.size, file.sha256)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

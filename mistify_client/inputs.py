@@ -1,0 +1,78 @@
+"""What a caller hands to a network, checked against what the network takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.manifest import TensorInfo
+
+Array = npt.NDArray[Any]
+
+
+def bind(
+    inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+) -> dict[str, Array]:
+    """The array of each input, in the dtype of the network.
+
+    Args:
+        inputs: what the network takes, in order; -1 in a shape is any size, at least 1.
+        positional: the first inputs, in their order.
+        named: the others, by name.
+
+    Raises:
+        MistifyError: INVALID_DATASET with everything that does not fit.
+    """
+    given, problems = _by_name([info.name for info in inputs], positional, named)
+    for info in inputs:
+        if info.name in given:
+            problems += _misfits(info, given[info.name])
+    if not problems:
+        problems += _unequal_batches(given)
+    if problems:
+        raise MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
+    return {info.name: np.ascontiguousarray(given[info.name], info.dtype) for info in inputs}
+
+
+def _by_name(
+    names: Sequence[str], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+) -> tuple[dict[str, Array], list[Problem]]:
+    expected = f"{len(names)} ({', '.join(names)})"
+    problems = [
+        Problem(name, "an array", f"one of {', '.join(names)}", "use the name of an input")
+        for name in named
+        if name not in names
+    ]
+    if len(positional) > len(names):
+        problems.append(Problem("inputs", f"{len(positional)}", expected, "leave out the others"))
+    given = dict(zip(names, positional, strict=False))
+    twice = [name for name in named if name in given]
+    problems += [Problem(name, "two arrays", "one", "give it by position or by name") for name in twice]
+    given |= {name: array for name, array in named.items() if name in names}
+    missing = [name for name in names if name not in given]
+    problems += [Problem(name, "nothing", "an array", f"the network takes {expected}") for name in missing]
+    return {name: np.asarray(array) for name, array in given.items()}, problems
+
+
+def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
+    if not np.can_cast(array.dtype, info.dtype, "safe"):
+        fix = f"convert it, for example with .astype(numpy.{info.dtype})"
+        yield Problem(info.name, str(array.dtype), f"{info.dtype}, or what it can hold exactly", fix)
+    sizes = zip(info.shape, array.shape, strict=False)
+    if array.ndim != len(info.shape) or not all(size in (-1, found) for size, found in sizes):
+        shape = f"({', '.join('batch' if size == -1 else str(size) for size in info.shape)})"
+        fix = "reshape it"
+        if array.shape == tuple(info.shape[1:]):
+            fix = "add the batch dimension: array[numpy.newaxis]"
+        yield Problem(info.name, f"shape {array.shape}", f"shape {shape}", fix)
+    elif not array.size:
+        yield Problem(info.name, f"shape {array.shape}", "at least one example", "leave the call out")
+
+
+def _unequal_batches(given: Mapping[str, Array]) -> Iterator[Problem]:
+    batches = {name: len(array) for name, array in given.items() if array.ndim}
+    if len(set(batches.values())) > 1:
+        found = ", ".join(f"{name}: {batch}" for name, batch in batches.items())
+        yield Problem("inputs", f"batches of {found}", "equal batches", "give every input as many examples")

@@ -1,0 +1,86 @@
+"""The connection to a server: calls with deadlines, streams, and failures as `MistifyError`s."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import grpc
+
+from mistify import serde
+from mistify.errors import ErrorCode, MistifyError
+from mistify.v1 import porting_pb2 as pb
+
+ERROR_METADATA = "mistify-error-bin"
+
+_CHANNEL_OPTIONS = (
+    # A job with thousands of goals is one message.
+    ("grpc.max_receive_message_length", 64 * 2**20),
+    # Go back to a restarted server soon.
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # Notice a server that vanished without a word; servers refuse pings more often than every 5 minutes.
+    ("grpc.keepalive_time_ms", 310_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+class Connection:
+    """The way to the server at one address; it is opened with the first call.
+
+    Args:
+        address: `host:port` of the server.
+        token: sent with every call as `authorization: Bearer TOKEN`.
+    """
+
+    def __init__(self, address: str, token: str | None) -> None:
+        self.address = address
+        self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+
+    @cached_property
+    def channel(self) -> grpc.Channel:
+        """The gRPC channel."""
+        return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+
+    def call(self, method: Callable[..., Any], request: object, seconds: float) -> Any:
+        """The answer to one request, within a deadline in seconds."""
+        with self._translated():
+            return method(request, timeout=seconds, metadata=self._metadata)
+
+    def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
+        """The messages that answer one request; the call ends with the iterator."""
+        with self._translated():
+            call = method(request, metadata=self._metadata)
+            try:
+                yield from call
+            finally:
+                call.cancel()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """The one place where a failed call becomes a `MistifyError`."""
+        try:
+            yield
+        except grpc.RpcError as error:
+            raise _error_of(error, self.address) from error
+
+
+def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
+    for attached in call.trailing_metadata() or ():
+        if attached.key == ERROR_METADATA:
+            return serde.error_from_proto(pb.ErrorInfo.FromString(attached.value))
+    match call.code():
+        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+            return MistifyError(
+                ErrorCode.UNAVAILABLE,
+                f"no server answers at {address} ({call.details()}); check the address, or start one: "
+                f"mistify-server serve --store DIR --data-root DIR --listen {address}",
+            )
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return MistifyError(
+                ErrorCode.UNAVAILABLE, f"the server at {address} did not answer in time; try again later"
+            )
+        case status:
+            return MistifyError(
+                ErrorCode.INTERNAL, f"the server at {address} failed with {status.name}: {call.details()}"
+            )

@@ -1,0 +1,62 @@
+"""Makes the tiny models that the client's tests run, with what TensorFlow itself answers.
+
+Needs TensorFlow, once: `python tests/data/make_tiny.py`. The tests read the files only.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+HERE = Path(__file__).parent
+WEIGHTS = np.random.default_rng(7)
+
+
+def weights(*shape: int) -> tf.Tensor:
+    """Fixed random weights."""
+    return tf.constant(WEIGHTS.normal(scale=0.3, size=shape), tf.float32)
+
+
+KERNEL, DENSE, MIX = weights(3, 3, 1, 4), weights(64, 3), weights(4, 2)
+
+
+@tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image")])
+def classify(image: tf.Tensor) -> dict[str, tf.Tensor]:
+    """A convolution and a dense layer: one input, one output."""
+    features = tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME"))
+    return {"scores": tf.nn.softmax(tf.reshape(features, [-1, 64]) @ DENSE)}
+
+
+@tf.function(
+    input_signature=[
+        tf.TensorSpec([None, 4], tf.float32, name="left"),
+        tf.TensorSpec([None, 4], tf.float32, name="right"),
+    ]
+)
+def compare(left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Two inputs, two outputs."""
+    return {"difference": tf.nn.relu(left - right), "mix": left @ MIX + right @ MIX}
+
+
+def convert(function: tf.types.experimental.GenericFunction, name: str) -> None:
+    """Write one function as `NAME.tflite`, under the signature `serving_default`."""
+    module = tf.Module()
+    module.function = function
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], module)
+    (HERE / f"{name}.tflite").write_bytes(converter.convert())
+
+
+def main() -> None:
+    """Write both models and `tiny_expected.npz`: inputs of three examples and TensorFlow's outputs."""
+    convert(classify, "tiny")
+    convert(compare, "tiny_two")
+    rng = np.random.default_rng(11)
+    image = rng.normal(size=(3, 4, 4, 1)).astype(np.float32)
+    left, right = (rng.normal(size=(3, 4)).astype(np.float32) for _ in range(2))
+    outputs = classify(image) | compare(left, right)
+    arrays = {name: tensor.numpy() for name, tensor in outputs.items()}
+    np.savez(HERE / "tiny_expected.npz", image=image, left=left, right=right, **arrays)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""A porting service in memory, over real gRPC, with faults on demand; and tiny packages."""
+
+# ruff: noqa: N802 (gRPC names the methods of a servicer)
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from mistify import serde
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.v1 import porting_pb2 as pb
+from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
+from mistify_client.retry import Backoff
+
+COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}
+FILES = {"manifest.json": b"{}" * 40, "serve.tflite": bytes(range(256)) * 40}
+
+
+def package_files(files: dict[str, bytes]) -> tuple[PackageFile, ...]:
+    return tuple(
+        PackageFile(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()
+    )
+
+
+def ended_job(files: dict[str, bytes]) -> Job:
+    """A job of two goals: `half` is met, `tenth`, which was adapted from it, failed."""
+    half = Goal(
+        id="half",
+        batch=0,
+        budget={"flops": 500.0},
+        accuracy_target=0.7,
+        state=GoalState.MET,
+        achieved={**COSTS, "flops": 480.0},
+        accuracy=0.75,
+        seconds=3.0,
+        steps=150,
+        files=package_files(files),
+    )
+    tenth = Goal("tenth", 0, {"flops": 100.0}, parent="half", state=GoalState.FAILED, reason="no room")
+    return Job("job-1", JobState.DONE, (half, tenth), 1_700_000_000_000, Source(COSTS, 0.8), 4.5)
+
+
+def events() -> list[JobEvent]:
+    happened: list[tuple[str | None, JobState | GoalState | ProgressUpdate]] = [
+        (None, JobState.RUNNING),
+        (None, ProgressUpdate("tuning source", 10, 20)),
+        ("half", GoalState.RUNNING),
+        ("half", ProgressUpdate("adapting", 75, 150, {"flops": 700.0}, 0.78)),
+        ("half", GoalState.MET),
+        ("tenth", GoalState.FAILED),
+        (None, JobState.DONE),
+    ]
+    return [JobEvent(n, 1000 * n, goal, event) for n, (goal, event) in enumerate(happened, start=1)]
+
+
+@dataclass
+class PortingFake(PortingServicer):
+    """Answers with one job. A fault is a number of messages after which a stream breaks, used up in turn."""
+
+    files: dict[str, bytes]
+    events: list[JobEvent]
+    job: Job
+    watch_faults: list[int] = field(default_factory=list)
+    fetch_faults: list[int] = field(default_factory=list)
+    corrupt_downloads: int = 0
+    error: MistifyError | None = None
+    requests: list[object] = field(default_factory=list)
+    metadata: list[dict[str, object]] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    on_fault: Callable[[grpc.ServicerContext], None] = lambda context: context.abort(
+        grpc.StatusCode.UNAVAILABLE, "connection reset"
+    )
+
+    def SubmitBatch(self, request, context):
+        self._note(request, context)
+        if request.idempotency_key not in self.keys:
+            self.keys[request.idempotency_key] = f"job-{len(self.keys) + 1}"
+        self.job = replace(self.job, id=self.keys[request.idempotency_key])
+        return serde.job_to_proto(self.job)
+
+    def GetJob(self, request, context):
+        self._note(request, context)
+        if request.job_id != self.job.id:
+            self._abort(context, MistifyError(ErrorCode.NOT_FOUND, f"there is no job {request.job_id!r}"))
+        return serde.job_to_proto(self.job)
+
+    def ListJobs(self, request, context):
+        self._note(request, context)
+        names = ["job-1", "job-2", "job-3"]
+        first = names.index(request.page_token) + 1 if request.page_token else 0
+        jobs = [serde.job_to_proto(replace(self.job, id=name)) for name in names[first : first + 2]]
+        return pb.ListJobsResponse(jobs=jobs, next_page_token="" if first else "job-2")
+
+    def CancelJob(self, request, context):
+        self._note(request, context)
+        self.job = replace(self.job, state=JobState.CANCELLED)
+        return serde.job_to_proto(self.job)
+
+    def WatchJob(self, request, context):
+        self._note(request, context)
+        left = self.watch_faults.pop(0) if self.watch_faults else len(self.events)
+        for event in self.events[request.after_sequence :]:
+            if not left:
+                self.on_fault(context)
+            left -= 1
+            yield serde.event_to_proto(event)
+
+    def FetchPackage(self, request, context):
+        self._note(request, context)
+        left = self.fetch_faults.pop(0) if self.fetch_faults else 10**9
+        data = self.files[request.file]
+        if self.corrupt_downloads and request.file == "serve.tflite":
+            self.corrupt_downloads -= 1
+            data = b"\xff" + data[1:]
+        for offset in range(request.offset, len(data), 1024):
+            if not left:
+                self.on_fault(context)
+            left -= 1
+            yield pb.PackageChunk(data=data[offset : offset + 1024])
+
+    def requests_of(self, kind: type) -> list:
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def _note(self, request, context) -> None:
+        self.requests.append(request)
+        self.metadata.append(dict(context.invocation_metadata()))
+        if self.error is not None:
+            self._abort(context, self.error)
+
+    @staticmethod
+    def _abort(context: grpc.ServicerContext, error: MistifyError) -> None:
+        info = serde.error_to_proto(error).SerializeToString()
+        context.set_trailing_metadata((("mistify-error-bin", info),))
+        context.abort(grpc.StatusCode[error.code.grpc_status], error.message)
+
+
+def serve(fake: PortingFake, address: str) -> tuple[grpc.Server, str]:
+    """A running server for a service, and where it listens."""
+    server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
+    add_PortingServicer_to_server(fake, server)
+    port = server.add_insecure_port(address)
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+@dataclass
+class Service:
+    """A service in memory and its server, which can be shut down and started again at its address."""
+
+    fake: PortingFake
+    server: grpc.Server
+    address: str
+
+    def stop(self) -> None:
+        self.server.stop(None).wait()
+
+    def start(self) -> None:
+        self.server, _ = serve(self.fake, self.address)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    fake = PortingFake(dict(FILES), events(), ended_job(FILES))
+    service = Service(fake, *serve(fake, "127.0.0.1:0"))
+    yield service
+    service.stop()
+
+
+@dataclass
+class Waits:
+    """Takes the place of waiting: notes how long, does `then`, and waits only where that is `real`."""
+
+    then: Callable[[], None] = lambda: None
+    real: bool = False
+    delays: list[float] = field(default_factory=list)
+
+    def __call__(self, seconds: float) -> None:
+        self.delays.append(seconds)
+        self.then()
+        if self.real:
+            time.sleep(seconds)
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+@pytest.fixture
+def backoff(waits: Waits) -> Backoff:
+    return Backoff(wait=waits, rng=lambda: 1.0, attempts=6)
+
+
+@pytest.fixture
+def data() -> Path:
+    return Path(__file__).parents[1] / "data"
