@@ -4,14 +4,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.validation import problems_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Final = 1
 MANIFEST = "manifest.json"
 
 _CHUNK = 1 << 20
@@ -109,7 +109,7 @@ class Manifest(_Record):
             raise MistifyError(
                 ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {MANIFEST}"
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")
             raise _corrupt(directory, [problem]) from error
         version = content.get("format_version") if isinstance(content, dict) else None
