@@ -1,0 +1,128 @@
+"""Content-addressed files: models, checkpoints, packages.
+
+An artifact's name is the SHA-256 of its content and the suffix that its readers go by, such as
+`9f86d0...a08.keras`. Files are never changed; equal content is kept once.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+
+_NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
+_CHUNK = 1 << 20
+
+
+def digest_of(name: str) -> str:
+    """The SHA-256 (hex) of an artifact's content, read off its name."""
+    return _checked(name)["digest"]
+
+
+class Artifacts:
+    """The artifacts below one directory; any number of processes can put and read at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._incoming = directory / "incoming"
+
+    def put(self, content: Path | bytes, suffix: str | None = None) -> str:
+        """Keep a file or bytes, and return the artifact's name once they are safe on the disk.
+
+        Args:
+            content: a file to copy, or the bytes themselves.
+            suffix: with its dot; None takes the file's own, and none for bytes.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+            ValueError: the suffix is no plain suffix.
+        """
+        if suffix is None:
+            suffix = content.suffix.lower() if isinstance(content, Path) else ""
+        if suffix and not _SUFFIX.fullmatch(suffix):
+            raise ValueError(f"got the suffix {suffix!r}; expected a dot, then up to 16 letters and digits")
+        try:
+            return self._put(content, suffix)
+        except OSError as error:
+            if isinstance(content, Path) and error.filename == str(content):
+                raise
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE,
+                f"{self._directory} cannot be written ({error.strerror}); free space or restore write access",
+            ) from error
+
+    def path(self, name: str) -> Path:
+        """Where an artifact lies.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such artifact.
+        """
+        path = self._place(name)
+        if not path.is_file():
+            raise MistifyError(ErrorCode.NOT_FOUND, f"the artifact {name} is not in {self._directory}")
+        return path
+
+    def size(self, name: str) -> int:
+        """An artifact's size in bytes."""
+        return self.path(name).stat().st_size
+
+    def clear_incoming(self) -> None:
+        """Remove what writers that were killed have left behind."""
+        shutil.rmtree(self._incoming, ignore_errors=True)
+
+    def _place(self, name: str) -> Path:
+        return self._directory / _checked(name)["digest"][:2] / name
+
+    def _put(self, content: Path | bytes, suffix: str) -> str:
+        self._incoming.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self._incoming)
+        try:
+            with os.fdopen(handle, "wb") as target:
+                digest = hashlib.sha256()
+                for chunk in _chunks(content):
+                    digest.update(chunk)
+                    target.write(chunk)
+                target.flush()
+                os.fsync(target.fileno())
+            name = digest.hexdigest() + suffix
+            place = self._place(name)
+            if not place.is_file():
+                place.parent.mkdir(exist_ok=True)
+                os.replace(temporary, place)
+                sync_directory(place.parent)
+                sync_directory(self._directory)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        return name
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a rename in a directory survive a power cut."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checked(name: str) -> re.Match[str]:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, f"{name!r} is not the name of an artifact")
+    return match
+
+
+def _chunks(content: Path | bytes) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as source:
+        while chunk := source.read(_CHUNK):
+            yield chunk

@@ -1,0 +1,194 @@
+"""What a store keeps, and how it is asked."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mistify.jobs import Goal, Job, JobEvent, JobState, ProgressUpdate
+from mistify_server.tasks import AdaptResult, DataSource, Message, ModelSource, SourceResult
+
+
+class NodePlan(Message):
+    """A node of a goal tree, named by its index: one budget, with all the goals that have set it.
+
+    `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source.
+    """
+
+    index: int
+    parent: int | None
+    budget: dict[str, float]
+    accuracy_target: float | None
+    seed: int
+    goals: tuple[str, ...]
+
+
+class BatchPlan(Message):
+    """A collective batch as it was settled at submission; nothing changes it afterwards.
+
+    `exceed` are the costs that the widened source has to reach; `nodes` come parents first.
+    """
+
+    number: int
+    model: ModelSource
+    data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    hardware: dict[str, tuple[float, float]]
+    exceed: dict[str, float]
+    seed: int
+    nodes: tuple[NodePlan, ...]
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """A collective batch and what has been made of it: its root, and checkpoints by node index."""
+
+    plan: BatchPlan
+    root: SourceResult | None
+    checkpoints: Mapping[int, AdaptResult]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job to be kept, with the text it came from. No idempotency key is None."""
+
+    job: Job
+    plans: Sequence[BatchPlan]
+    config_text: str
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True)
+class RootSaved:
+    """The root of a batch's goal tree was made."""
+
+    batch: int
+    result: SourceResult
+
+
+@dataclass(frozen=True)
+class CheckpointSaved:
+    """A node was adapted."""
+
+    batch: int
+    node: int
+    result: AdaptResult
+
+
+@dataclass(frozen=True)
+class GoalChanged:
+    """A goal stands as given here; an event tells of a new state."""
+
+    goal: Goal
+
+
+@dataclass(frozen=True)
+class JobChanged:
+    """A job came to a state; an event tells of it."""
+
+    state: JobState
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """The work on a goal, or on the source (`goal_id` None), went on; an event tells of it."""
+
+    goal_id: str | None
+    update: ProgressUpdate
+
+
+Change: TypeAlias = RootSaved | CheckpointSaved | GoalChanged | JobChanged | Advanced
+
+
+class JobStore(ABC):
+    """Keeps jobs, their checkpoints and their events.
+
+    Every method is one transaction; what a writing method has done when it returns survives a crash of
+    the machine. Calls take milliseconds. All of them raise `MistifyError` NOT_FOUND where there is no
+    such job, and UNAVAILABLE where the disk is full, read-only or broken.
+    """
+
+    @abstractmethod
+    def create(self, submission: Submission) -> Job:
+        """Keep a new job and its first event; the job already kept where the idempotency key is known.
+
+        Raises:
+            MistifyError: CONFLICT, the key is known with another config text.
+        """
+
+    @abstractmethod
+    def find(self, idempotency_key: str, config_text: str) -> Job | None:
+        """The job that was submitted under a key, None if there is none.
+
+        Raises:
+            MistifyError: CONFLICT, the key is known with another config text.
+        """
+
+    @abstractmethod
+    def job(self, job_id: str) -> Job:
+        """A job as it stands."""
+
+    @abstractmethod
+    def jobs(self, limit: int, before: str | None = None) -> list[Job]:
+        """Up to `limit` jobs, the newest first, starting with the one submitted before job `before`."""
+
+    @abstractmethod
+    def unfinished(self) -> list[str]:
+        """The ids of the jobs that have not ended, the oldest first."""
+
+    @abstractmethod
+    def batches(self, job_id: str) -> list[BatchState]:
+        """A job's collective batches with what has been made of them."""
+
+    @abstractmethod
+    def record(self, job_id: str, changes: Iterable[Change], seconds: float) -> None:
+        """Make changes and tell of them in events, all or none.
+
+        Args:
+            job_id: of a job that has not ended.
+            changes: in the order in which their events are numbered.
+            seconds: of work on the job so far.
+        """
+
+    @abstractmethod
+    def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
+        """Up to `limit` events numbered above `after`, in order."""
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A model of the repository: its name as it was given, its artifact, the file it was added from."""
+
+    name: str
+    artifact: str
+    file_name: str
+
+
+class ModelStore(ABC):
+    """Keeps which name means which model; names differ by more than upper and lower case."""
+
+    @abstractmethod
+    def add(self, model: NamedModel) -> None:
+        """Keep a name.
+
+        Raises:
+            MistifyError: CONFLICT, the name is taken.
+        """
+
+    @abstractmethod
+    def find(self, name: str) -> NamedModel | None:
+        """The model of a name, None if there is none."""
+
+    @abstractmethod
+    def all(self) -> list[NamedModel]:
+        """All models, by name."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Forget a name.
+
+        Raises:
+            MistifyError: NOT_FOUND, no model has the name.
+        """

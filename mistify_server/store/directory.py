@@ -1,0 +1,104 @@
+"""The directory of a store: its layout, its lock, what it holds."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.store.base import JobStore, ModelStore
+from mistify_server.store.database import Database
+from mistify_server.store.sql import SqlJobStore, SqlModelStore
+
+_LOCK = "lock"
+_DATABASE = "mistify.db"
+_ARTIFACTS = "artifacts"
+_LOGS = "logs"
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store: jobs, the model repository's names, files, and where workers log."""
+
+    jobs: JobStore
+    models: ModelStore
+    artifacts: Artifacts
+    logs: Path
+
+
+def artifacts_of(directory: Path) -> Artifacts:
+    """The artifacts of a store, for a worker that needs nothing else of it."""
+    return Artifacts(directory / _ARTIFACTS)
+
+
+@contextmanager
+def open_store(directory: Path) -> Iterator[Store]:
+    """Open a store, made where there is none. Several processes can have it open.
+
+    Raises:
+        MistifyError: STORE_VERSION, it is of another version; UNAVAILABLE, it cannot be used.
+    """
+    _make(directory)
+    database = Database.open(directory / _DATABASE)
+    try:
+        yield Store(
+            jobs=SqlJobStore(database),
+            models=SqlModelStore(database),
+            artifacts=artifacts_of(directory),
+            logs=directory / _LOGS,
+        )
+    finally:
+        database.close()
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[None]:
+    """Be the one server of a store; the lock ends with the process, however that ends.
+
+    Raises:
+        MistifyError: UNAVAILABLE, another server has the store, or it cannot be used.
+    """
+    _make(directory)
+    with _translated(directory):
+        handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE,
+                f"the store {directory} is in use by another server (process {_holder(handle)}); "
+                "stop that server or use another --store",
+            ) from error
+        os.truncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        artifacts_of(directory).clear_incoming()
+        yield
+    finally:
+        os.close(handle)
+
+
+def _holder(handle: int) -> str:
+    return os.pread(handle, 32, 0).decode(errors="replace") or "unknown"
+
+
+def _make(directory: Path) -> None:
+    with _translated(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / _ARTIFACTS).mkdir(exist_ok=True)
+        (directory / _LOGS).mkdir(exist_ok=True)
+
+
+@contextmanager
+def _translated(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"the store {directory} cannot be used ({error.strerror}); "
+            "give the server write access to it or use another --store",
+        ) from error

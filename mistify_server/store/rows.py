@@ -1,0 +1,161 @@
+"""Between rows and the domain: what a job, a goal, a checkpoint, an event look like in the tables."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
+from mistify_server.store.base import Submission
+from mistify_server.store.schema import BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
+from mistify_server.tasks import AdaptResult, SourceResult
+
+_PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
+
+
+def digest(text: str) -> str:
+    """The SHA-256 (hex) of a config text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
+    """The rows of a new job, those that others refer to first."""
+    job = submission.job
+    yield [
+        JobRow(
+            id=job.id,
+            state=job.state.value,
+            idempotency_key=submission.idempotency_key,
+            config_text=submission.config_text,
+            config_sha256=digest(submission.config_text),
+            created_unix_ms=job.created_unix_ms,
+            reason=job.reason,
+            seconds=job.seconds,
+        )
+    ]
+    yield [
+        BatchRow(job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None)
+        for plan in submission.plans
+    ]
+    yield [
+        GoalRow(
+            job_id=job.id,
+            id=goal.id,
+            position=position,
+            batch=goal.batch,
+            budget=dict(goal.budget),
+            accuracy_target=goal.accuracy_target,
+            parent=goal.parent,
+            state=goal.state.value,
+            achieved=dict(goal.achieved),
+            accuracy=goal.accuracy,
+            reason=goal.reason,
+            seconds=goal.seconds,
+            steps=goal.steps,
+        )
+        for position, goal in enumerate(job.goals)
+    ]
+
+
+def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
+    """Bring a goal's rows to where the goal stands."""
+    row.state = goal.state.value
+    row.achieved = dict(goal.achieved)
+    row.accuracy = goal.accuracy
+    row.reason = goal.reason
+    row.seconds = goal.seconds
+    row.steps = goal.steps
+    for file in goal.files:
+        session.merge(
+            FileRow(job_id=row.job_id, goal_id=row.id, name=file.name, size=file.size, sha256=file.sha256)
+        )
+
+
+def job_of(session: Session, row: JobRow) -> Job:
+    """A job with its goals, from its rows."""
+    root = session.get_one(BatchRow, (row.id, 0)).root
+    result = None if root is None else SourceResult.model_validate(root)
+    files: dict[str, list[PackageFile]] = {}
+    for file in session.scalars(select(FileRow).filter_by(job_id=row.id).order_by(FileRow.name)):
+        files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
+    goals = session.scalars(select(GoalRow).filter_by(job_id=row.id).order_by(GoalRow.position))
+    return Job(
+        id=row.id,
+        state=JobState(row.state),
+        goals=tuple(goal_of(goal, files.get(goal.id, ())) for goal in goals),
+        created_unix_ms=row.created_unix_ms,
+        source=None if result is None else Source(result.source_costs, result.source_accuracy),
+        seconds=row.seconds,
+        reason=row.reason,
+    )
+
+
+def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
+    """A goal from its row."""
+    return Goal(
+        id=row.id,
+        batch=row.batch,
+        budget=row.budget,
+        accuracy_target=row.accuracy_target,
+        parent=row.parent,
+        state=GoalState(row.state),
+        achieved=row.achieved,
+        accuracy=row.accuracy,
+        reason=row.reason,
+        seconds=row.seconds,
+        steps=row.steps,
+        files=tuple(files),
+    )
+
+
+def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> CheckpointRow:
+    """The row of a node's checkpoint."""
+    return CheckpointRow(
+        job_id=job_id,
+        batch=batch,
+        node=node,
+        artifact=result.checkpoint,
+        costs=result.costs,
+        accuracy=result.accuracy,
+        met=result.met,
+        reason=result.reason,
+        steps=result.steps,
+        seconds=result.seconds,
+    )
+
+
+def adapt_result(row: CheckpointRow) -> AdaptResult:
+    """A node's checkpoint from its row."""
+    return AdaptResult(
+        checkpoint=row.artifact,
+        costs=row.costs,
+        accuracy=row.accuracy,
+        met=row.met,
+        reason=row.reason,
+        steps=row.steps,
+        seconds=row.seconds,
+    )
+
+
+def event_body(event: JobState | GoalState | ProgressUpdate) -> tuple[str, dict[str, object]]:
+    """The `kind` and `body` of an event's row."""
+    match event:
+        case JobState():
+            return "job", {"state": event.value}
+        case GoalState():
+            return "goal", {"state": event.value}
+        case ProgressUpdate():
+            return "progress", _PROGRESS.dump_python(event, mode="json")
+
+
+def read_event(kind: str, body: dict[str, object]) -> JobState | GoalState | ProgressUpdate:
+    """An event back from its row's `kind` and `body`."""
+    match kind:
+        case "job":
+            return JobState(body["state"])
+        case "goal":
+            return GoalState(body["state"])
+        case _:
+            return _PROGRESS.validate_python(body)

@@ -1,0 +1,122 @@
+"""The tables of the store."""
+
+from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import Float
+
+#: Raised with every change of a table.
+SCHEMA_VERSION = 1
+
+
+class Table(DeclarativeBase):
+    """Base of all tables. Costs and budgets are JSON objects, axis -> number."""
+
+    type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own way of declaring it)
+        dict[str, float]: JSON,
+        dict[str, object]: JSON,
+        float: Float(),
+    }
+
+
+class MetaRow(Table):
+    """Facts about the store itself."""
+
+    __tablename__ = "meta"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
+
+
+class ModelRow(Table):
+    """A name of the model repository; `key` is the name without regard to case."""
+
+    __tablename__ = "models"
+    key: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    artifact: Mapped[str]
+    file_name: Mapped[str]
+
+
+class JobRow(Table):
+    """A job; `number` is its place in the order of submission."""
+
+    __tablename__ = "jobs"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    state: Mapped[str] = mapped_column(index=True)
+    idempotency_key: Mapped[str | None] = mapped_column(unique=True)
+    config_text: Mapped[str]
+    config_sha256: Mapped[str]
+    created_unix_ms: Mapped[int]
+    reason: Mapped[str]
+    seconds: Mapped[float]
+
+
+class BatchRow(Table):
+    """A collective batch: its plan (`BatchPlan`), and its root (`SourceResult`) once that is made."""
+
+    __tablename__ = "batches"
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    plan: Mapped[dict[str, object]]
+    root: Mapped[dict[str, object] | None]
+
+
+class CheckpointRow(Table):
+    """The adapted model of a node of a batch's goal tree."""
+
+    __tablename__ = "checkpoints"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    batch: Mapped[int] = mapped_column(primary_key=True)
+    node: Mapped[int] = mapped_column(primary_key=True)
+    artifact: Mapped[str]
+    costs: Mapped[dict[str, float]]
+    accuracy: Mapped[float]
+    met: Mapped[bool]
+    reason: Mapped[str]
+    steps: Mapped[int]
+    seconds: Mapped[float]
+
+
+class GoalRow(Table):
+    """A goal; `position` is its place in the config."""
+
+    __tablename__ = "goals"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(primary_key=True)
+    position: Mapped[int]
+    batch: Mapped[int]
+    budget: Mapped[dict[str, float]]
+    accuracy_target: Mapped[float | None]
+    parent: Mapped[str | None]
+    state: Mapped[str]
+    achieved: Mapped[dict[str, float]]
+    accuracy: Mapped[float | None]
+    reason: Mapped[str]
+    seconds: Mapped[float]
+    steps: Mapped[int]
+
+
+class FileRow(Table):
+    """A file of a goal's package; its content is the artifact `sha256`."""
+
+    __tablename__ = "files"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    goal_id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    size: Mapped[int]
+    sha256: Mapped[str]
+
+
+class EventRow(Table):
+    """An event of a job; `kind` says how to read `body`."""
+
+    __tablename__ = "events"
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    sequence: Mapped[int] = mapped_column(primary_key=True)
+    unix_ms: Mapped[int]
+    goal_id: Mapped[str | None]
+    kind: Mapped[str]
+    body: Mapped[dict[str, object]]

@@ -1,0 +1,237 @@
+"""Jobs and model names in SQLite."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+from typing_extensions import override
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify_server.store.base import (
+    Advanced,
+    BatchPlan,
+    BatchState,
+    Change,
+    CheckpointSaved,
+    GoalChanged,
+    JobChanged,
+    JobStore,
+    ModelStore,
+    NamedModel,
+    RootSaved,
+    Submission,
+)
+from mistify_server.store.database import Database
+from mistify_server.store.rows import (
+    adapt_result,
+    change_goal,
+    checkpoint_row,
+    digest,
+    event_body,
+    job_of,
+    new_rows,
+    read_event,
+)
+from mistify_server.store.schema import (
+    BatchRow,
+    CheckpointRow,
+    EventRow,
+    GoalRow,
+    JobRow,
+    ModelRow,
+)
+from mistify_server.tasks import SourceResult
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqlJobStore(JobStore):
+    """Jobs in SQLite."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int] = _unix_ms) -> None:
+        self._database = database
+        self._now_ms = now_ms
+
+    @override
+    def create(self, submission: Submission) -> Job:
+        with self._database.write() as session:
+            known = _submitted(session, submission.idempotency_key, submission.config_text)
+            if known is not None:
+                return job_of(session, known)
+            for rows in new_rows(submission):
+                session.add_all(rows)
+                session.flush()
+            self._tell(session, submission.job.id, None, submission.job.state)
+        return submission.job
+
+    @override
+    def find(self, idempotency_key: str, config_text: str) -> Job | None:
+        with self._database.read() as session:
+            known = _submitted(session, idempotency_key, config_text)
+            return None if known is None else job_of(session, known)
+
+    @override
+    def job(self, job_id: str) -> Job:
+        with self._database.read() as session:
+            return job_of(session, _row(session, job_id))
+
+    @override
+    def jobs(self, limit: int, before: str | None = None) -> list[Job]:
+        with self._database.read() as session:
+            query = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
+            if before is not None:
+                query = query.where(JobRow.number < _row(session, before).number)
+            return [job_of(session, row) for row in session.scalars(query)]
+
+    @override
+    def unfinished(self) -> list[str]:
+        with self._database.read() as session:
+            going = [state.value for state in JobState if not state.ended]
+            return list(
+                session.scalars(select(JobRow.id).where(JobRow.state.in_(going)).order_by(JobRow.number))
+            )
+
+    @override
+    def batches(self, job_id: str) -> list[BatchState]:
+        with self._database.read() as session:
+            _row(session, job_id)
+            rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
+            return [
+                BatchState(
+                    plan=BatchPlan.model_validate(row.plan),
+                    root=None if row.root is None else SourceResult.model_validate(row.root),
+                    checkpoints={
+                        checkpoint.node: adapt_result(checkpoint)
+                        for checkpoint in session.scalars(
+                            select(CheckpointRow).filter_by(job_id=job_id, batch=row.number)
+                        )
+                    },
+                )
+                for row in rows
+            ]
+
+    @override
+    def record(self, job_id: str, changes: Iterable[Change], seconds: float) -> None:
+        with self._database.write() as session:
+            _row(session, job_id).seconds = seconds
+            for change in changes:
+                self._apply(session, job_id, change)
+
+    @override
+    def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
+        with self._database.read() as session:
+            _row(session, job_id)
+            query = (
+                select(EventRow)
+                .where(EventRow.job_id == job_id, EventRow.sequence > after)
+                .order_by(EventRow.sequence)
+                .limit(limit)
+            )
+            return [
+                JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
+                for row in session.scalars(query)
+            ]
+
+    def _apply(self, session: Session, job_id: str, change: Change) -> None:
+        match change:
+            case RootSaved(batch, root):
+                session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
+            case CheckpointSaved(batch, node, result):
+                session.merge(checkpoint_row(job_id, batch, node, result))
+            case GoalChanged(goal):
+                row = session.get_one(GoalRow, (job_id, goal.id))
+                told = row.state == goal.state.value
+                change_goal(session, row, goal)
+                if not told:
+                    self._tell(session, job_id, goal.id, goal.state)
+            case JobChanged(state, reason):
+                job = _row(session, job_id)
+                told = job.state == state.value
+                job.state, job.reason = state.value, reason
+                if not told:
+                    self._tell(session, job_id, None, state)
+            case Advanced(goal_id, update):
+                self._tell(session, job_id, goal_id, update)
+
+    def _tell(
+        self, session: Session, job_id: str, goal_id: str | None, event: JobState | GoalState | ProgressUpdate
+    ) -> None:
+        last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id))
+        kind, body = event_body(event)
+        session.add(
+            EventRow(
+                job_id=job_id,
+                sequence=(last or 0) + 1,
+                unix_ms=self._now_ms(),
+                goal_id=goal_id,
+                kind=kind,
+                body=body,
+            )
+        )
+        session.flush()
+
+
+class SqlModelStore(ModelStore):
+    """Model names in SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def add(self, model: NamedModel) -> None:
+        with self._database.write() as session:
+            if session.get(ModelRow, model.name.casefold()) is not None:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'there is a model "{model.name}" already; remove it first or use another name',
+                )
+            session.add(
+                ModelRow(
+                    key=model.name.casefold(),
+                    name=model.name,
+                    artifact=model.artifact,
+                    file_name=model.file_name,
+                )
+            )
+
+    @override
+    def find(self, name: str) -> NamedModel | None:
+        with self._database.read() as session:
+            row = session.get(ModelRow, name.casefold())
+            return None if row is None else NamedModel(row.name, row.artifact, row.file_name)
+
+    @override
+    def all(self) -> list[NamedModel]:
+        with self._database.read() as session:
+            rows = session.scalars(select(ModelRow).order_by(ModelRow.key))
+            return [NamedModel(row.name, row.artifact, row.file_name) for row in rows]
+
+    @override
+    def remove(self, name: str) -> None:
+        with self._database.write() as session:
+            row = session.get(ModelRow, name.casefold())
+            if row is None:
+                raise MistifyError(ErrorCode.NOT_FOUND, f'there is no model "{name}" in the repository')
+            session.delete(row)
+
+
+def _row(session: Session, job_id: str) -> JobRow:
+    row = session.scalar(select(JobRow).filter_by(id=job_id))
+    if row is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no job "{job_id}"; `mistify jobs` lists them')
+    return row
+
+
+def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:
+    row = None if key is None else session.scalar(select(JobRow).filter_by(idempotency_key=key))
+    if row is not None and row.config_sha256 != digest(config_text):
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f'the idempotency key "{key}" belongs to the job {row.id}, which has another config; '
+            "use a new key",
+        )
+    return row
