@@ -112,7 +112,7 @@ class PortingConfig(Settings):
         description='an object with "train" and "test"',
         examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],
     )
-    algorithm: AlgorithmConfig = AlgorithmConfig()
+    algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
     adaptation_goal: AdaptationGoal = Field(
         description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
     )
