@@ -30,7 +30,7 @@ def bind(
         if info.name in given:
             problems += _misfits(info, given[info.name])
     if not problems:
-        problems += _unequal_batches(given)
+        problems += _unequal_batches(inputs, given)
     if problems:
         raise MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
     return {info.name: np.ascontiguousarray(given[info.name], info.dtype) for info in inputs}
@@ -71,8 +71,8 @@ def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
         yield Problem(info.name, f"shape {array.shape}", "at least one example", "leave the call out")
 
 
-def _unequal_batches(given: Mapping[str, Array]) -> Iterator[Problem]:
-    batches = {name: len(array) for name, array in given.items() if array.ndim}
+def _unequal_batches(inputs: Sequence[TensorInfo], given: Mapping[str, Array]) -> Iterator[Problem]:
+    batches = {info.name: len(given[info.name]) for info in inputs if info.shape[:1] == (-1,)}
     if len(set(batches.values())) > 1:
         found = ", ".join(f"{name}: {batch}" for name, batch in batches.items())
         yield Problem("inputs", f"batches of {found}", "equal batches", "give every input as many examples")

@@ -108,6 +108,8 @@ def load(
 
 def _open(directory: Path, threads: int | None) -> PortedModel:
     manifest = verify(directory)
+    if NETWORK not in manifest.files:
+        raise _unusable(directory, "the manifest does not list it")
     try:
         interpreter = Interpreter(model_path=str(directory / NETWORK), num_threads=threads)
         signature = interpreter.get_signature_runner(SIGNATURE)

@@ -3,18 +3,23 @@
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
 import hashlib
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.manifest import Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify_client.retry import Backoff
@@ -161,6 +166,11 @@ class Service:
     def stop(self) -> None:
         self.server.stop(None).wait()
 
+    def serve_package(self, directory: Path) -> None:
+        """Give the goal `half` the files of a directory."""
+        self.fake.files = {path.name: path.read_bytes() for path in directory.iterdir()}
+        self.fake.job = ended_job(self.fake.files)
+
     def start(self) -> None:
         self.server, _ = serve(self.fake, self.address)
 
@@ -201,3 +211,53 @@ def backoff(waits: Waits) -> Backoff:
 @pytest.fixture
 def data() -> Path:
     return Path(__file__).parents[1] / "data"
+
+
+def tensors(*names_and_shapes: tuple[str, tuple[int, ...]]) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(name=name, dtype="float32", shape=shape) for name, shape in names_and_shapes)
+
+
+IMAGE, SCORES = tensors(("image", (-1, 4, 4, 1)), ("scores", (-1, 3)))
+PAIR = tensors(("left", (-1, 4)), ("right", (-1, 4)))
+COMPARISON = tensors(("mix", (-1, 2)), ("difference", (-1, 4)))
+
+
+def make_package(
+    directory: Path, network: Path, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...]
+) -> Path:
+    directory.mkdir()
+    shutil.copyfile(network, directory / "serve.tflite")
+    Manifest(
+        job="job-1",
+        goal="half",
+        budget={"flops": 500.0},
+        achieved=COSTS,
+        accuracy=0.75,
+        latency=MeasuredLatency(
+            median_ms=0.1, p95_ms=0.2, runs=50, threads=1, machine="x86_64", runtime="LiteRT 2.3.0"
+        ),
+        inputs=inputs,
+        outputs=outputs,
+        versions=Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
+        files={"serve.tflite": describe_file(directory / "serve.tflite")},
+        created=datetime(2026, 1, 2, tzinfo=UTC),
+    ).save(directory)
+    return directory
+
+
+@pytest.fixture
+def package(tmp_path: Path, data: Path) -> Path:
+    """`image` -> `scores`."""
+    return make_package(tmp_path / "package", data / "tiny.tflite", (IMAGE,), (SCORES,))
+
+
+@pytest.fixture
+def pair_package(tmp_path: Path, data: Path) -> Path:
+    """`left`, `right` -> `mix`, `difference`."""
+    return make_package(tmp_path / "pair", data / "tiny_two.tflite", PAIR, COMPARISON)
+
+
+@pytest.fixture
+def expected(data: Path) -> Mapping[str, npt.NDArray[np.float32]]:
+    """Inputs of three examples, and the outputs of TensorFlow."""
+    return dict(np.load(data / "tiny_expected.npz"))
