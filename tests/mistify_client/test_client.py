@@ -106,13 +106,13 @@ def test_watch_ends_with_the_servers_error(service, client, waits):
 
 
 def test_a_watch_that_is_left_ends_on_the_server(service, client):
-    left = threading.Event()
-    service.fake.watch_faults = [1]
-    service.fake.on_fault = lambda context: context.add_callback(left.set) or left.set()
+    ended = threading.Event()
+    service.fake.watch_faults = [0]
+    service.fake.on_fault = lambda context: context.add_callback(ended.set)
     events = client.watch("job-1")
     next(events)
     events.close()
-    assert left.wait(30)
+    assert ended.wait(30)
 
 
 def test_fetch_downloads_every_file(service, client, tmp_path):
