@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 import keras
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
 from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Shape, read_graph
-from executors.structure.handlers import elements, handler_of
+from executors.structure.handlers import UnsupportedLayerError, elements, handler_of
 from mistify.costs import LayerCost, NetworkCost
 
 #: units that are left of each channel group, by the group's name
@@ -49,7 +50,12 @@ class Structure:
         return {name: group.size for name, group in self.groups.items()}
 
     def network(self, widths: Widths | None = None) -> NetworkCost:
-        """The network as the cost model sees it, at other widths where given."""
+        """The network as the cost model sees it, at other widths where given.
+
+        Raises:
+            UnsupportedLayerError: A tensor has a free dimension besides the batch.
+        """
+        self._require_fixed_sizes()
         widths = self.widths | dict(widths or {})
         shapes = [
             shape if not shape or shape[-1] is None else (*shape[:-1], channels.count(widths))
@@ -60,7 +66,7 @@ class Structure:
         for node in self.graph.nodes:
             own = [] if node.name in charged else weights[node.name]
             charged.add(node.name)
-            params = sum(int(np.prod(shape)) for shape in own)
+            params = sum(prod(size or 0 for size in shape) for shape in own)
             handler = handler_of(node.name, node.layer)
             layers.append(
                 LayerCost(
@@ -88,13 +94,23 @@ class Structure:
     def weight_shapes(self, widths: Widths) -> dict[str, list[Shape]]:
         """The shapes of every layer's weights at these widths."""
         shapes = {
-            name: [list(weight.shape) for weight in layer.weights] for name, layer in self.graph.layers.items()
+            name: [list(weight.shape) for weight in getattr(layer, "weights", ())]
+            for name, layer in self.graph.layers.items()
         }
         for group in self.groups.values():
             for slot in group.slots:
                 removed = (group.size - widths[group.name]) * slot.positions.shape[1]
                 shapes[slot.layer][slot.weight][slot.axis] -= removed
         return {name: [tuple(shape) for shape in own] for name, own in shapes.items()}
+
+    def _require_fixed_sizes(self) -> None:
+        names = dict(self.graph.inputs) | {node.output: node.name for node in self.graph.nodes}
+        for index, shape in enumerate(self.graph.shapes):
+            if None in shape[1:]:
+                raise UnsupportedLayerError(
+                    f"the tensor of {names[index]!r} has the shape {shape}; costs need fixed sizes after the "
+                    "batch; give keras.Input a full shape"
+                )
 
     def _stored(self, name: str, weights: list[Shape], params: int) -> int:
         """Weights left after folding: of a batch norm a bias, where the layer before it has none."""
@@ -105,9 +121,7 @@ class Structure:
     @cached_property
     def _folded_bias(self) -> dict[str, bool]:
         """The batch norms that fold into the layer before them, and whether that layer gains a bias."""
-        return {
-            norm.name: not maker.layer.use_bias for norm, maker in foldable(self.graph).items()
-        }
+        return {norm.name: not maker.layer.use_bias for norm, maker in foldable(self.graph).items()}
 
 
 def analyse(model: keras.Model) -> Structure:
@@ -125,9 +139,7 @@ def analyse(model: keras.Model) -> Structure:
     for node in graph.nodes:
         handler = handler_of(node.name, node.layer)
         inputs = [tensors[index] for index in node.inputs]
-        tensors[node.output] = handler.couple(
-            node.name, node.layer, inputs, graph.shapes[node.output], space
-        )
+        tensors[node.output] = handler.couple(node.name, node.layer, inputs, graph.shapes[node.output], space)
     for index in graph.outputs:
         space.fix(tensors[index])
     components = space.components()

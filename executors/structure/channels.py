@@ -12,8 +12,8 @@ from enum import Enum
 import keras
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import coo_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 Ids = npt.NDArray[np.int64]
 
@@ -106,8 +106,9 @@ class ChannelSpace:
         """Channels that must stay."""
         self.tie(ids, np.asarray([FIXED]))
 
-    def bind(self, layer_name: str, layer: keras.layers.Layer, weight: object, axis: int, role: Role,
-             ids: Ids) -> None:  # fmt: skip
+    def bind(  # noqa: PLR0917
+        self, layer_name: str, layer: keras.layers.Layer, weight: object, axis: int, role: Role, ids: Ids
+    ) -> None:
         """Channels stand along an axis of a layer's weight; the calls of a shared layer are tied by it."""
         index = next(i for i, variable in enumerate(layer.weights) if variable is weight)
         key = (layer_name, index, axis)
@@ -146,7 +147,7 @@ class ChannelSpace:
         component, axis_index, position = component[free], axis_index[free], position[free]
         order = np.lexsort((position, axis_index, component))
         component, axis_index, position = component[order], axis_index[order], position[order]
-        starts = np.flatnonzero(np.r_[True, component[1:] != component[:-1]]) if len(component) else []
+        starts = np.flatnonzero(np.r_[True, component[1:] != component[:-1]][: len(component)])
         families: dict[bytes, list[slice]] = {}
         for start, end in zip(starts, [*starts[1:], len(component)], strict=True):
             families.setdefault(axis_index[start:end].tobytes(), []).append(slice(start, end))

@@ -42,8 +42,8 @@ _KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
 def foldable(graph: Graph) -> dict[Node, Node]:
     """The batch norms that can be folded, each with the call that it follows.
 
-    A batch norm folds when it alone reads what a linear convolution or dense layer writes, and neither
-    layer is called twice.
+    A batch norm of the last axis folds when it alone reads what a linear convolution or dense layer
+    writes, and neither layer is called twice.
     """
     makers = {node.output: node for node in graph.nodes}
     readers = graph.consumers()
@@ -54,6 +54,8 @@ def foldable(graph: Graph) -> dict[Node, Node]:
         if (
             maker is not None
             and type(maker.layer) in _KERNELS
+            and getattr(maker.layer, "data_format", "channels_last") == "channels_last"
+            and node.layer.axis in (-1, len(graph.shapes[node.output]) - 1)
             and maker.layer.activation is keras.activations.linear
             and len(readers[maker.output]) == 1
             and maker.output not in graph.outputs
@@ -70,8 +72,8 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
     """
     graph = read_graph(model)
     pairs = foldable(graph)
-    folded_weights = {maker.name: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
     slim = graph.without({norm.output: norm.inputs[0] for norm in pairs})
+    folded_weights = {maker.name: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
 
     def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
         config = {**layer.get_config(), "name": name}
@@ -79,10 +81,7 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
             config["use_bias"] = True
         return type(layer).from_config(config)
 
-    folded = slim.build(make_layer)
-    for name, layer in slim.layers.items():
-        folded.get_layer(name).set_weights(folded_weights.get(name) or layer.get_weights())
-    return folded
+    return slim.build(make_layer, slim.weights | folded_weights)
 
 
 def _fold(layer: keras.layers.Layer, norm: keras.layers.Layer) -> list[Array]:

@@ -3,14 +3,16 @@
 Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
+import numpy.typing as npt
+
+from executors.structure.operations import as_layer_call
 
 Shape = tuple[int | None, ...]
-_TENSOR = "__keras_tensor__"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,14 @@ class Graph:
     outputs: tuple[int, ...]
 
     @property
+    def weights(self) -> dict[str, list[npt.NDArray[Any]]]:
+        """The weights of every layer, by its name in the graph; an operation has none."""
+        return {
+            name: layer.get_weights() if hasattr(layer, "weights") else []
+            for name, layer in self.layers.items()
+        }
+
+    @property
     def layers(self) -> dict[str, keras.layers.Layer]:
         """Every layer once, by its name in the graph."""
         return {node.name: node.layer for node in self.nodes}
@@ -74,8 +84,17 @@ class Graph:
                 readers.setdefault(tensor, []).append(node)
         return readers
 
-    def build(self, make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer]) -> keras.Model:
-        """Call the graph anew, on layers made by `make_layer(name, layer)`, into a model of its own."""
+    def build(
+        self,
+        make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer],
+        weights: Mapping[str, Sequence[npt.NDArray[Any]]],
+    ) -> keras.Model:
+        """Call the graph anew, on layers made by `make_layer(name, layer)`, into a model of its own.
+
+        Args:
+            make_layer: Makes a new layer, not built, from the name and layer of the graph.
+            weights: The weights of every layer, by name; layers that are absent keep their new ones.
+        """
         layers = {name: make_layer(name, layer) for name, layer in self.layers.items()}
         tensors: dict[int, Any] = {
             index: keras.Input(self.shapes[index][1:], dtype=self.dtypes[index], name=name)
@@ -86,6 +105,8 @@ class Graph:
             args = _map_leaves(node.args, TensorRef, lambda ref: tensors[ref.index])
             kwargs = _map_leaves(node.kwargs, TensorRef, lambda ref: tensors[ref.index])
             tensors[node.output] = layers[node.name](*args, **kwargs)
+        for name, values in weights.items():
+            _set_weights(layers[name], values)
         outputs = [tensors[index] for index in self.outputs]
         return keras.Model(_single(inputs), _single(outputs), name=self.name)
 
@@ -133,6 +154,7 @@ class _Reader:
         self.shapes: list[Shape] = []
         self.dtypes: list[str] = []
         self.nodes: list[Node] = []
+        self._layers: dict[str, Any] = {}
 
     def add(self, shape: Shape, dtype: str) -> int:
         self.shapes.append(shape)
@@ -141,44 +163,55 @@ class _Reader:
 
     def read(self, model: keras.Model, inputs: list[int], prefix: str) -> list[int]:
         """Read one model that is given the tensors `inputs`; returns its outputs."""
-        config = model.get_config()
-        operations = {operation.name: operation for operation in model.operations}
-        tensors = dict(zip(_history_keys(config["input_layers"]), inputs, strict=True))
-        waiting = [
-            (entry["name"], index, call)
-            for entry in config["layers"]
-            for index, call in enumerate(entry["inbound_nodes"])
-        ]
-        while waiting:
-            ready = [item for item in waiting if all(key in tensors for key in _tensor_keys(item[2]))]
-            for name, index, call in ready:
-                outputs = self._call(operations[name], prefix, call, tensors)
-                tensors.update({(name, index, position): out for position, out in enumerate(outputs)})
-            waiting = [item for item in waiting if item not in ready]
-        return [tensors[key] for key in _history_keys(config["output_layers"])]
+        tensors = {id(tensor): index for tensor, index in zip(model.inputs, inputs, strict=True)}
+        # The nodes and not get_config(): the config renumbers the calls of nested models differently
+        # for readers and outputs, and needs every layer to be serializable.
+        for _, calls in sorted(model._nodes_by_depth.items(), reverse=True):
+            for call in calls:
+                if not call.is_input:
+                    written = self._call(call.operation, prefix, call.arguments, tensors)
+                    tensors.update(zip(map(id, call.output_tensors), written, strict=True))
+        return [tensors[id(tensor)] for tensor in model.outputs]
 
-    def _call(
-        self, operation: Any, prefix: str, call: dict[str, Any], tensors: dict[tuple[str, int, int], int]
-    ) -> list[int]:
-        def resolve(leaf: dict[str, Any]) -> TensorRef:
-            return TensorRef(tensors[_key(leaf)])
+    def _call(self, operation: Any, prefix: str, arguments: Any, tensors: dict[int, int]) -> list[int]:
+        def resolve(tensor: keras.KerasTensor) -> TensorRef:
+            return TensorRef(tensors[id(tensor)])
 
-        args = _map_leaves(tuple(call["args"]), dict, resolve)
-        kwargs = {
-            key: value
-            for key, value in _map_leaves(call["kwargs"], dict, resolve).items()
-            if value is not None and key != "training"
-        }
-        inputs = [tensors[key] for key in _tensor_keys(call)]
+        inputs = [tensors[id(tensor)] for tensor in arguments.keras_tensors]
         if isinstance(operation, keras.Model):
             return self.read(_functional(operation), inputs, f"{prefix}{operation.name}_")
-        name = f"{prefix}{operation.name}"
+        operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
+        args = _map_leaves(args, keras.KerasTensor, resolve)
+        kwargs = {
+            key: value
+            for key, value in _map_leaves(kwargs, keras.KerasTensor, resolve).items()
+            if value is not None and key != "training"
+        }
+        name = self._name(f"{prefix}{operation.name}", operation)
         node_outputs = _output_specs(operation, args, kwargs, self.shapes, self.dtypes)
         outputs = [self.add(tuple(spec.shape), spec.dtype) for spec in node_outputs]
         if len(outputs) != 1:
-            raise TypeError(f"layer {name} ({type(operation).__name__}) has {len(outputs)} outputs; expected 1")
+            raise TypeError(
+                f"layer {name} ({type(operation).__name__}) has {len(outputs)} outputs; expected 1"
+            )
         self.nodes.append(Node(name, operation, args, kwargs, tuple(inputs), outputs[0]))
         return outputs
+
+    def _name(self, wanted: str, operation: Any) -> str:
+        """One name for each layer with weights, one for each call of a layer without any.
+
+        The calls of a shared `Reshape` may come to differ in width; nothing but the weights ties them.
+        """
+        if getattr(operation, "weights", None):
+            for name, layer in self._layers.items():
+                if layer is operation:
+                    return name
+        name, count = wanted, 1
+        while name in self._layers:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._layers[name] = operation
+        return name
 
 
 def _functional(model: keras.Model) -> keras.Model:
@@ -186,12 +219,14 @@ def _functional(model: keras.Model) -> keras.Model:
         if not model.built:
             raise TypeError(f"model {model.name} was never built; give it an Input layer")
         return keras.Model(model.inputs, model.outputs, name=model.name)
-    if not hasattr(model, "operations"):
-        raise TypeError(
-            f"model {model.name} is a subclassed {type(model).__name__}; expected a functional or sequential "
-            "model, whose layers Keras knows; rebuild it with keras.Model(inputs, outputs)"
-        )
-    return model
+    if hasattr(model, "operations"):
+        plain = keras.Model(model.inputs, model.outputs, name=model.name)
+        if type(model).call is type(plain).call:
+            return plain
+    raise TypeError(
+        f"model {model.name} is a subclassed {type(model).__name__}; expected a functional or sequential "
+        "model, whose layers Keras knows; rebuild it with keras.Model(inputs, outputs)"
+    )
 
 
 def _output_specs(
@@ -208,42 +243,21 @@ def _output_specs(
     return list(keras.tree.flatten(spec))
 
 
-def _history_keys(entries: Any) -> list[tuple[str, int, int]]:
-    """The (layer, call, position) triples in Keras' nested description of a model's inputs or outputs."""
-    if isinstance(entries, dict):
-        return [key for entry in entries.values() for key in _history_keys(entry)]
-    if len(entries) == 3 and isinstance(entries[0], str):
-        return [(entries[0], entries[1], entries[2])]
-    return [key for entry in entries for key in _history_keys(entry)]
-
-
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, dict) and leaf.get("class_name") == _TENSOR
-
-
-def _key(leaf: dict[str, Any]) -> tuple[str, int, int]:
-    name, node, position = leaf["config"]["keras_history"]
-    return name, node, position
-
-
-def _tensor_keys(call: dict[str, Any]) -> list[tuple[str, int, int]]:
-    keys: list[tuple[str, int, int]] = []
-
-    def collect(leaf: dict[str, Any]) -> dict[str, Any]:
-        keys.append(_key(leaf))
-        return leaf
-
-    _map_leaves((call["args"], call["kwargs"]), dict, collect)
-    return keys
-
-
 def _map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
-    """Replace the leaves of one kind in nested arguments; a dict counts as a leaf when it is a tensor."""
-    if isinstance(value, dict) and not _is_tensor(value):
+    """Replace the leaves of one kind in nested arguments."""
+    if isinstance(value, dict):
         return {key: _map_leaves(item, kind, function) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_map_leaves(item, kind, function) for item in value)
     return function(value) if isinstance(value, kind) else value
+
+
+def _set_weights(layer: Any, values: Sequence[npt.NDArray[Any]]) -> None:
+    if values:
+        layer.set_weights(values)
+    if isinstance(layer, keras.layers.Normalization):
+        # It computes with constants that it derives from its weights.
+        layer.finalize_state()
 
 
 def _single(values: list[Any]) -> Any:

@@ -1,21 +1,21 @@
 """Changing the widths of a model: `narrow` cuts units of channel groups, `widen` adds copies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import Any
 
 import keras
 import numpy as np
 import numpy.typing as npt
 
-from executors.structure.analysis import Structure, analyse
-from executors.structure.channels import ChannelGroup, Ids, Role
+from executors.structure.analysis import Structure, Widths, analyse
+from executors.structure.channels import Ids, Role, Slot
 from executors.structure.handlers import handler_of
 
 #: For each group one boolean per unit: whether it stays. A group that is absent stays whole.
 Keep = Mapping[str, npt.NDArray[np.bool_]]
 
-#: For each group and each unit of the new model the unit of the old one that it comes from.
-_Origins = Mapping[str, Ids]
+Weights = dict[str, list[npt.NDArray[Any]]]
 
 
 def narrow(structure: Structure, keep: Keep) -> keras.Model:
@@ -27,10 +27,17 @@ def narrow(structure: Structure, keep: Keep) -> keras.Model:
     for name, mask in keep.items():
         group = structure.groups.get(name)
         if group is None or len(mask) != group.size or not mask.any():
-            expected = f"{group.size} booleans, one at least true" if group else f"one of {list(structure.groups)}"
+            expected = (
+                f"{group.size} booleans, one at least true" if group else f"one of {list(structure.groups)}"
+            )
             raise ValueError(f"keep[{name!r}] is {np.asarray(mask)}; expected {expected}")
-    model, _ = _resize(structure, {name: np.flatnonzero(mask) for name, mask in keep.items()})
-    return model
+    weights = structure.graph.weights
+    for (layer, weight, axis), slots in _slots_by_axis(structure).items():
+        cut = [slot.positions[~keep[group]].ravel() for group, slot in slots if group in keep]
+        if cut:
+            weights[layer][weight] = np.delete(weights[layer][weight], np.concatenate(cut), axis=axis)
+    widths = {name: int(np.count_nonzero(mask)) for name, mask in keep.items()}
+    return _build(structure, widths, weights)
 
 
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
@@ -38,7 +45,7 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
 
     New units are copies. Whatever sums over a copied channel shares its weights out among the copies, in
     unequal parts, so that training can tell the copies apart. Groups below a layer norm grow by a whole
-    factor, which keeps its statistics.
+    factor, which keeps its statistics, or not at all beside channels that must stay.
 
     Raises:
         ValueError: A factor below 1.
@@ -46,77 +53,67 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
     if factor < 1:
         raise ValueError(f"factor is {factor}; expected at least 1; narrow() makes a model smaller")
     rng = np.random.default_rng(seed)
-    origins = {}
-    for group in structure.groups.values():
-        size = ceil(group.size * (ceil(factor) if _normalised_jointly(structure, group) else factor))
-        origins[group.name] = np.sort(np.arange(size) % group.size)
-    model, wide = _resize(structure, origins)
+    growth = _growth(structure, factor)
+    origins = {
+        name: np.sort(np.arange(ceil(group.size * growth[name])) % group.size)
+        for name, group in structure.groups.items()
+    }
+    widths = {name: len(units) for name, units in origins.items()}
+    wide = analyse(_build(structure, widths, {}))
     shares = {name: _shares(units, rng) for name, units in origins.items()}
-    weights = {name: layer.get_weights() for name, layer in wide.graph.layers.items()}
-    for group in wide.groups.values():
-        for slot in group.slots:
-            if slot.role is Role.SUMS:
-                weight = weights[slot.layer][slot.weight]
-                scale = np.ones(weight.shape[slot.axis], weight.dtype)
-                scale[slot.positions] = shares[group.name][:, None]
-                along = [-1 if axis == slot.axis else 1 for axis in range(weight.ndim)]
-                weights[slot.layer][slot.weight] = weight * scale.reshape(along)
-    for name, layer in wide.graph.layers.items():
-        layer.set_weights(weights[name])
-    return model
+    weights = structure.graph.weights
+    wide_slots = _slots_by_axis(wide)
+    for key, slots in _slots_by_axis(structure).items():
+        layer, weight, axis = key
+        size = wide.graph.layers[layer].weights[weight].shape[axis]
+        sources, scale = _copied(slots, wide_slots[key], size, origins, shares)
+        along = [-1 if other == axis else 1 for other in range(weights[layer][weight].ndim)]
+        copied = np.take(weights[layer][weight], sources, axis=axis)
+        weights[layer][weight] = copied * scale.reshape(along).astype(copied.dtype)
+    return _build(structure, widths, weights)
 
 
-def _resize(structure: Structure, origins: _Origins) -> tuple[keras.Model, Structure]:
-    """Build the model at other widths and take over the weights of each unit's origin."""
-    widths = structure.widths | {name: len(units) for name, units in origins.items()}
+def _build(structure: Structure, widths: Widths, weights: Weights) -> keras.Model:
+    """The model at other widths, with these weights."""
+    widths = structure.widths | dict(widths)
     shapes = structure.weight_shapes(widths)
-    output_of = {node.name: structure.channels[node.output].count(widths) for node in structure.graph.nodes}
+    channels = {node.name: structure.channels[node.output].count(widths) for node in structure.graph.nodes}
 
     def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
-        config = handler_of(name, layer).config(layer, shapes[name], output_of[name])
+        config = handler_of(name, layer).config(layer, shapes[name], channels[name])
         return type(layer).from_config({**config, "name": name})
 
-    model = structure.graph.build(make_layer)
-    resized = analyse(model)
-    weights = {name: layer.get_weights() for name, layer in structure.graph.layers.items()}
-    for layer, weight, axis, sources in _axis_sources(structure, resized, origins):
-        weights[layer][weight] = np.take(weights[layer][weight], sources, axis=axis)
-    for name, layer in resized.graph.layers.items():
-        layer.set_weights(weights[name])
-    return model, resized
+    return structure.graph.build(make_layer, weights)
 
 
-def _axis_sources(
-    old: Structure, new: Structure, origins: _Origins
-) -> Iterator[tuple[str, int, int, Ids]]:
-    """For every weight axis that changes: where each of its new positions comes from.
+def _slots_by_axis(structure: Structure) -> dict[tuple[str, int, int], list[tuple[str, Slot]]]:
+    """For each weight axis, by layer, weight and axis, the slots along it with their groups' names."""
+    axes: dict[tuple[str, int, int], list[tuple[str, Slot]]] = {}
+    for name, group in structure.groups.items():
+        for slot in group.slots:
+            axes.setdefault((slot.layer, slot.weight, slot.axis), []).append((name, slot))
+    return axes
+
+
+def _copied(
+    old: Sequence[tuple[str, Slot]], new: Sequence[tuple[str, Slot]], size: int,
+    origins: Mapping[str, Ids], shares: Mapping[str, npt.NDArray[np.float32]],
+) -> tuple[Ids, npt.NDArray[np.float32]]:  # fmt: skip
+    """For each new position along a weight axis: the old one that it copies, and what scales it.
 
     Both models were analysed alike, so slot by slot the positions of a unit correspond to those of its
     origin; positions of no group keep their order.
     """
-    axes: dict[tuple[str, int, int], list[tuple[Ids, Ids]]] = {}
-    for name, units in origins.items():
-        for before, after in zip(old.groups[name].slots, new.groups[name].slots, strict=True):
-            moved = (before.positions[units].ravel(), after.positions.ravel())
-            axes.setdefault((before.layer, before.weight, before.axis), []).append(moved)
-    for name in old.groups.keys() - origins.keys():
-        for before, after in zip(old.groups[name].slots, new.groups[name].slots, strict=True):
-            key = (before.layer, before.weight, before.axis)
-            if key in axes:
-                axes[key].append((before.positions.ravel(), after.positions.ravel()))
-    for (layer, weight, axis), moves in axes.items():
-        old_size = old.graph.layers[layer].weights[weight].shape[axis]
-        new_size = new.graph.layers[layer].weights[weight].shape[axis]
-        sources = np.full(new_size, -1)
-        covered = np.zeros(old_size, bool)
-        for before, after in moves:
-            sources[after] = before
-        for group in old.groups.values():
-            for slot in group.slots:
-                if (slot.layer, slot.weight, slot.axis) == (layer, weight, axis):
-                    covered[slot.positions] = True
-        sources[sources < 0] = np.flatnonzero(~covered)
-        yield layer, weight, axis, sources
+    sources = np.full(size, -1)
+    scale = np.ones(size, np.float32)
+    old_positions = np.concatenate([slot.positions.ravel() for _, slot in old])
+    for (group, before), (_, after) in zip(old, new, strict=True):
+        sources[after.positions] = before.positions[origins[group]]
+        if after.role is Role.SUMS:
+            scale[after.positions] = shares[group][:, None]
+    fixed = np.flatnonzero(sources < 0)
+    sources[fixed] = np.setdiff1d(np.arange(len(fixed) + len(old_positions)), old_positions)
+    return sources, scale
 
 
 def _shares(origins: Ids, rng: np.random.Generator) -> npt.NDArray[np.float32]:
@@ -125,6 +122,11 @@ def _shares(origins: Ids, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     return (parts / np.bincount(origins, parts)[origins]).astype(np.float32)
 
 
-def _normalised_jointly(structure: Structure, group: ChannelGroup) -> bool:
-    layers = structure.graph.layers
-    return any(type(layers[slot.layer]) is keras.layers.LayerNormalization for slot in group.slots)
+def _growth(structure: Structure, factor: float) -> dict[str, float]:
+    """How much each group grows: what a layer norm averages over must keep its proportions."""
+    growth = dict.fromkeys(structure.groups, factor)
+    for node in structure.graph.nodes:
+        if type(node.layer) is keras.layers.LayerNormalization:
+            normalised = structure.channels[node.output]
+            growth.update(dict.fromkeys(normalised.per_unit, 1 if normalised.fixed else ceil(factor)))
+    return growth

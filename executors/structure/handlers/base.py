@@ -99,7 +99,9 @@ def elements(shape: Shape) -> int:
     count = 1
     for dimension in shape[1:]:
         if dimension is None:
-            raise UnsupportedLayerError(f"a tensor has the shape {shape}; expected fixed sizes after the batch")
+            raise UnsupportedLayerError(
+                f"a tensor has the shape {shape}; expected fixed sizes after the batch"
+            )
         count *= dimension
     return count
 
@@ -112,15 +114,43 @@ def positions(shape: Shape) -> int:
 def require_channels_last(name: str, layer: keras.layers.Layer) -> None:
     """Refuse layers whose channels are not the last axis."""
     if getattr(layer, "data_format", "channels_last") != "channels_last":
-        raise UnsupportedLayerError(f"layer {name!r} is channels_first; expected channels_last; convert the model")
+        raise UnsupportedLayerError(
+            f"layer {name!r} is channels_first; expected channels_last; convert the model"
+        )
+
+
+_POINTWISE = frozenset(
+    {
+        keras.activations.celu,
+        keras.activations.elu,
+        keras.activations.exponential,
+        keras.activations.gelu,
+        keras.activations.hard_shrink,
+        keras.activations.hard_sigmoid,
+        keras.activations.hard_silu,
+        keras.activations.hard_tanh,
+        keras.activations.leaky_relu,
+        keras.activations.linear,
+        keras.activations.log_sigmoid,
+        keras.activations.mish,
+        keras.activations.relu,
+        keras.activations.relu6,
+        keras.activations.selu,
+        keras.activations.sigmoid,
+        keras.activations.silu,
+        keras.activations.soft_shrink,
+        keras.activations.softplus,
+        keras.activations.softsign,
+        keras.activations.sparse_plus,
+        keras.activations.sparse_sigmoid,
+        keras.activations.squareplus,
+        keras.activations.tanh,
+        keras.activations.tanh_shrink,
+        keras.activations.threshold,
+    }
+)
 
 
 def mixes_channels(activation: object) -> bool:
-    """Whether an activation function reads other channels than the one it writes."""
-    mixing = (
-        keras.activations.softmax,
-        keras.activations.log_softmax,
-        keras.activations.sparsemax,
-        keras.activations.glu,
-    )
-    return activation in mixing
+    """Whether an activation function may read other channels than the one it writes."""
+    return activation not in _POINTWISE

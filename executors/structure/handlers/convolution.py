@@ -52,11 +52,8 @@ class Convolution(LayerHandler):
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Filters, and groups of unchanged width."""
-        return {
-            **layer.get_config(),
-            "filters": channels,
-            "groups": layer.groups * channels // layer.filters,
-        }
+        groups = 1 if layer.groups == 1 else layer.groups * channels // layer.filters
+        return {**layer.get_config(), "filters": channels, "groups": groups}
 
     def multiply_adds(
         self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape

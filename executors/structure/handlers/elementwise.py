@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Shape
@@ -48,7 +49,6 @@ class Pooling(PassesChannels):
     layers.GaussianNoise,
     layers.LeakyReLU,
     layers.ReLU,
-    layers.Rescaling,
 )
 class Pointwise(PassesChannels):
     """Fused into the layer before it, or nothing at inference."""
@@ -59,6 +59,22 @@ class Pointwise(PassesChannels):
 @register(layers.Dropout, layers.SpatialDropout1D, layers.SpatialDropout2D, layers.ActivityRegularization)
 class Dropout(Pointwise):
     """Nothing at inference."""
+
+
+@register(layers.Rescaling)
+class Rescaling(PassesChannels):
+    """A scale and an offset, the same for all channels or one for each."""
+
+    in_place = True
+
+    def couple(
+        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
+    ) -> Ids:
+        """Pass the channels on, or keep them where the layer's config has a value for each."""
+        if np.ndim(layer.scale) or np.ndim(layer.offset):
+            space.fix(inputs[0])
+            return space.fixed(output[-1] or 0)
+        return inputs[0]
 
 
 @register(layers.PReLU)
@@ -100,4 +116,3 @@ class Softmax(LayerHandler):
         """Keep the channels."""
         space.fix(inputs[0])
         return inputs[0]
-

@@ -8,9 +8,24 @@ import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.graph import Shape
-from executors.structure.handlers.base import LayerHandler, elements, register
+from executors.structure.handlers.base import (
+    LayerHandler,
+    UnsupportedLayerError,
+    elements,
+    register,
+    require_channels_last,
+)
 
 layers = keras.layers
+
+
+def _require_size(name: str, output: Shape) -> int:
+    if output[-1] is None:
+        raise UnsupportedLayerError(
+            f"layer {name!r} writes the shape {output}; expected a fixed last dimension; "
+            "give keras.Input a full shape"
+        )
+    return output[-1]
 
 
 @register(layers.Flatten)
@@ -23,6 +38,8 @@ class Flatten(LayerHandler):
         self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
     ) -> Ids:
         """Repeat the channels, position after position."""
+        require_channels_last(name, layer)
+        _require_size(name, output)
         return np.tile(inputs[0], elements(output) // len(inputs[0]))
 
 
@@ -36,13 +53,14 @@ class Reshape(LayerHandler):
         self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
     ) -> Ids:
         """Pass the channels on, repeat them, tie those of a block, or keep them all."""
-        last = output[-1] or 0
+        last = _require_size(name, output)
         if last % len(inputs[0]) == 0:
             return np.tile(inputs[0], last // len(inputs[0]))
         if len(inputs[0]) % last == 0:
             blocks = inputs[0].reshape(-1, last)
             space.tie(blocks, blocks[:1])
-            return blocks[0]
+            first: Ids = blocks[0]
+            return first
         space.fix(inputs[0])
         return space.fixed(last)
 

@@ -1,0 +1,76 @@
+"""Operations such as `x + y` or `keras.ops.relu(x)` as the layers that compute the same."""
+
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+import keras
+
+layers = keras.layers
+Call = tuple[Any, tuple[Any, ...], Mapping[str, Any]]
+
+_MERGES = {
+    "Add": layers.Add,
+    "Maximum": layers.Maximum,
+    "Minimum": layers.Minimum,
+    "Multiply": layers.Multiply,
+    "Subtract": layers.Subtract,
+}
+_ACTIVATIONS = {
+    "HardSigmoid": "hard_sigmoid",
+    "HardSilu": "hard_silu",
+    "Relu": "relu",
+    "Relu6": "relu6",
+    "Sigmoid": "sigmoid",
+    "Silu": "silu",
+    "Softplus": "softplus",
+    "Tanh": "tanh",
+}
+#: What an operation with a constant on its right does: scale and offset.
+_BY_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
+    "Add": lambda value: (1.0, value),
+    "Divide": lambda value: (1.0 / value, 0.0),
+    "Multiply": lambda value: (value, 0.0),
+    "Subtract": lambda value: (1.0, -value),
+    "TrueDivide": lambda value: (1.0 / value, 0.0),
+}
+#: The same with the constant on the left.
+_OF_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
+    "Add": _BY_CONSTANT["Add"],
+    "Multiply": _BY_CONSTANT["Multiply"],
+    "Subtract": lambda value: (-1.0, value),
+}
+
+
+def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+    """The call of a layer that computes what the call of an operation does; any other call as it is.
+
+    Operations have neither handlers nor the options of layers; one without a layer is left for the
+    handlers to refuse.
+    """
+    if not type(operation).__module__.startswith("keras.src.ops.") or kwargs:
+        return operation, args, kwargs
+    layer = _layer_of(operation, args)
+    if layer is None:
+        return operation, args, kwargs
+    tensors = [arg for arg in args if not isinstance(arg, Real)]
+    return layer, (tensors,) if isinstance(layer, tuple(_MERGES.values())) else tuple(tensors), {}
+
+
+def _layer_of(operation: Any, args: tuple[Any, ...]) -> keras.layers.Layer | None:
+    kind, name = type(operation).__name__, operation.name
+    if kind in _ACTIVATIONS and len(args) == 1:
+        return layers.Activation(_ACTIVATIONS[kind], name=name)
+    if kind == "Concatenate":
+        return layers.Concatenate(axis=operation.axis, name=name)
+    if len(args) != 2:
+        return None
+    left, right = args
+    for value, rules in ((right, _BY_CONSTANT), (left, _OF_CONSTANT)):
+        if isinstance(value, Real) and kind in rules:
+            scale, offset = rules[kind](float(value))
+            return layers.Rescaling(scale, offset, name=name)
+    # Tensors of different rank are aligned differently by operations and by layers.
+    if kind in _MERGES and all(map(keras.backend.is_keras_tensor, args)) and left.ndim == right.ndim:
+        return _MERGES[kind](name=name)
+    return None
