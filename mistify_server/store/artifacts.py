@@ -103,6 +103,11 @@ class Artifacts:
         return name
 
 
+def artifacts_of(store: Path) -> Artifacts:
+    """The artifacts of the store in a directory: all that a worker needs of it."""
+    return Artifacts(store / "artifacts")
+
+
 def sync_directory(directory: Path) -> None:
     """Make a rename in a directory survive a power cut."""
     handle = os.open(directory, os.O_RDONLY)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.store.artifacts import Artifacts
+from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.store.base import JobStore, ModelStore
 from mistify_server.store.database import Database
 from mistify_server.store.sql import SqlJobStore, SqlModelStore
 
 _LOCK = "lock"
 _DATABASE = "mistify.db"
-_ARTIFACTS = "artifacts"
 _LOGS = "logs"
 
 
@@ -27,11 +26,6 @@ class Store:
     models: ModelStore
     artifacts: Artifacts
     logs: Path
-
-
-def artifacts_of(directory: Path) -> Artifacts:
-    """The artifacts of a store, for a worker that needs nothing else of it."""
-    return Artifacts(directory / _ARTIFACTS)
 
 
 @contextmanager
@@ -88,7 +82,6 @@ def _holder(handle: int) -> str:
 def _make(directory: Path) -> None:
     with _translated(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / _ARTIFACTS).mkdir(exist_ok=True)
         (directory / _LOGS).mkdir(exist_ok=True)
 
 

@@ -1,0 +1,151 @@
+"""From configs to what has to be done: the goal tree of a collective batch (paper 4.3)."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs
+from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_path, profiles_of
+from mistify.errors import Problem
+from mistify.goals import GoalTree
+from mistify.jobs import Goal
+from mistify_server.store.base import BatchPlan, NodePlan
+from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSource
+
+#: How far a source is widened at the most, as a multiple of its costs: the largest factor of the
+#: paper's evaluation (8.1, adaptation quality).
+MAX_EXPANSION = 4.0
+
+_SOURCE = -1
+
+
+@dataclass(frozen=True)
+class ResolvedBatch:
+    """A collective batch whose model and data were found."""
+
+    number: int
+    batch: CollectiveBatch
+    model: ModelSource
+    data: DataSource
+
+    @property
+    def hardware(self) -> dict[str, tuple[float, float]]:
+        """Compute power (GFLOP/s) and memory bandwidth (GB/s) of the hardware that the goals name."""
+        profiles = profiles_of(self.batch.configs)
+        return {name: (p.compute_power, p.memory_bandwidth) for name, p in profiles.items()}
+
+    def inspection(self) -> InspectTask:
+        """The task of looking at the batch's model and data."""
+        return InspectTask(
+            model=self.model,
+            data=self.data,
+            algorithm=self.batch.algorithm.name,
+            algorithm_config=self.batch.algorithm.config,
+            hardware=self.hardware,
+        )
+
+
+def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
+    """Every limit that lies below the least that the network can become."""
+    for index, config in zip(batch.indices, batch.configs, strict=True):
+        for axis, limit in goal_budget(config, inspection.costs).items():
+            least = inspection.floor.get(axis, 0.0)
+            if limit < least:
+                given = config.limits()[axis]
+                amount = _amount(axis, limit)
+                yield Problem(
+                    place=f"[{index}].{goal_path(axis)}",
+                    given=f'"{given.value:g}x" ({amount})' if given.relative else amount,
+                    expected=f"at least {_amount(axis, least)}, the least that this network can become",
+                    fix="raise it, or start from a smaller model",
+                )
+
+
+def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
+    """The goal tree of a batch, parents first, and its goals in the order of the configs."""
+    configs, algorithm = resolved.batch.configs, resolved.batch.algorithm
+    budgets = [goal_budget(config, inspection.costs) for config in configs]
+    tree = GoalTree.build(budgets)
+    members: dict[int, list[int]] = {}
+    for position in range(len(configs)):
+        members.setdefault(tree.node_of(position), []).append(position)
+    nodes = tuple(
+        NodePlan(
+            index=node,
+            parent=tree.parent(node),
+            budget=budgets[members[node][0]],
+            accuracy_target=_largest_target(configs[position] for position in members[node]),
+            seed=derived_seed(algorithm.config, node),
+            goals=tuple(configs[position].id for position in members[node]),
+        )
+        for node in tree.order()
+    )
+    first_goal = {node.index: node.goals[0] for node in nodes}
+    plan = BatchPlan(
+        number=resolved.number,
+        model=resolved.model,
+        data=resolved.data,
+        algorithm=algorithm.name,
+        algorithm_config=algorithm.config,
+        hardware=resolved.hardware,
+        exceed=expansion((node.budget for node in nodes if node.parent is None), inspection.costs),
+        seed=derived_seed(algorithm.config, _SOURCE),
+        nodes=nodes,
+    )
+    goals = [
+        Goal(
+            id=config.id,
+            batch=resolved.number,
+            budget=budget,
+            accuracy_target=config.adaptation_goal.accuracy,
+            parent=None if parent is None else first_goal[parent],
+        )
+        for config, budget, parent in zip(
+            configs, budgets, (tree.parent(tree.node_of(i)) for i in range(len(configs))), strict=True
+        )
+    ]
+    return plan, goals
+
+
+def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:
+    """The costs that the widened source has to exceed, so that every root goal can be cut out of it.
+
+    On each axis the largest limit of a root goal, at the most `MAX_EXPANSION` times the source's cost;
+    axes on which the source is large enough as it is are left out.
+    """
+    largest: dict[str, float] = {}
+    for budget in root_budgets:
+        for axis, limit in budget.items():
+            largest[axis] = max(limit, largest.get(axis, 0.0))
+    return {
+        axis: min(limit, MAX_EXPANSION * source_costs[axis])
+        for axis, limit in largest.items()
+        if limit > source_costs[axis]
+    }
+
+
+def derived_seed(settings: Mapping[str, object], node: int) -> int:
+    """The seed of a node, from the `seed` of the algorithm's settings (0 where there is none)."""
+    digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+def _largest_target(configs: Iterable[PortingConfig]) -> float | None:
+    targets = [config.adaptation_goal.accuracy for config in configs]
+    return max((target for target in targets if target is not None), default=None)
+
+
+def _amount(axis: str, value: float) -> str:
+    return _AMOUNTS.get(axis, _milliseconds)(value)
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.4g} ms"
+
+
+_AMOUNTS: Mapping[str, Callable[[float], str]] = {
+    FLOPS: lambda value: f"{value:,.0f} multiply-adds",
+    PARAMS: lambda value: f"{value:,.0f} parameters",
+    MEMORY: lambda value: f"{value:,.0f} bytes",
+    SIZE: lambda value: f"{value:,.0f} bytes",
+}

@@ -1,0 +1,43 @@
+"""Driving one job to its end (paper 4.3)."""
+
+from dataclasses import replace
+
+from mistify.jobs import GoalState, JobState
+from mistify_server.adaptor.agenda import Agenda
+from mistify_server.adaptor.collective import CollectiveAdaptation
+from mistify_server.adaptor.joblog import JobLog
+from mistify_server.engines.base import Engine
+from mistify_server.store.base import GoalChanged, JobChanged
+from mistify_server.store.directory import Store
+
+
+class JobRunner:
+    """Runs a job from wherever it stands in the store."""
+
+    def __init__(self, store: Store, engine: Engine, log: JobLog) -> None:
+        self._store = store
+        self._engine = engine
+        self._log = log
+
+    async def run(self) -> None:
+        """Adapt all batches of the job; return when every goal has ended.
+
+        Raises:
+            MistifyError: the store failed. The job can be run again from where it stands.
+        """
+        self._log.record(JobChanged(JobState.RUNNING))
+        agenda = Agenda()
+        for state in self._store.jobs.batches(self._log.job_id):
+            CollectiveAdaptation(state, self._log, self._engine, self._store.artifacts, agenda).begin()
+        await agenda.run(self._engine.slots)
+        goals = self._log.goals
+        if all(goal.state is GoalState.FAILED for goal in goals):
+            self._log.record(JobChanged(JobState.FAILED, goals[0].reason))
+        else:
+            self._log.record(JobChanged(JobState.DONE))
+
+    def end(self, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+        """End a job that does not run: what is not done is marked so, what is done stays."""
+        open_goals = self._log.open_goals([goal.id for goal in self._log.goals])
+        changed = [replace(goal, state=goal_state, reason=reason) for goal in open_goals]
+        self._log.record(*map(GoalChanged, changed), JobChanged(job_state, reason))

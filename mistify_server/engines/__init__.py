@@ -1,0 +1,1 @@
+"""Where tasks run: on worker processes of this machine, or on other machines."""

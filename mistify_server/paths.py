@@ -1,0 +1,82 @@
+"""The data roots: the only places that models and data are read from."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.validation import InvalidValue
+
+_MOST_SUGGESTIONS_FROM = 1000
+
+
+@dataclass(frozen=True)
+class DataRoots:
+    """Directories below which models and data lie, with every symbolic link resolved."""
+
+    roots: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, directories: Sequence[Path]) -> "DataRoots":
+        """The roots in the order in which they are searched.
+
+        Raises:
+            MistifyError: NOT_FOUND, one of them is no directory.
+        """
+        for directory in directories:
+            if not directory.is_dir():
+                raise MistifyError(
+                    ErrorCode.NOT_FOUND, f"the data root {directory} is no directory; make it or leave it out"
+                )
+        return cls(tuple(directory.resolve() for directory in directories))
+
+    def find(self, given: str) -> Path:
+        """The file that a path means: below the first root that has it, an absolute one below any root.
+
+        Raises:
+            InvalidValue: there is no such file, or it does not lie below a root.
+        """
+        outside = False
+        for candidate in self._candidates(given):
+            path = Path(os.path.realpath(candidate))
+            if not os.path.isfile(path):
+                continue
+            if any(path.is_relative_to(root) for root in self.roots):
+                return path
+            outside = True
+        if outside or (os.path.isabs(given) and not self._below_a_root(given)):
+            raise InvalidValue(
+                given, f"a file below a data root ({self})", "move it there, or serve its root"
+            )
+        raise InvalidValue(given, f"a file below a data root ({self})", self._advice(given))
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.roots)) or "the server has none: --data-root DIR"
+
+    def _candidates(self, given: str) -> Iterator[str]:
+        if "\0" in given:
+            return
+        if os.path.isabs(given):
+            yield given
+            return
+        for root in self.roots:
+            yield os.path.join(root, given)
+
+    def _below_a_root(self, given: str) -> bool:
+        path = Path(os.path.normpath(given))
+        return any(path.is_relative_to(root) for root in self.roots)
+
+    def _advice(self, given: str) -> str:
+        """Names of files beside the one that is missing that look like it."""
+        name = os.path.basename(given)
+        for candidate in self._candidates(given):
+            directory = Path(os.path.realpath(os.path.dirname(candidate)))
+            if not any(directory.is_relative_to(root) for root in self.roots) or not directory.is_dir():
+                continue
+            beside = sorted(os.listdir(directory))[:_MOST_SUGGESTIONS_FROM]
+            close = get_close_matches(name, beside, n=1)
+            if close:
+                return f'did you mean "{os.path.join(os.path.dirname(given), close[0])}"?'
+        return "check the path; a relative one is looked up below every root"
