@@ -146,8 +146,10 @@ class ChannelSpace:
         free = component != FIXED
         component, axis_index, position = component[free], axis_index[free], position[free]
         order = np.lexsort((position, axis_index, component))
+        if not len(order):
+            return []
         component, axis_index, position = component[order], axis_index[order], position[order]
-        starts = np.flatnonzero(np.r_[True, component[1:] != component[:-1]][: len(component)])
+        starts = np.flatnonzero(np.r_[True, component[1:] != component[:-1]])
         families: dict[bytes, list[slice]] = {}
         for start, end in zip(starts, [*starts[1:], len(component)], strict=True):
             families.setdefault(axis_index[start:end].tobytes(), []).append(slice(start, end))

@@ -3,6 +3,7 @@
 Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,21 @@ class Node:
     kwargs: Mapping[str, Any]
     inputs: tuple[int, ...]
     output: int
+
+    def rewired(self, number: Callable[[int], int]) -> "Node":
+        """The same call on tensors of other numbers."""
+
+        def change(ref: TensorRef) -> TensorRef:
+            return TensorRef(number(ref.index))
+
+        return Node(
+            self.name,
+            self.layer,
+            _map_leaves(self.args, TensorRef, change),
+            _map_leaves(self.kwargs, TensorRef, change),
+            tuple(number(tensor) for tensor in self.inputs),
+            number(self.output),
+        )
 
 
 @dataclass(frozen=True)
@@ -113,21 +129,13 @@ class Graph:
     def without(self, removed: Mapping[int, int]) -> "Graph":
         """The graph without the calls that write the tensors `removed`, each read as another tensor."""
 
-        def replace(ref: TensorRef) -> TensorRef:
-            index = ref.index
-            while index in removed:
-                index = removed[index]
-            return TensorRef(index)
+        def replace(tensor: int) -> int:
+            while tensor in removed:
+                tensor = removed[tensor]
+            return tensor
 
-        nodes = []
-        for node in self.nodes:
-            if node.output not in removed:
-                args = _map_leaves(node.args, TensorRef, replace)
-                kwargs = _map_leaves(node.kwargs, TensorRef, replace)
-                inputs = tuple(replace(TensorRef(index)).index for index in node.inputs)
-                nodes.append(Node(node.name, node.layer, args, kwargs, inputs, node.output))
-        outputs = tuple(replace(TensorRef(index)).index for index in self.outputs)
-        return Graph(self.name, self.shapes, self.dtypes, tuple(nodes), self.inputs, outputs)
+        nodes = tuple(node.rewired(replace) for node in self.nodes if node.output not in removed)
+        return dataclasses.replace(self, nodes=nodes, outputs=tuple(map(replace, self.outputs)))
 
 
 def read_graph(model: keras.Model) -> Graph:
@@ -142,9 +150,34 @@ def read_graph(model: keras.Model) -> Graph:
     for tensor in model.inputs:
         inputs[reader.add(tuple(tensor.shape), tensor.dtype)] = tensor.name
     outputs = reader.read(model, list(inputs), "")
+    nodes = _in_order(reader.nodes, list(inputs), outputs)
+    number = {tensor: index for index, tensor in enumerate([*inputs, *(node.output for node in nodes)])}
     return Graph(
-        model.name, tuple(reader.shapes), tuple(reader.dtypes), tuple(reader.nodes), inputs, tuple(outputs)
+        model.name,
+        tuple(reader.shapes[tensor] for tensor in number),
+        tuple(reader.dtypes[tensor] for tensor in number),
+        tuple(node.rewired(number.__getitem__) for node in nodes),
+        {number[tensor]: name for tensor, name in inputs.items()},
+        tuple(number[tensor] for tensor in outputs),
     )
+
+
+def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[Node]:
+    """The calls that the outputs need, each after those that it reads, branch by branch.
+
+    The order follows from the connections alone, so that a graph and its copy are in the same order.
+    """
+    writer = {node.output: node for node in nodes}
+    done = dict.fromkeys(inputs)
+    waiting = outputs[::-1]
+    while waiting:
+        tensor = waiting[-1]
+        needed = [] if tensor in done else [item for item in writer[tensor].inputs if item not in done]
+        if needed:
+            waiting.extend(reversed(needed))
+        else:
+            done.setdefault(waiting.pop())
+    return [writer[tensor] for tensor in done if tensor in writer]
 
 
 class _Reader:

@@ -25,7 +25,9 @@ def residual_identity(mask):
     x = mask("stem", conv(6, "stem")(inputs))
     for block in "ab":
         y = mask(f"{block}1", conv(5, f"{block}1")(x))
-        y = layers.BatchNormalization(name=f"{block}2_bn")(layers.Conv2D(6, 3, padding="same", name=f"{block}2")(y))
+        y = layers.BatchNormalization(name=f"{block}2_bn")(
+            layers.Conv2D(6, 3, padding="same", name=f"{block}2")(y)
+        )
         x = mask("stem", layers.Add(name=f"{block}_add")([mask("stem", y), x]))
         x = mask("stem", layers.ReLU(name=f"{block}_relu")(x))
     return keras.Model(inputs, head(x))
@@ -152,8 +154,7 @@ def _squeeze_excite(x, mask, group, squeeze):
     gate = squeeze(x)
     units = x.shape[-1]
     gate = mask(f"{group}_reduce", layers.Dense(3, activation="relu", name=f"{group}_reduce")(gate))
-    gate = layers.Dense(units, activation="sigmoid", name=f"{group}_expand")(gate)
-    return gate
+    return layers.Dense(units, activation="sigmoid", name=f"{group}_expand")(gate)
 
 
 def squeeze_excite_reshape(mask):

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import keras
 import numpy as np
-from executors.structure import Structure, analyse, fold_batch_norm, narrow, widen
 
+from executors.structure import Structure, analyse, fold_batch_norm, narrow, widen
 from mistify.costs import FLOAT_BYTES
 
 layers = keras.layers
@@ -51,6 +51,8 @@ def batch(model, seed=1, size=3):
 def outputs(model, inputs):
     """What a model returns, as a flat list of arrays."""
     given = inputs[0] if len(inputs) == 1 else inputs
+    if not isinstance(model, keras.Sequential) and isinstance(model.input, dict):
+        given = {tensor.name: values for tensor, values in zip(model.inputs, inputs, strict=True)}
     return [np.asarray(value) for value in keras.tree.flatten(model(given, training=False))]
 
 
@@ -75,9 +77,9 @@ def masking(mask):
     return layers.Rescaling(values, 0.0)
 
 
-def unmasked(size):
-    """The mask that keeps all channels."""
-    return np.ones(size, bool)
+def unmasked(group, tensor, repeat=None):
+    """Masks nothing."""
+    return tensor
 
 
 def check_narrow(build, keep: Mapping[str, np.ndarray], seed=0):
@@ -89,7 +91,7 @@ def check_narrow(build, keep: Mapping[str, np.ndarray], seed=0):
         keep: The mask of each group.
         seed: Of the weights.
     """
-    source = randomised(build(lambda group, tensor, repeat=None: tensor), seed)
+    source = randomised(build(unmasked), seed)
     inputs = batch(source)
     structure = analyse(source)
     small = narrow(structure, keep)
