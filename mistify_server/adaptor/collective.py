@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from mistify.budget import LATENCY, SIZE, meets
+from mistify.errors import Problem
 from mistify.jobs import Goal, GoalState, PackageFile
 from mistify_server.adaptor.agenda import Agenda
 from mistify_server.adaptor.joblog import JobLog
@@ -186,7 +187,4 @@ def _failed(goal: Goal, reason: str) -> Goal:
 def _reason(result: Result) -> str:
     if not isinstance(result, TaskFailure):
         return f"the worker answered with {result.kind}"
-    details = (
-        f"{place}: got {given}; expected {expected}; {fix}" for place, given, expected, fix in result.problems
-    )
-    return "\n".join([result.message, *details])
+    return "\n".join([result.message, *(str(Problem(*problem)) for problem in result.problems)])

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import PackageFile
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
@@ -23,6 +24,11 @@ _CHUNK = 1 << 20
 def digest_of(name: str) -> str:
     """The SHA-256 (hex) of an artifact's content, read off its name."""
     return _checked(name)["digest"]
+
+
+def artifact_of(file: PackageFile) -> str:
+    """The artifact with the content of a package's file: it has the file's own suffix."""
+    return file.sha256 + Path(file.name).suffix.lower()
 
 
 class Artifacts:

@@ -1,0 +1,1 @@
+"""The server's gRPC face: thin servicers, authentication, errors as statuses."""

@@ -1,0 +1,46 @@
+"""Who may call: whoever has the token."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from mistify.errors import ErrorCode, MistifyError
+
+_HEADER = "authorization"
+_HEALTH = "/grpc.health.v1.Health/"
+
+
+class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
+    """Refuses calls without `authorization: Bearer TOKEN`; health checks need none."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """Let a call pass, or put a refusal in its place."""
+        handler = await continuation(details)
+        given = dict(details.invocation_metadata or ()).get(_HEADER, "")
+        given = given if isinstance(given, bytes) else given.encode()
+        if (
+            handler is None
+            or details.method.startswith(_HEALTH)
+            or hmac.compare_digest(given, self._expected)
+        ):
+            return handler
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(_refuse_stream)
+        return grpc.unary_unary_rpc_method_handler(_refuse)
+
+
+async def _refuse(_request: Any, _context: Any) -> None:
+    raise MistifyError(
+        ErrorCode.UNAUTHENTICATED,
+        "the call has no token, or a wrong one; send the one of the server's --token-file",
+    )
+
+
+async def _refuse_stream(request: Any, context: Any) -> Any:
+    await _refuse(request, context)
+    yield

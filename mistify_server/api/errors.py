@@ -1,0 +1,78 @@
+"""The one place where the server's failures become gRPC statuses."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from mistify import serde
+from mistify.errors import ErrorCode, MistifyError
+
+#: Trailing metadata with the whole error (`ErrorInfo`).
+ERROR_METADATA = "mistify-error-bin"
+
+# Metadata are meant to be small: the client sets its limit to 1 MiB (`grpc.max_metadata_size`), of which
+# base64 takes a third.
+_MOST_ERROR_BYTES = 512 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
+    """Ends calls that fail with the error's status, and its problems attached."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
+        """Wrap the handler of a call."""
+        handler = await continuation(details)
+        if handler is None or handler.request_streaming:
+            return handler
+        codecs = handler.request_deserializer, handler.response_serializer
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream), *codecs)
+        return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary), *codecs)
+
+
+def _unary(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def wrapped(request: Any, context: Any) -> Any:
+        try:
+            return await behaviour(request, context)
+        except Exception as error:
+            return await _abort(context, error)
+
+    return wrapped
+
+
+def _stream(behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+    async def wrapped(request: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            async for message in behaviour(request, context):
+                yield message
+        except Exception as error:
+            await _abort(context, error)
+
+    return wrapped
+
+
+async def _abort(context: Any, error: Exception) -> None:
+    """End a call. What was not foreseen is logged, and says nothing of the server's inside."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if not isinstance(error, MistifyError):
+        _log.error("a call failed", exc_info=error)
+        error = MistifyError(ErrorCode.INTERNAL, "an error inside the server; its log has the details")
+    status = grpc.StatusCode[error.code.grpc_status]
+    await context.abort(status, error.message[:1024], ((ERROR_METADATA, _attached(error)),))
+
+
+def _attached(error: MistifyError) -> bytes:
+    """The error as a message, with as many of its problems as fit."""
+    info = serde.error_to_proto(error)
+    left_out = 0
+    while info.problems and info.ByteSize() > _MOST_ERROR_BYTES:
+        half = len(info.problems) // 2
+        left_out += len(info.problems) - half
+        del info.problems[half:]
+    if left_out:
+        info.message += f" ({left_out:,} of the problems are left out here)"
+    return info.SerializeToString()

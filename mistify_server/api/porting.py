@@ -1,0 +1,48 @@
+"""The porting service on the wire."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mistify import serde
+from mistify.v1 import porting_pb2 as pb
+from mistify.v1 import porting_pb2_grpc
+from mistify_server.service import PortingService
+
+
+class PortingServicer(porting_pb2_grpc.PortingServicer):
+    """Hands every call to the service."""
+
+    def __init__(self, service: PortingService) -> None:
+        self._service = service
+
+    async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
+        """Start a job."""
+        return serde.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
+
+    async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.Job:  # noqa: N802
+        """Show a job."""
+        return serde.job_to_proto(self._service.job(request.job_id))
+
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
+        """Show a page of jobs."""
+        jobs, next_token = self._service.jobs(request.page_size, request.page_token)
+        return pb.ListJobsResponse(jobs=map(serde.job_to_proto, jobs), next_page_token=next_token)
+
+    async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.Job:  # noqa: N802
+        """Stop a job."""
+        return serde.job_to_proto(await self._service.cancel(request.job_id))
+
+    async def WatchJob(  # noqa: N802
+        self, request: pb.WatchJobRequest, context: Any
+    ) -> AsyncIterator[pb.JobEvent]:
+        """Follow a job."""
+        async for event in self._service.watch(request.job_id, request.after_sequence):
+            yield serde.event_to_proto(event)
+
+    async def FetchPackage(  # noqa: N802
+        self, request: pb.FetchPackageRequest, context: Any
+    ) -> AsyncIterator[pb.PackageChunk]:
+        """Send a file of a package."""
+        chunks = self._service.fetch(request.job_id, request.goal_id, request.file, request.offset)
+        async for chunk in chunks:
+            yield pb.PackageChunk(data=chunk)

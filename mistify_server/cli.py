@@ -1,0 +1,132 @@
+"""The command line `mistify-server`: serve, and look after the model repository."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.models import BUILTIN_MODELS, ModelRepository
+from mistify_server.server import DEFAULT_LISTEN, ServerSettings
+from mistify_server.server import serve as run_server
+from mistify_server.store.directory import open_store
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+models = typer.Typer(no_args_is_help=True, help="Models that configs can name.")
+app.add_typer(models, name="models")
+
+StoreOption = Annotated[Path, typer.Option(help="Directory of the server's jobs, models and packages.")]
+
+
+@app.command()
+def serve(
+    *,
+    store: StoreOption,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")
+    ] = DEFAULT_LISTEN,
+    data_root: Annotated[
+        list[Path] | None,
+        typer.Option(help="Directory with models and data, may be repeated. Nothing else is read."),
+    ] = None,
+    slots: Annotated[int, typer.Option(min=1, max=256, help="Tasks that run at the same time.")] = 1,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that callers have to send.")
+    ] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
+    ] = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Unfinished jobs of the store go on."""
+
+    def on_ready(address: str) -> None:
+        if ready_file is not None:
+            _write(ready_file, address)
+        typer.echo(f"listening on {address}")
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    with _reported_errors():
+        settings = ServerSettings(
+            store=store.resolve(),
+            listen=listen,
+            data_roots=tuple(data_root or ()),
+            slots=slots,
+            token=None if token_file is None else _token(token_file),
+        )
+        asyncio.run(run_server(settings, on_ready))
+
+
+@models.command("add")
+def add_model(
+    name: Annotated[str, typer.Argument(help="What configs call it, in any case.")],
+    path: Annotated[Path, typer.Argument(help="Its file (.keras or .h5), which is copied.")],
+    *,
+    store: StoreOption,
+) -> None:
+    """Add a model to the repository."""
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        model = ModelRepository(opened.models, opened.artifacts).add(name, path)
+    typer.echo(f"added {model.name} ({model.artifact})")
+
+
+@models.command("list")
+def list_models(*, store: StoreOption) -> None:
+    """List the models that configs can name."""
+    table = Table("name", "file", "artifact")
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        for model in opened.models.all():
+            table.add_row(model.name, model.file_name, model.artifact)
+    for name in BUILTIN_MODELS:
+        table.add_row(name, "built in", "")
+    Console().print(table)
+
+
+@models.command("remove")
+def remove_model(name: str, *, store: StoreOption) -> None:
+    """Remove a model from the repository; jobs that use it already go on."""
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        opened.models.remove(name)
+    typer.echo(f"removed {name}")
+
+
+@contextmanager
+def _reported_errors() -> Iterator[None]:
+    """Say what went wrong on standard error, and end with the exit code of the catalogue."""
+    try:
+        yield
+    except MistifyError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(error.code.exit_code) from error
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MistifyError(ErrorCode.NOT_FOUND, f"the token file {path} cannot be read: {error}") from error
+    if not token:
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"the token file {path} is empty; write a token into it")
+    return token
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file in one step, so that nobody reads half of it."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    os.replace(partial, path)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""The server as a whole: store, engine, jobs, service, gRPC; its start and its end."""
+
+import asyncio
+import errno
+import ipaddress
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.v1 import porting_pb2, porting_pb2_grpc
+from mistify_server.api.auth import TokenInterceptor
+from mistify_server.api.errors import ErrorInterceptor
+from mistify_server.api.porting import PortingServicer
+from mistify_server.engines.local import LocalEngine, worker_command
+from mistify_server.jobs import RunningJobs
+from mistify_server.models import ModelRepository
+from mistify_server.paths import DataRoots
+from mistify_server.service import PortingService
+from mistify_server.store.directory import open_store, serving
+from mistify_server.submission import Examiner
+
+DEFAULT_LISTEN = "127.0.0.1:7465"
+
+#: Seconds that running calls get to end when the server stops.
+_GRACE = 2.0
+
+_LAST_PORT = 65535
+_SERVICE = porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name
+
+_OPTIONS = (
+    # The longest config text (`mistify.relaxed_json`) in the longest encoding.
+    ("grpc.max_receive_message_length", 64 * 2**20),
+    # A job with thousands of goals is one message.
+    ("grpc.max_send_message_length", 64 * 2**20),
+    # Two servers on one port would each get a part of the calls.
+    ("grpc.so_reuseport", 0),
+)
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What `mistify-server serve` is told.
+
+    Attributes:
+        store: directory, made where there is none.
+        listen: `host:port`; port 0 takes a free one.
+        data_roots: the only directories from which models and data are read.
+        slots: how many tasks run at the same time.
+        token: what callers have to send; needed to listen on other than loopback addresses.
+        worker: the command that starts a worker; None for this package's own.
+    """
+
+    store: Path
+    listen: str = DEFAULT_LISTEN
+    data_roots: Sequence[Path] = ()
+    slots: int = 1
+    token: str | None = None
+    worker: Sequence[str] | None = None
+
+
+async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; unfinished jobs are resumed now, and by the next server.
+
+    Args:
+        settings: what to serve, and where.
+        on_ready: called with the bound address as soon as calls are answered.
+
+    Raises:
+        MistifyError: the server cannot start; the error says why.
+    """
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    async with running_server(settings) as address:
+        on_ready(address)
+        await stopping.wait()
+
+
+@asynccontextmanager
+async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
+    """A server that answers calls while the context is open; gives the address it is bound to."""
+    roots = DataRoots.of(settings.data_roots)
+    with serving(settings.store), open_store(settings.store) as store:
+        command = settings.worker or worker_command(settings.store)
+        engine = LocalEngine(command, store.logs, settings.slots)
+        jobs = RunningJobs(store, engine)
+        examiner = Examiner(ModelRepository(store.models, store.artifacts), roots, engine)
+        health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
+        server = _grpc_server(PortingService(store, jobs, examiner), health_service, settings.token)
+        address = _bind(server, settings)
+        await server.start()
+        try:
+            jobs.resume()
+            await health_service.set("", health_pb2.HealthCheckResponse.SERVING)
+            await health_service.set(_SERVICE, health_pb2.HealthCheckResponse.SERVING)
+            yield address
+        finally:
+            await health_service.enter_graceful_shutdown()
+            await jobs.stop()
+            await server.stop(_GRACE)
+            await engine.close()
+
+
+def _grpc_server(service: PortingService, health_service: Any, token: str | None) -> Any:
+    interceptors = [ErrorInterceptor(), *([TokenInterceptor(token)] if token else [])]
+    server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
+    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(service), server)  # type: ignore[no-untyped-call]
+    health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
+    return server
+
+
+def _bind(server: Any, settings: ServerSettings) -> str:
+    """Bind the server to its address; the address with the port that it got."""
+    host, port = _host_and_port(settings.listen)
+    if settings.token is None and not _loopback(host):
+        raise MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"got the address {settings.listen}, which other machines can reach; expected a loopback address "
+            "such as 127.0.0.1, or a token; add --token-file FILE",
+        )
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        bound = server.add_insecure_port(f"{shown}:{port}")
+    except RuntimeError as error:
+        raise _unusable(host, port) from error
+    return f"{shown}:{bound}"
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the address "{listen}"; expected HOST:PORT; write for example {DEFAULT_LISTEN}',
+        )
+    return host, int(port)
+
+
+def _loopback(host: str) -> bool:
+    """Whether a host name means nothing but loopback addresses."""
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f'got the host "{host}"; expected one of this machine; {error.strerror}'
+        ) from error
+    return all(ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in found)
+
+
+def _unusable(host: str, port: int) -> MistifyError:
+    """Why an address could not be bound."""
+    reason = "it cannot be bound"
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return MistifyError(
+                ErrorCode.ADDRESS_IN_USE,
+                f"the address {host}:{port} is in use by another program; "
+                "stop that one or use another port (port 0 takes a free one)",
+            )
+        reason = error.strerror or reason
+    return MistifyError(ErrorCode.UNAVAILABLE, f"cannot listen on {host}:{port}: {reason}")

@@ -1,0 +1,123 @@
+"""What the porting service does, without the wire: submit, look, cancel, watch, fetch."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+from mistify.config import collective_batches, parse_batch
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import Job, JobEvent, JobState, PackageFile
+from mistify_server.adaptor.plan import plan_batch
+from mistify_server.jobs import RunningJobs
+from mistify_server.store.artifacts import artifact_of
+from mistify_server.store.base import Submission
+from mistify_server.store.directory import Store
+from mistify_server.submission import Examiner
+
+#: Of a package's file, in bytes.
+CHUNK = 256 * 1024
+
+MOST_JOBS_PER_PAGE = 100
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PortingService:
+    """The service over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is."""
+
+    def __init__(
+        self, store: Store, jobs: RunningJobs, examiner: Examiner, now: Callable[[], datetime] = _now
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._examiner = examiner
+        self._now = now
+
+    async def submit(self, config_text: str, idempotency_key: str) -> Job:
+        """Examine a batch of configs and start a job for it.
+
+        Args:
+            config_text: JSON as in the paper's Figure 3.
+            idempotency_key: with the key of an earlier submission that job is returned; empty for none.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with every problem found, and
+                nothing was kept or started; CONFLICT, the key belongs to another config.
+        """
+        known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
+        if known is not None:
+            return known
+        configs = await asyncio.to_thread(parse_batch, config_text)
+        examined = await self._examiner.examine(collective_batches(configs))
+        planned = [plan_batch(resolved, inspection) for resolved, inspection in examined]
+        goals = {goal.id: goal for _, batch_goals in planned for goal in batch_goals}
+        now = self._now()
+        submission = Submission(
+            job=Job(
+                id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+                state=JobState.QUEUED,
+                goals=tuple(goals[config.id] for config in configs),
+                created_unix_ms=int(now.timestamp() * 1000),
+            ),
+            plans=[plan for plan, _ in planned],
+            config_text=config_text,
+            idempotency_key=idempotency_key or None,
+        )
+        job = self._store.jobs.create(submission)
+        if job.id == submission.job.id:
+            self._jobs.start(job.id)
+        return job
+
+    def job(self, job_id: str) -> Job:
+        """A job as it stands."""
+        return self._store.jobs.job(job_id)
+
+    def jobs(self, page_size: int, page_token: str) -> tuple[list[Job], str]:
+        """A page of jobs, the newest first, and the token of the next page, empty after the last."""
+        size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
+        jobs = self._store.jobs.jobs(size + 1, page_token or None)
+        return jobs[:size], jobs[size - 1].id if len(jobs) > size else ""
+
+    async def cancel(self, job_id: str) -> Job:
+        """Stop a job; goals that have ended stay, with their packages."""
+        return await self._jobs.cancel(job_id)
+
+    def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
+        """A job's events after a sequence number, then new ones as they come, until it has ended."""
+        return self._jobs.watch(job_id, after_sequence)
+
+    async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
+        """A file of a goal's package from an offset on, in pieces of `CHUNK` bytes.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, the offset is not within the file.
+        """
+        file = self._package_file(job_id, goal_id, file_name)
+        if not 0 <= offset <= file.size:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"got the offset {offset:,}; expected 0 to {file.size:,}, the size of {file_name}; "
+                "start again from 0",
+            )
+        with self._store.artifacts.path(artifact_of(file)).open("rb") as stream:
+            stream.seek(offset)
+            while chunk := stream.read(CHUNK):
+                yield chunk
+
+    def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
+        goals = {goal.id: goal for goal in self._store.jobs.job(job_id).goals}
+        if goal_id not in goals:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f'the job {job_id} has no goal "{goal_id}"; it has {", ".join(goals)}',
+            )
+        files = {file.name: file for file in goals[goal_id].files}
+        if file_name not in files:
+            have = ", ".join(files) or f"no package, it is {goals[goal_id].state.value}"
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
+            )
+        return files[file_name]

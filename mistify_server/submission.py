@@ -1,0 +1,107 @@
+"""Examining a batch of configs before anything is started: every problem at once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+
+from mistify.config import CollectiveBatch
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.validation import InvalidValue, shown, unknown_name
+from mistify_server.adaptor.plan import ResolvedBatch, unreachable
+from mistify_server.engines.base import Engine
+from mistify_server.models import ModelRepository, find_data, find_model
+from mistify_server.paths import DataRoots
+from mistify_server.tasks import DataSource, Inspection, Progress, Result, TaskFailure
+
+_SHARED = (ErrorCode.INVALID_MODEL, ErrorCode.INVALID_DATASET, ErrorCode.INVALID_CONFIG)
+
+
+def known_algorithms() -> frozenset[str]:
+    """The names of the registered executors; none of them is imported."""
+    return frozenset(entry_points(group="mistify.executors").names)
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Looks up what the configs name, and has models and data inspected by a worker."""
+
+    models: ModelRepository
+    roots: DataRoots
+    engine: Engine
+
+    async def examine(self, batches: Sequence[CollectiveBatch]) -> list[tuple[ResolvedBatch, Inspection]]:
+        """The batches with what was found, all fit to be started.
+
+        A problem that configs of a batch share is told of the first of them.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET, with every problem found.
+        """
+        problems: list[Problem] = []
+        resolved = [self._resolve(number, batch, problems) for number, batch in enumerate(batches)]
+        found = [batch for batch in resolved if batch is not None]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.engine.run(batch.inspection(), _ignore)) for batch in found]
+        examined = []
+        for batch, task in zip(found, tasks, strict=True):
+            inspection = _inspection(batch, task.result(), problems)
+            if inspection is not None:
+                examined.append((batch, inspection))
+                problems += unreachable(batch.batch, inspection)
+        if problems:
+            raise _rejection(problems)
+        return examined
+
+    def _resolve(self, number: int, batch: CollectiveBatch, problems: list[Problem]) -> ResolvedBatch | None:
+        place, count = f"[{batch.indices[0]}]", len(problems)
+        algorithms = known_algorithms()
+        if batch.algorithm.name not in algorithms:
+            given = shown(batch.algorithm.name)
+            problems.append(
+                Problem(f"{place}.algorithm.name", given, *unknown_name(batch.algorithm.name, algorithms))
+            )
+        try:
+            model = find_model(batch.model, self.models, self.roots)
+        except InvalidValue as error:
+            problems.append(error.problem(f"{place}.model"))
+        data = {}
+        for role in ("train", "test"):
+            try:
+                data[role] = find_data(getattr(batch.dataset, role), role, self.roots)
+            except InvalidValue as error:
+                problems.append(error.problem(f"{place}.dataset.{role}"))
+        if len(problems) > count:
+            return None
+        return ResolvedBatch(number, batch, model, DataSource(**data))
+
+
+def _inspection(batch: ResolvedBatch, result: Result, problems: list[Problem]) -> Inspection | None:
+    """A worker's findings; None where there are problems, which are added."""
+    place = f"[{batch.batch.indices[0]}]"
+    if not isinstance(result, Inspection | TaskFailure):
+        raise MistifyError(ErrorCode.INTERNAL, f"the worker answered the inspection with {result.kind}")
+    problems += [Problem(f"{place}.{subject}", *rest) for subject, *rest in result.problems]
+    if isinstance(result, Inspection):
+        return None if result.problems else result
+    code = ErrorCode.__members__.get(result.code, ErrorCode.INTERNAL)
+    if not result.problems:
+        raise MistifyError(code, f"{place} could not be inspected: {result.message}")
+    return None
+
+
+def _rejection(problems: Sequence[Problem]) -> MistifyError:
+    """All problems as one error, of the model or the dataset if they are about nothing else."""
+    codes = {_code_of(problem) for problem in problems}
+    error = invalid_config(problems)
+    return MistifyError(codes.pop(), error.message, problems) if len(codes) == 1 else error
+
+
+def _code_of(problem: Problem) -> ErrorCode:
+    _, _, subject = problem.place.partition("].")
+    codes = {"model": ErrorCode.INVALID_MODEL, "dataset": ErrorCode.INVALID_DATASET}
+    return codes.get(subject.partition(".")[0], ErrorCode.INVALID_CONFIG)
+
+
+def _ignore(_progress: Progress) -> None:
+    """A submission tells nothing of its progress."""
