@@ -1,0 +1,183 @@
+"""The command line `mistify`: port a batch of goals, look after jobs, run a package."""
+
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mistify.config import parse_batch
+from mistify.errors import MistifyError
+from mistify.jobs import GoalState, JobState
+from mistify_client.client import PortingClient
+from mistify_client.embedded import embedded_server
+from mistify_client.files import output_directory, read_text
+from mistify_client.porting import finish, follow
+from mistify_client.progress import Display, display
+from mistify_client.retry import Backoff
+from mistify_client.submission import attach
+from mistify_client.trial import try_package
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+#: An embedded server comes back at another address or not at all: no use in waiting for it.
+_EMBEDDED_ATTEMPTS = 4
+_WORTH_SAYING_SECONDS = 1.0
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+
+ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
+TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
+
+
+@app.command()
+def port(
+    config: Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")],
+    *,
+    out: Annotated[Path, typer.Option(help="Directory for the packages and report.json.")],
+    server: Annotated[
+        str | None,
+        typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: one runs for the command."),
+    ] = None,
+    token_file: TokenFile = None,
+    data_root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            envvar="MISTIFY_DATA_ROOT",
+            help="Embedded server: directory with models and data, may be repeated. "
+            "Default: the config's and the current one.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Embedded server: where it keeps jobs. Default: OUT/.mistify.")
+    ] = None,
+) -> None:
+    """Port a model to every goal of CONFIG.
+
+    The same command again goes on with the same job. Exit codes: 0 all goals met, 11 some goals not met,
+    2 something is wrong with the input and nothing was started, 8 no server, 9 cancelled, 130 interrupted.
+    """
+    with _reported_errors():
+        text = read_text(config)
+        parse_batch(text, str(config))
+        token = _token(token_file)
+        output_directory(out)
+        store = (store or out / ".mistify").resolve()
+        roots = [root.resolve() for root in data_root or [config.parent, Path()]]
+        with _resumable(server), _serving(server, store, roots) as (address, backoff):
+            console = Console()
+            with display(console) as shown:
+                patience = replace(backoff, wait=_announced(shown, address))
+                with PortingClient(address, token, backoff=patience) as client:
+                    job = attach(client, text, out, server or f"store:{store}")
+                    shown.say(f"job {job.id}, {len(job.goals)} goals")
+                    job = follow(client, job, out, shown)
+            code = finish(job, out, console)
+    raise typer.Exit(code)
+
+
+@app.command()
+def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
+    """List the jobs of a server."""
+    table = Table("job", "state", "created", "goals met")
+    with _reported_errors(), PortingClient(server, _token(token_file)) as client:
+        for job in client.jobs():
+            created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
+            met = sum(goal.state is GoalState.MET for goal in job.goals)
+            table.add_row(
+                job.id, job.state.value, f"{created:%Y-%m-%d %H:%M:%S} UTC", f"{met}/{len(job.goals)}"
+            )
+    Console().print(table)
+
+
+@app.command()
+def cancel(
+    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
+) -> None:
+    """Stop a job; the goals that are met keep their packages."""
+    with _reported_errors(), PortingClient(server, _token(token_file)) as client:
+        state = client.cancel(job).state
+    verb = "is" if state is JobState.CANCELLED else "had already ended:"
+    typer.echo(f"job {job} {verb} {state.value}")
+
+
+@app.command()
+def run(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE_DIR")],
+    inputs: Annotated[
+        list[Path], typer.Option("--input", help=".npy file; one for each input, in their order.")
+    ],
+    output: Annotated[Path | None, typer.Option(help=".npy file; .npz for several outputs.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1)] = None,
+) -> None:
+    """Run a package on arrays and print how long it takes."""
+    with _reported_errors():
+        for line in try_package(package, inputs, output, threads):
+            typer.echo(line)
+
+
+def main() -> NoReturn:
+    """Run the command line; being terminated is like Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    app()
+    sys.exit()
+
+
+@contextmanager
+def _reported_errors() -> Iterator[None]:
+    """Failures as one message and the exit code of the catalogue."""
+    try:
+        yield
+    except MistifyError as error:
+        typer.echo(f"mistify: {error}", err=True)
+        raise typer.Exit(error.code.exit_code) from error
+    except OSError as error:
+        typer.echo(f"mistify: {error}", err=True)
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+@contextmanager
+def _serving(remote: str | None, store: Path, roots: Sequence[Path]) -> Iterator[tuple[str, Backoff]]:
+    """The address of the server to port with, and how patiently to wait for it."""
+    if remote is not None:
+        yield remote, Backoff()
+        return
+    with embedded_server(store, roots) as address:
+        yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
+
+
+@contextmanager
+def _resumable(server: str | None) -> Iterator[None]:
+    """Ctrl-C leaves a job that can be resumed, and says how."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        fate = f"goes on at {server}" if server else "is kept as it stands"
+        command = shlex.join(["mistify", *sys.argv[1:]])
+        typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+def _announced(shown: Display, address: str) -> Callable[[float], None]:
+    """Waiting that says what for, unless it is short."""
+
+    def wait(seconds: float) -> None:
+        if seconds >= _WORTH_SAYING_SECONDS:
+            shown.say(f"the server at {address} is away, trying again in {seconds:.0f} s")
+        time.sleep(seconds)
+
+    return wait
+
+
+def _token(path: Path | None) -> str | None:
+    return None if path is None else read_text(path).strip()

@@ -1,0 +1,47 @@
+"""Costs as people read them."""
+
+from collections.abc import Callable, Mapping
+
+from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of
+from mistify.quantities import format_bytes, format_count, format_time
+
+_DIGITS = 3
+_LABELS = {FLOPS: "multiply-adds", PARAMS: "params", MEMORY: "memory", SIZE: "size", LATENCY: "latency"}
+_FORMATS: Mapping[str, Callable[..., str]] = {
+    FLOPS: format_count,
+    PARAMS: format_count,
+    MEMORY: format_bytes,
+    SIZE: format_bytes,
+    LATENCY: format_time,
+}
+
+
+def label(axis: str) -> str:
+    """What an axis of costs is called: `latency on jetson-nano`."""
+    hardware = hardware_of(axis)
+    return _LABELS[_quantity(axis)] + (f" on {hardware}" if hardware else "")
+
+
+def amount(axis: str, value: float | None) -> str:
+    """A cost in its unit, with three significant digits; a dash where there is none."""
+    return "-" if value is None else _FORMATS[_quantity(axis)](value, _DIGITS)
+
+
+def per_cent(share: float | None) -> str:
+    """A share to a tenth of a per cent; a dash where there is none."""
+    return "-" if share is None else f"{share:.1%}"
+
+
+def shares(costs: Costs, source: Costs) -> str:
+    """Costs as shares of the source model's: `multiply-adds 48%, params 51%`."""
+    known = [axis for axis in costs if source.get(axis)]
+    return ", ".join(f"{label(axis)} {costs[axis] / source[axis]:.0%}" for axis in known)
+
+
+def latency_of(costs: Costs) -> float | None:
+    """The predicted latency on the first hardware profile, in milliseconds."""
+    return next((value for axis, value in costs.items() if hardware_of(axis)), None)
+
+
+def _quantity(axis: str) -> str:
+    return axis.partition("@")[0]

@@ -1,0 +1,93 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from mistify_client.figures import amount, label, shares
+from mistify_client.report import report, table, write_json
+
+
+def test_report_has_exactly_the_documented_form(service):
+    assert report(service.fake.job) == {
+        "job": "job-1",
+        "seconds": 4.5,
+        "source": {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "accuracy": 0.8},
+        "goals": [
+            {
+                "id": "half",
+                "parent": None,
+                "budget": {"flops": 500.0},
+                "achieved": {
+                    "flops": 480.0,
+                    "params": 100.0,
+                    "memory_bytes": 4000.0,
+                    "latency_ms": 0.5,
+                    "accuracy": 0.75,
+                },
+                "met": True,
+                "reason": "",
+                "seconds": 3.0,
+                "steps": 150,
+            },
+            {
+                "id": "tenth",
+                "parent": "half",
+                "budget": {"flops": 100.0},
+                "achieved": {
+                    "flops": None,
+                    "params": None,
+                    "memory_bytes": None,
+                    "latency_ms": None,
+                    "accuracy": None,
+                },
+                "met": False,
+                "reason": "no room",
+                "seconds": 0.0,
+                "steps": 0,
+            },
+        ],
+    }
+
+
+def test_write_json_leaves_nothing_else(tmp_path):
+    write_json(tmp_path / "report.json", {"a": 1})
+    write_json(tmp_path / "report.json", {"a": 2})
+    assert json.loads((tmp_path / "report.json").read_text()) == {"a": 2}
+    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
+
+
+def test_table_shows_source_and_goals(service):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(table(service.fake.job))
+    lines = console.file.getvalue().splitlines()
+    source = next(line for line in lines if "source" in line)
+    half, tenth = (next(line for line in lines if f"{name} " in line) for name in ("half", "tenth"))
+    assert all(figure in source for figure in ("1K", "1.00", "4KB", "0.5ms", "80.0%"))
+    assert all(figure in half for figure in ("480", "0.48", "75.0%", "yes"))
+    assert "failed: no room" in tenth
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "text"),
+    [
+        ("flops", 12_501_632, "12.5M"),
+        ("params", 78_666, "78.7K"),
+        ("memory_bytes", 314_664, "315KB"),
+        ("latency_ms@host", 0.0314159, "31.4us"),
+        ("flops", 0.0, "0"),
+        ("flops", None, "-"),
+    ],
+)
+def test_amounts_have_three_digits(axis, value, text):
+    assert amount(axis, value) == text
+
+
+def test_labels_name_the_hardware():
+    assert label("latency_ms@jetson-nano") == "latency on jetson-nano"
+    assert label("size_bytes") == "size"
+
+
+def test_shares_leave_out_what_the_source_lacks():
+    costs = {"flops": 50.0, "params": 10.0, "size_bytes": 7.0}
+    assert shares(costs, {"flops": 100.0, "params": 0.0}) == "multiply-adds 50%"
