@@ -1,0 +1,57 @@
+import keras
+import pytest
+
+from executors.structure import analyse
+
+layers = keras.layers
+IMAGE = [
+    layers.AveragePooling2D(2),
+    layers.Cropping2D(),
+    layers.Dropout(0.5),
+    layers.ELU(),
+    layers.GaussianDropout(0.5),
+    layers.GaussianNoise(0.5),
+    layers.LeakyReLU(),
+    layers.MaxPooling2D(),
+    layers.PReLU(),
+    layers.ReLU(),
+    layers.Rescaling(2.0),
+    layers.SpatialDropout2D(0.5),
+    layers.UpSampling2D(),
+    layers.ZeroPadding2D(),
+    layers.Activation("gelu"),
+    layers.ActivityRegularization(0.1),
+    layers.BatchNormalization(),
+]
+STEPS = [
+    layers.AveragePooling1D(2),
+    layers.Cropping1D(),
+    layers.MaxPooling1D(),
+    layers.SpatialDropout1D(0.5),
+    layers.UpSampling1D(),
+    layers.ZeroPadding1D(),
+    layers.LayerNormalization(),
+]
+
+
+@pytest.mark.parametrize("layer", IMAGE, ids=lambda layer: type(layer).__name__)
+def test_images_keep_their_group(layer):
+    inputs = keras.Input((4, 4, 2))
+    x = layers.Conv2D(3, 1, name="a")(inputs)
+    assert analyse(keras.Model(inputs, layers.Dense(2)(layer(x)))).widths == {"a": 3}
+
+
+@pytest.mark.parametrize("layer", STEPS, ids=lambda layer: type(layer).__name__)
+def test_steps_keep_their_group(layer):
+    inputs = keras.Input((4, 2))
+    x = layers.Dense(3, name="a")(inputs)
+    assert analyse(keras.Model(inputs, layers.Dense(2)(layer(x)))).widths == {"a": 3}
+
+
+@pytest.mark.parametrize(
+    "layer", [layers.Softmax(), layers.Activation("log_softmax"), layers.Normalization()]
+)
+def test_what_reads_all_channels_keeps_them(layer):
+    inputs = keras.Input((4,))
+    x = layer(layers.Dense(3, name="a")(inputs))
+    assert analyse(keras.Model(inputs, layers.Dense(2)(x))).widths == {}
