@@ -43,6 +43,8 @@ class InspectTask(Message):
 class Inspection(Message):
     """The source's costs, the least that it can become, and every problem found.
 
+    `hardware` is the task's, with this machine's own profile calibrated by measuring the source.
+
     A problem is (subject, given, expected, fix); subject is `model`, `dataset.train`, `dataset.test`
     or `algorithm.config.NAME`, to be prefixed with the place in the config.
     """
@@ -50,6 +52,7 @@ class Inspection(Message):
     kind: Literal["inspection"] = "inspection"
     costs: dict[str, float]
     floor: dict[str, float]
+    hardware: dict[str, tuple[float, float]] = {}
     problems: list[tuple[str, str, str, str]] = []
 
 
@@ -156,4 +159,6 @@ Task = InspectTask | SourceTask | AdaptTask | PackageTask
 Result = Inspection | SourceResult | AdaptResult | PackageResult | TaskFailure
 
 TASK: TypeAdapter[Task] = TypeAdapter(Annotated[Task, Field(discriminator="kind")])
-ANSWER: TypeAdapter[Result | Progress] = TypeAdapter(Annotated[Result | Progress, Field(discriminator="kind")])
+ANSWER: TypeAdapter[Result | Progress] = TypeAdapter(
+    Annotated[Result | Progress, Field(discriminator="kind")]
+)

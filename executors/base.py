@@ -1,0 +1,132 @@
+"""The contract of an adaptation algorithm (paper section 4.2), and the registry of algorithms."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import ClassVar
+
+import keras
+from pydantic import BaseModel, ConfigDict, Field
+
+from executors.training import Schooling
+from mistify.budget import Budget, Costs
+from mistify.errors import ErrorCode, MistifyError
+from mistify.hardware import HardwareProfile
+
+ENTRY_POINTS = "mistify.executors"
+
+
+class Params(BaseModel):
+    """What every algorithm can be told in `algorithm.config`.
+
+    Attributes:
+        batch_size: Examples of a training step.
+        learning_rate: Adam's highest learning rate.
+        source_steps: Steps that tune the source on the data before anything is cut.
+        adapt_steps: The most steps between a goal's parent and a network that meets its budget.
+        tune_steps: Steps that tune a network once it meets its budget.
+        max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
+        distillation: Part of the loss that comes from the source's outputs.
+        temperature: Softening of both outputs in distillation.
+        schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
+        seed: Where all randomness starts from.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_size: int = Field(default=64, ge=1, le=4096)
+    learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    source_steps: int = Field(default=2400, ge=0)
+    adapt_steps: int = Field(default=400, ge=1)
+    tune_steps: int = Field(default=600, ge=0)
+    max_steps: int = Field(default=3000, ge=1)
+    distillation: float = Field(default=0.7, ge=0, le=1)
+    temperature: float = Field(default=2.0, gt=0)
+    schedule_interval: int = Field(default=200, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What an executor is given for one edge of a goal tree.
+
+    Attributes:
+        model: The parent's network; the executor works on a copy.
+        budget: The goal's limits.
+        profiles: The hardware whose latency the budget limits.
+        schooling: Data, teacher and settings of training.
+        seed: Where the edge's randomness starts from.
+    """
+
+    model: keras.Model
+    budget: Budget
+    profiles: tuple[HardwareProfile, ...]
+    schooling: Schooling
+    seed: int
+
+
+class AdaptationExecutor(ABC):
+    """Adapts one network to one goal, a little at each iteration (paper 4.2).
+
+    The loop, its limits, the checkpoints and the final tuning belong to whoever drives the executor:
+
+        executor = MorphNetExecutor(params)
+        executor.init(assignment)
+        while not meets(executor.measure(), budget):
+            executor.adjust(weights)
+            executor.iterate()
+        network = executor.network()
+
+    The same assignment gives the same network. One executor serves one edge and is used by one thread.
+    """
+
+    name: ClassVar[str]
+    params_class: ClassVar[type[Params]] = Params
+
+    @abstractmethod
+    def __init__(self, params: Params) -> None:
+        """Remember the settings; no work is done here."""
+
+    @abstractmethod
+    def init(self, assignment: Assignment) -> None:
+        """Take the network, the goal and the data. The assignment's model is never changed."""
+
+    @abstractmethod
+    def adjust(self, weights: Mapping[str, float]) -> None:
+        """Steer the next iteration: the share of attention for each axis of the budget, summing to 1."""
+
+    @abstractmethod
+    def iterate(self) -> int:
+        """Run one iteration of the algorithm; returns its training steps.
+
+        Raises:
+            StuckError: Nothing more can be cut and the goal is not met.
+        """
+
+    @abstractmethod
+    def measure(self) -> Costs:
+        """The costs of the network as it stands. Changes nothing."""
+
+    @abstractmethod
+    def network(self) -> keras.Model:
+        """The network as it stands, physically at its widths."""
+
+
+class StuckError(Exception):
+    """An algorithm has nothing left to change; the network as it stands is the best there is."""
+
+
+def executor_class(name: str) -> type[AdaptationExecutor]:
+    """The algorithm of a name, from the entry points `mistify.executors`.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, with the names that exist.
+    """
+    found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if name not in found:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f"algorithm {name!r} is unknown; expected one of {', '.join(sorted(found))}"
+        )
+    loaded: type[AdaptationExecutor] = found[name].load()
+    return loaded

@@ -1,0 +1,149 @@
+"""MorphNet: sparsify under structure losses, cut what falls below a threshold (paper 4.2, [31]).
+
+Each iteration trains with the structure losses, then cuts the units whose importance is below the
+threshold. `adjust` turns the knobs: the strength of each structure loss, and the threshold, which is
+raised as far as the next small step towards the goal asks.
+"""
+
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from executors.base import AdaptationExecutor, Assignment, Params, StuckError
+from executors.sparsity import Masks, StructureLoss, importances
+from executors.structure import Structure, analyse, narrow
+from executors.training import Trainer, constant
+from mistify.budget import FLOPS, Costs, exceeded
+
+
+class MorphNetParams(Params):
+    """MorphNet's settings.
+
+    Attributes:
+        threshold: Importance below which a unit is cut, as a share of the mean in its channel group.
+        init_reg_strength: Loss per multiply-add of an unpruned network at the start of an edge; the other
+            costs are weighed so that each counts as much as the multiply-adds.
+        cuts: Iterations, with a cut each, over which an edge is spread.
+    """
+
+    threshold: float = Field(default=0.1, ge=0, lt=1)
+    init_reg_strength: float = Field(default=1e-9, ge=0)
+    cuts: int = Field(default=8, ge=1)
+
+
+#: How strongly a unit's cost speaks against it beside its importance. At 1, whole layers near the input
+#: vanish before a costless unit elsewhere is touched; at 0, goals on one axis pay on the others.
+_COST_EXPONENT = 0.1
+
+#: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
+_REBUILD_BELOW = 0.6
+
+
+class MorphNetExecutor(AdaptationExecutor):
+    """Gradient-based shrinking of channel groups."""
+
+    name = "morphnet"
+    params_class = MorphNetParams
+
+    def __init__(self, params: Params) -> None:
+        if not isinstance(params, MorphNetParams):
+            raise TypeError(f"params are {type(params).__name__}; expected MorphNetParams")
+        self._params = params
+
+    def init(self, assignment: Assignment) -> None:
+        """Find where structure losses go, and how large the steps towards the goal are."""
+        self._assignment = assignment
+        self._cuts = 0
+        copy = keras.models.clone_model(assignment.model)
+        copy.set_weights(assignment.model.get_weights())
+        self._rebuild(copy)
+        self._start = self.measure()
+        self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
+
+    def adjust(self, weights: Mapping[str, float]) -> None:
+        """Set the strengths of the structure losses to the weighted marginal cost of each group."""
+        self._weights = dict(weights)
+        strength = self._params.init_reg_strength * self._start[FLOPS]
+        self._loss.set_strengths(
+            {name: strength * pressure for name, pressure in self._marginal_costs().items()}
+        )
+
+    def iterate(self) -> int:
+        """Train for an even part of the edge's steps, then cut towards the next share of the way."""
+        steps = max(1, self._params.adapt_steps // self._params.cuts)
+        self._trainer.train(constant(steps))
+        self._cuts += 1
+        self._cut(self._limits())
+        return steps
+
+    def measure(self) -> Costs:
+        """Costs at the masked widths."""
+        return self._structure.network(self._masks.widths).costs(self._assignment.profiles)
+
+    def network(self) -> keras.Model:
+        """The network without its masked units."""
+        return narrow(self._structure, self._masks.keep)
+
+    def _rebuild(self, model: keras.Model) -> None:
+        """Go on with a network that is physically as narrow as its masks were."""
+        self._structure = analyse(model)
+        self._loss = StructureLoss(self._structure)
+        self._masks = Masks(self._structure)
+        self._physical = self._structure.network().flops
+        seed = self._assignment.seed + self._cuts
+        self._trainer = Trainer(model, self._assignment.schooling, seed, self._loss, self._masks.apply)
+
+    def _limits(self) -> Costs:
+        """The costs that the next cut has to reach: on a geometric path from the start to the budget."""
+        done = min(1.0, self._cuts / self._params.cuts)
+        return {
+            axis: self._start[axis] * (limit / self._start[axis]) ** done if limit < self._start[axis] else limit
+            for axis, limit in self._assignment.budget.items()
+        }
+
+    def _cut(self, limits: Costs) -> None:
+        """Cut the least important units until the limits hold: dead ones and, above them, what it takes."""
+        keep = {name: mask.copy() for name, mask in self._masks.keep.items()}
+        pressure = self._marginal_costs()
+        scores = importances(self._structure)
+        candidates = sorted(
+            (score / pressure[name] ** _COST_EXPONENT, name, unit)
+            for name, values in scores.items()
+            for unit, score in enumerate(values)
+            if keep[name][unit] and pressure[name] > 0
+        )
+        network = self._structure.network
+        cut_any = False
+        for _, name, unit in candidates:
+            costs = network({group: int(mask.sum()) for group, mask in keep.items()}).costs(
+                self._assignment.profiles
+            )
+            if not exceeded(costs, limits):
+                break
+            if keep[name].sum() > 1:
+                keep[name][unit] = False
+                cut_any = True
+        self._masks.set(keep)
+        if not cut_any and exceeded(self.measure(), limits):
+            over = ", ".join(exceeded(self.measure(), self._assignment.budget))
+            raise StuckError(f"nothing is left to cut for {over}: every channel group is at its last unit")
+        if network(self._masks.widths).flops < _REBUILD_BELOW * self._physical:
+            self._rebuild(self.network())
+
+    def _marginal_costs(self) -> dict[str, float]:
+        """What a unit of each group costs on the axes that matter now, against the mean over the groups."""
+        widths = self._masks.widths
+        now = self.measure()
+        found = {}
+        for name, width in widths.items():
+            less = self._structure.network({**widths, name: width - 1}).costs(self._assignment.profiles)
+            found[name] = sum(
+                weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items()
+            )
+        mean = np.mean(list(found.values())) or 1.0
+        return {name: float(value / mean) for name, value in found.items()}
+
+

@@ -1,0 +1,152 @@
+"""Source models: `.keras`, Keras 2 and 3 `.h5`, and the built-in one; checked, flat, ready to adapt."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+
+from executors.data import load_dataset
+from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.training import recalibrate
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+_SUFFIXES = (".keras", ".h5", ".hdf5")
+
+
+def load_source(path: Path) -> keras.Model:
+    """Load a model file as a flat functional model of Keras 3.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
+    """
+    if path.suffix.lower() not in _SUFFIXES:
+        raise _invalid(path, f"a file named {path.name}", f"one of {', '.join(_SUFFIXES)}", "save it by model.save(FILE)")
+    try:
+        model = keras.models.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:
+        # Keras reports an unreadable file by a dozen types of exception.
+        if path.suffix.lower() == ".keras" or not h5py.is_hdf5(path):
+            raise _unreadable(path, error) from error
+        model = _load_keras2(path, error)
+    return flatten(path, model)
+
+
+def flatten(path: Path | str, model: keras.Model) -> keras.Model:
+    """A copy with nested models inlined, once it is known that it can be adapted.
+
+    Raises:
+        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, several inputs or
+            outputs, or outputs that tell fewer than two classes apart.
+    """
+    try:
+        structure = analyse(model)
+        structure.network()
+        flat = narrow(structure, {})
+    except (UnsupportedLayerError, TypeError) as error:
+        raise _invalid(path, str(error), "a functional model of supported layers", "see CONTRIBUTING.md") from error
+    if len(flat.inputs) != 1 or len(flat.outputs) != 1:
+        given = f"{len(flat.inputs)} inputs and {len(flat.outputs)} outputs"
+        raise _invalid(path, given, "one input and one output", "export the part that classifies")
+    if len(flat.output_shape) != 2 or flat.output_shape[-1] < 2:
+        raise _invalid(
+            path, f"outputs of shape {flat.output_shape}", "[batch, classes], two classes at least",
+            "end the model in one value per class",
+        )  # fmt: skip
+    return flat
+
+
+def builtin_source(name: str) -> keras.Model:
+    """A model that comes with Mistify, trained on the built-in data it is named after.
+
+    Raises:
+        MistifyError: NOT_FOUND, with the names that exist.
+    """
+    if name not in _BUILTIN:
+        known = ", ".join(_BUILTIN)
+        raise MistifyError(ErrorCode.NOT_FOUND, f"built-in model {name!r} is unknown; expected one of {known}")
+    return _BUILTIN[name]()
+
+
+def _digits_resnet() -> keras.Model:
+    """A small residual network for 8 x 8 digits, trained for some ten seconds."""
+    layers = keras.layers
+    keras.utils.set_random_seed(0)
+
+    def block(x: Any, width: int, strides: int) -> Any:
+        y = layers.Conv2D(width, 3, strides, "same", use_bias=False)(x)
+        y = layers.ReLU()(layers.BatchNormalization()(y))
+        y = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same", use_bias=False)(y))
+        shortcut = layers.Conv2D(width, 1, strides)(x)
+        return layers.ReLU()(layers.Add()([y, shortcut]))
+
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Conv2D(16, 3, padding="same", use_bias=False)(inputs)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    for width, strides in ((16, 1), (32, 2), (64, 2)):
+        x = block(x, width, strides)
+    outputs = layers.Dense(10, "softmax", name="digit")(layers.GlobalAveragePooling2D()(x))
+    model = keras.Model(inputs, outputs, name="digits_resnet")
+    data = load_dataset("builtin:digits-train")
+    model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
+    model.fit(data.x, data.y, batch_size=64, epochs=12, verbose=0)
+    recalibrate(model, data)
+    return model
+
+
+_BUILTIN: dict[str, Callable[[], keras.Model]] = {"digits-resnet": _digits_resnet}
+
+
+def _load_keras2(path: Path, reason: Exception) -> keras.Model:
+    """Translate a Keras 2 file that Keras 3 refuses: loaded by tf_keras, rebuilt, compared."""
+    import tf_keras  # noqa: PLC0415 - a second Keras, for old files alone
+
+    try:
+        old = tf_keras.models.load_model(path, compile=False)
+    except Exception:
+        raise _unreadable(path, reason) from reason
+    try:
+        config = json.loads(json.dumps(old.get_config()), object_hook=_without_keras2_options)
+        kind = keras.Sequential if isinstance(old, tf_keras.Sequential) else keras.Model
+        model = kind.from_config(config)
+        for layer in old.layers:
+            model.get_layer(layer.name).set_weights(layer.get_weights())
+    except (TypeError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    _compare(path, old, model)
+    return model
+
+
+def _without_keras2_options(config: dict[str, Any]) -> dict[str, Any]:
+    """Drop what Keras 2 wrote into configs and Keras 3 no longer takes."""
+    if config.get("class_name") in ("DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose"):
+        config["config"].pop("groups", None)
+    return config
+
+
+def _compare(path: Path, old: Any, model: keras.Model) -> None:
+    """Refuse a translation that computes something else."""
+    shape = [4, *(size or 32 for size in model.input_shape[1:])]
+    inputs = np.random.default_rng(0).uniform(size=shape).astype(np.float32)
+    difference = float(np.abs(np.asarray(old(inputs)) - np.asarray(model(inputs))).max())
+    if not difference < 1e-4:
+        raise _invalid(
+            path, f"outputs that differ by {difference:.2g} once translated to Keras 3", "equal outputs",
+            "save the model by Keras 3",
+        )  # fmt: skip
+
+
+def _unreadable(path: Path, error: Exception) -> MistifyError:
+    first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    return _invalid(
+        path, f"{type(error).__name__}: {first_line[:200]}", "a Keras model without Python code of its own",
+        "save it by model.save(FILE)",
+    )  # fmt: skip
+
+
+def _invalid(path: Path | str, given: str, expected: str, fix: str) -> MistifyError:
+    problem = Problem(str(path), given, expected, fix)
+    return MistifyError(ErrorCode.INVALID_MODEL, f"{path} cannot be ported", [problem])

@@ -1,0 +1,224 @@
+"""The one training loop: cross entropy, distillation from a teacher, and whatever penalty is added."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.data import Dataset
+
+Array = npt.NDArray[np.float32]
+
+EVALUATION_BATCH = 500
+RECALIBRATION_BATCH = 250
+RECALIBRATION_EXAMPLES = 2_500
+
+# Below this a probability's logarithm says nothing in float32.
+_SMALLEST = 1e-7
+
+
+@dataclass(frozen=True)
+class Schooling:
+    """What networks learn from.
+
+    Attributes:
+        train: Training data.
+        test: Data that accuracy is measured on, never trained on.
+        teacher: The teacher's probabilities for the training data [examples, classes], None to learn
+            from the labels alone.
+        batch_size: Examples of a step.
+        learning_rate: The highest learning rate.
+        distillation: Part of the loss that comes from the teacher.
+        temperature: Softening of both outputs in distillation.
+    """
+
+    train: Dataset
+    test: Dataset
+    teacher: Array | None
+    batch_size: int
+    learning_rate: float
+    distillation: float
+    temperature: float
+
+
+def constant(steps: int) -> Array:
+    """A learning rate that stays at its highest, as shares of it [steps]."""
+    return np.ones(steps, np.float32)
+
+
+def cosine(steps: int) -> Array:
+    """A learning rate that falls from its highest to zero along a cosine, as shares of it [steps]."""
+    return (0.5 * (1 + np.cos(np.pi * np.arange(steps) / max(steps, 1)))).astype(np.float32)
+
+
+class Trainer:
+    """Trains one network. The step is traced once and serves every later call.
+
+    Args:
+        model: The network, changed in place.
+        schooling: Data and settings.
+        seed: Where the order of the examples starts from.
+        penalty: Added to the loss at every step; reads variables only.
+        after_step: Run after every update, in the same graph.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        schooling: Schooling,
+        seed: int,
+        penalty: Callable[[], tf.Tensor] | None = None,
+        after_step: Callable[[], None] | None = None,
+    ) -> None:
+        self.model = model
+        self._schooling = schooling
+        self._penalty = penalty
+        self._after_step = after_step
+        self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
+        self._optimizer = keras.optimizers.Adam(schooling.learning_rate)
+        self._optimizer.build(model.trainable_variables)
+        self._x = tf.constant(schooling.train.x)
+        self._y = tf.constant(schooling.train.y)
+        self._teacher = None if schooling.teacher is None else tf.constant(schooling.teacher)
+        self._run = tf.function(
+            self._steps,
+            input_signature=[tf.TensorSpec([None, None], tf.int64), tf.TensorSpec([None], tf.float32)],
+        )
+
+    def train(self, schedule: Array) -> float:
+        """Train one step for each entry of the schedule; returns the mean loss.
+
+        Raises:
+            FloatingPointError: The loss is no longer finite.
+        """
+        if len(schedule) == 0:
+            return 0.0
+        indices = np.stack([next(self._batches) for _ in schedule])
+        rates = schedule * np.float32(self._schooling.learning_rate)
+        loss = float(self._run(tf.constant(indices), tf.constant(rates)))
+        if not np.isfinite(loss):
+            raise FloatingPointError(f"the training loss became {loss}; try a lower learning_rate")
+        return loss
+
+    def _steps(self, indices: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
+        total = tf.constant(0.0)
+        for step in tf.range(tf.shape(rates)[0]):
+            total += self._step(indices[step], rates[step])
+        return total / tf.cast(tf.shape(rates)[0], tf.float32)
+
+    def _step(self, batch: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(batch)
+        variables = self.model.trainable_variables
+        self._optimizer.learning_rate.assign(rate)
+        self._optimizer.apply(tape.gradient(loss, variables), variables)
+        if self._after_step is not None:
+            self._after_step()
+        return loss
+
+    def _loss(self, batch: tf.Tensor) -> tf.Tensor:
+        inputs = tf.cast(tf.gather(self._x, batch), tf.float32)
+        logits = log_probabilities(self.model, call(self.model, inputs, training=True))
+        labels = tf.gather(self._y, batch)
+        loss = tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        )
+        if self._teacher is not None:
+            share, heat = self._schooling.distillation, self._schooling.temperature
+            soft = _soften(tf.math.log(tf.gather(self._teacher, batch) + _SMALLEST), heat)
+            entropy = tf.nn.softmax_cross_entropy_with_logits(labels=soft, logits=logits / heat)
+            loss = (1 - share) * loss + share * heat**2 * tf.reduce_mean(entropy)
+        if self.model.losses:
+            loss += tf.add_n(self.model.losses)
+        return loss if self._penalty is None else loss + self._penalty()
+
+
+def call(model: keras.Model, inputs: tf.Tensor, training: bool) -> tf.Tensor:
+    """Call a model of one input, in whichever structure it expects the input."""
+    return model([inputs] if isinstance(model.input, list) else inputs, training=training)
+
+
+def ends_in_softmax(model: keras.Model) -> bool:
+    """Whether a classifier's outputs are probabilities (else they are logits)."""
+    last = model.outputs[0]._keras_history.operation
+    activation = getattr(last, "activation", None)
+    return isinstance(last, keras.layers.Softmax) or activation is keras.activations.softmax
+
+
+def log_probabilities(model: keras.Model, outputs: tf.Tensor) -> tf.Tensor:
+    """Logits of a classifier's outputs, which are probabilities or logits already."""
+    return tf.math.log(outputs + _SMALLEST) if ends_in_softmax(model) else outputs
+
+
+def probabilities(model: keras.Model, inputs: npt.NDArray[np.generic]) -> Array:
+    """What a classifier says of many inputs [examples, classes]."""
+    outputs = _predictor(model)
+    batches = [outputs(_float(inputs[at : at + EVALUATION_BATCH])) for at in range(0, len(inputs), EVALUATION_BATCH)]
+    return np.concatenate(batches)
+
+
+def accuracy(model: keras.Model, data: Dataset) -> float:
+    """Share of examples whose class a classifier tells right."""
+    return float(np.mean(probabilities(model, data.x).argmax(axis=1) == data.y))
+
+
+def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
+    """Set the statistics of every batch norm to those of the network as it is now.
+
+    They are the mean over `RECALIBRATION_EXAMPLES` examples: starting at zero, the running mean of n
+    batches is the mean times `1 - momentum^n`.
+    """
+    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    if not norms:
+        return
+    order = np.random.default_rng(seed).permutation(len(data))[:RECALIBRATION_EXAMPLES]
+    forward = tf.function(lambda inputs: call(model, inputs, training=True), reduce_retracing=True)
+    statistics = [variable for norm in norms for variable in (norm.moving_mean, norm.moving_variance)]
+    for variable in statistics:
+        variable.assign(tf.zeros_like(variable))
+    batches = range(0, len(order), RECALIBRATION_BATCH)
+    for at in batches:
+        forward(tf.constant(_float(data.x[order[at : at + RECALIBRATION_BATCH]])))
+    for norm in norms:
+        share = 1 - norm.momentum ** len(batches)
+        norm.moving_mean.assign(norm.moving_mean / share)
+        norm.moving_variance.assign(norm.moving_variance / share)
+
+
+def _predictor(model: keras.Model) -> Callable[[Array], Array]:
+    softmax = not ends_in_softmax(model)
+
+    @tf.function(reduce_retracing=True)
+    def predict(inputs: tf.Tensor) -> tf.Tensor:
+        outputs = call(model, inputs, training=False)
+        return tf.nn.softmax(outputs) if softmax else outputs
+
+    return lambda inputs: predict(tf.constant(inputs)).numpy()
+
+
+def _soften(logits: tf.Tensor, heat: float) -> tf.Tensor:
+    return tf.nn.softmax(logits / heat)
+
+
+def _float(inputs: npt.NDArray[np.generic]) -> Array:
+    return inputs.astype(np.float32, copy=False)
+
+
+def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    """Indices of batches of one size, each example once per epoch; what is left over starts the next."""
+    pending = np.zeros(0, np.int64)
+    while True:
+        while len(pending) < size:
+            pending = np.concatenate([pending, rng.permutation(examples)])
+        yield pending[:size]
+        pending = pending[size:]
+
+
+def split(data: Dataset, share: float, seed: int = 0) -> Sequence[Dataset]:
+    """Two parts of the data, the second with `share` of the examples."""
+    order = np.random.default_rng(seed).permutation(len(data))
+    held_out = max(1, round(share * len(data)))
+    return data.subset(np.sort(order[held_out:])), data.subset(np.sort(order[:held_out]))

@@ -1,0 +1,110 @@
+"""Driving one edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import keras
+
+from executors.base import AdaptationExecutor, Assignment, Params, StuckError
+from executors.structure import analyse
+from executors.training import Trainer, accuracy, cosine, recalibrate
+from mistify.budget import Costs, exceeded, meets
+from mistify_server.adaptor.schedule import StructureLossSchedule
+
+#: Training steps between two reports of progress.
+REPORT_STEPS = 50
+
+#: stage, steps so far, steps in all, costs, accuracy
+Report = Callable[[str, int, int, Costs, float | None], None]
+
+
+@dataclass(frozen=True)
+class EdgeOutcome:
+    """The goal's network, or the best one found, ready to be served."""
+
+    model: keras.Model
+    costs: Costs
+    accuracy: float
+    steps: int
+    met: bool
+    reason: str
+
+
+def run_edge(
+    executor: AdaptationExecutor,
+    assignment: Assignment,
+    params: Params,
+    accuracy_target: float | None,
+    report: Report,
+) -> EdgeOutcome:
+    """Adapt until the budget is met, tune until accuracy is, within the step limit.
+
+    Raises:
+        FloatingPointError: Training diverged.
+    """
+    model, steps, stuck = _adapt(executor, assignment, params, report)
+    schooling = assignment.schooling
+    trainer = Trainer(model, schooling, assignment.seed)
+    costs = analyse(model).network().costs(assignment.profiles)
+    reached = 0.0
+    while True:
+        round_steps = min(params.tune_steps, max(params.max_steps - steps, 0))
+        tune(
+            trainer,
+            round_steps,
+            lambda done, base=steps: report("tuning", base + done, params.max_steps, costs, None),
+        )
+        steps += round_steps
+        recalibrate(model, schooling.train)
+        reached = accuracy(model, schooling.test)
+        report("tuning", steps, params.max_steps, costs, reached)
+        if (
+            accuracy_target is None
+            or reached >= accuracy_target
+            or round_steps < params.tune_steps
+            or not round_steps
+        ):
+            break
+    reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
+    return EdgeOutcome(model, costs, reached, steps, not reason, reason)
+
+
+def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
+    """Train a network at a falling learning rate."""
+    schedule = cosine(steps)
+    for start in range(0, steps, REPORT_STEPS):
+        trainer.train(schedule[start : start + REPORT_STEPS])
+        report(min(start + REPORT_STEPS, steps))
+
+
+def _adapt(
+    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report
+) -> tuple[keras.Model, int, str]:
+    """Iterate until the budget is met; the network, the steps taken, and why it stopped short, if it did."""
+    executor.init(assignment)
+    costs = executor.measure()
+    schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)
+    steps, stuck = 0, ""
+    while not meets(costs, assignment.budget) and steps < params.max_steps:
+        executor.adjust(schedule.weights(costs, steps))
+        try:
+            steps += executor.iterate()
+        except StuckError as error:
+            stuck = str(error)
+            break
+        costs = executor.measure()
+        report("adapting", steps, params.max_steps, costs, None)
+    return executor.network(), steps, stuck
+
+
+def _shortfall(
+    costs: Costs, assignment: Assignment, reached: float, accuracy_target: float | None, steps: int
+) -> str:
+    """What the goal asks for and the network does not give, in words; empty when it is met."""
+    over = exceeded(costs, assignment.budget)
+    if over:
+        limits = ", ".join(f"{axis} {costs[axis]:,.4g} over {assignment.budget[axis]:,.4g}" for axis in over)
+        return f"{limits} after {steps:,} steps, the step limit"
+    if accuracy_target is not None and reached < accuracy_target:
+        return f"accuracy {reached:.4f} below {accuracy_target:.4f} after {steps:,} steps"
+    return ""

@@ -1,0 +1,1 @@
+"""From a checkpoint to a package: `serve.tflite` and `manifest.json`."""

@@ -1,0 +1,259 @@
+"""What a worker does with each kind of task. What one task loads or computes stays warm for the next."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from math import ceil
+from pathlib import Path
+from typing import TypeVar
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from executors.base import Assignment, Params, executor_class
+from executors.data import Dataset, check_dataset, load_dataset
+from executors.sources import builtin_source, flatten, load_source
+from executors.structure import Structure, analyse, widen
+from executors.training import Schooling, Trainer, accuracy, probabilities, recalibrate, split
+from mistify.budget import Costs
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.hardware import HOST, HardwareProfile
+from mistify.validation import problems_of
+from mistify_server.adaptor.edge import run_edge, tune
+from mistify_server.packaging import litert
+from mistify_server.packaging.package import PackageOrder, make_package
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks import (
+    AdaptResult,
+    AdaptTask,
+    Inspection,
+    InspectTask,
+    ModelSource,
+    PackageResult,
+    PackageTask,
+    Progress,
+    Result,
+    SourceResult,
+    SourceTask,
+    Task,
+)
+
+T = TypeVar("T")
+
+#: Part of the training data that decides whether tuning made the source better.
+_VALIDATION_SHARE = 0.1
+#: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
+_MAX_WIDENING = 2.0
+_WIDENING_STEPS = 64
+
+
+class Workshop:
+    """Does tasks, one at a time."""
+
+    def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
+        self._artifacts = artifacts
+        self._say = say
+        self._data = lru_cache(maxsize=4)(load_dataset)
+        self._model = lru_cache(maxsize=4)(self._load_model)
+        self._source = lru_cache(maxsize=2)(self._load_source)
+        self._teacher = lru_cache(maxsize=2)(self._teach)
+
+    def do(self, task: Task) -> Result:
+        """The result of a task.
+
+        Raises:
+            MistifyError: what the user gave cannot be used, or a package is not what it should be.
+            FloatingPointError: training diverged.
+        """
+        if isinstance(task, InspectTask):
+            return self._inspect(task)
+        if isinstance(task, SourceTask):
+            return self._prepare(task)
+        if isinstance(task, AdaptTask):
+            return self._adapt(task)
+        return self._package(task)
+
+    def _inspect(self, task: InspectTask) -> Inspection:
+        problems: list[Problem] = []
+        model = _collect(problems, "model", lambda: self._source(task.model))
+        _collect(problems, "algorithm.config", lambda: _params(task.algorithm, task.algorithm_config))
+        for part, source in (("dataset.train", task.data.train), ("dataset.test", task.data.test)):
+            data = _collect(problems, part, lambda source=source: self._data(source))
+            if data is not None and model is not None:
+                problems += check_dataset(data, part, model.input_shape, model.output_shape[-1])
+        costs: Costs = {}
+        floor: Costs = {}
+        profiles = _profiles(task.hardware)
+        if model is not None:
+            profiles = _calibrated(profiles, model)
+            structure = analyse(model)
+            costs = structure.network().costs(profiles)
+            floor = structure.network(dict.fromkeys(structure.groups, 1)).costs(profiles)
+        return Inspection(
+            costs=dict(costs),
+            floor=dict(floor),
+            hardware={profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles},
+            problems=[(p.place, p.given, p.expected, p.fix) for p in problems],
+        )
+
+    def _prepare(self, task: SourceTask) -> SourceResult:
+        start = time.monotonic()
+        keras.utils.set_random_seed(task.seed)
+        params = _params(task.algorithm, task.algorithm_config)
+        profiles = _profiles(task.hardware)
+        source = self._source(task.model)
+        test = self._data(task.data.test)
+        source_costs = analyse(source).network().costs(profiles)
+        source_accuracy = accuracy(source, test)
+        self._progress("tuning the source", 0, params.source_steps, source_costs, source_accuracy)
+        teacher = self._tune_source(source, task, params, source_costs)
+        root = _expand(analyse(teacher), task.exceed, profiles, task.seed)
+        return SourceResult(
+            source_costs=dict(source_costs),
+            source_accuracy=source_accuracy,
+            teacher=self._keep(teacher),
+            teacher_accuracy=accuracy(teacher, test),
+            root=self._keep(root),
+            root_costs=dict(analyse(root).network().costs(profiles)),
+            steps=params.source_steps,
+            seconds=time.monotonic() - start,
+        )
+
+    def _tune_source(self, source: keras.Model, task: SourceTask, params: Params, costs: Costs) -> keras.Model:
+        """The source tuned on the data, or as it came if that is better on data held out of training."""
+        train, validation = split(self._data(task.data.train), _VALIDATION_SHARE, task.seed)
+        tuned = keras.models.clone_model(source)
+        tuned.set_weights(source.get_weights())
+        schooling = _schooling(train, validation, None, params)
+        tune(
+            Trainer(tuned, schooling, task.seed),
+            params.source_steps,
+            lambda done: self._progress("tuning the source", done, params.source_steps, costs, None),
+        )
+        recalibrate(tuned, train, task.seed)
+        return tuned if accuracy(tuned, validation) > accuracy(source, validation) else source
+
+    def _adapt(self, task: AdaptTask) -> AdaptResult:
+        start = time.monotonic()
+        keras.utils.set_random_seed(task.seed)
+        params = _params(task.algorithm, task.algorithm_config)
+        train, test = self._data(task.data.train), self._data(task.data.test)
+        teacher = self._teacher(task.teacher, task.data.train)
+        assignment = Assignment(
+            model=self._model(task.parent),
+            budget=task.budget,
+            profiles=_profiles(task.hardware),
+            schooling=_schooling(train, test, teacher, params),
+            seed=task.seed,
+        )
+        executor = executor_class(task.algorithm)(params)
+        outcome = run_edge(executor, assignment, params, task.accuracy_target, self._progress)
+        return AdaptResult(
+            checkpoint=self._keep(outcome.model),
+            costs=dict(outcome.costs),
+            accuracy=outcome.accuracy,
+            met=outcome.met,
+            reason=outcome.reason,
+            steps=outcome.steps,
+            seconds=time.monotonic() - start,
+        )
+
+    def _package(self, task: PackageTask) -> PackageResult:
+        self._progress("packaging", 0, 1, task.costs, task.accuracy)
+        order = PackageOrder(
+            task.job_id, task.goal_id, task.budget, task.accuracy_target, task.costs, task.accuracy
+        )
+        package = make_package(self._model(task.checkpoint), order, self._data(task.data.test))
+        files = {name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()}
+        size = package.manifest.files["serve.tflite"].size
+        return PackageResult(
+            files=files, size_bytes=size, measured_latency_ms=package.manifest.latency.median_ms
+        )
+
+    def _progress(self, stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
+        self._say(Progress(stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy))
+
+    def _keep(self, model: keras.Model) -> str:
+        """Put a checkpoint into the artifacts."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "checkpoint.keras"
+            model.save(path)
+            return self._artifacts.put(path)
+
+    def _load_model(self, artifact: str) -> keras.Model:
+        return keras.models.load_model(self._artifacts.path(artifact), compile=False, safe_mode=True)
+
+    def _load_source(self, source: ModelSource) -> keras.Model:
+        if source.builtin is not None:
+            return flatten(source.builtin, builtin_source(source.builtin))
+        return load_source(Path(source.path or ""))
+
+    def _teach(self, artifact: str, train: str) -> npt.NDArray[np.float32]:
+        return probabilities(self._model(artifact), self._data(train).x)
+
+
+def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:
+    """What is found, or None and the problems, told of the subject."""
+    try:
+        return look()
+    except MistifyError as error:
+        found = error.problems or (Problem(subject, str(error), "something usable", "correct it"),)
+        problems += [Problem(_place(subject, p), p.given, p.expected, p.fix) for p in found]
+        return None
+
+
+def _place(subject: str, problem: Problem) -> str:
+    return problem.place if problem.place.startswith("algorithm.config") else subject
+
+
+def _params(algorithm: str, config: dict[str, object]) -> Params:
+    """The settings of an algorithm.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem, by its place in the config.
+    """
+    params_class = executor_class(algorithm).params_class
+    try:
+        return params_class.model_validate(config)
+    except ValidationError as error:
+        problems = problems_of(error, params_class, "algorithm.config")
+        raise MistifyError(ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems) from error
+
+
+def _profiles(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile, ...]:
+    return tuple(HardwareProfile(name, power, bandwidth) for name, (power, bandwidth) in hardware.items())
+
+
+def _calibrated(
+    profiles: tuple[HardwareProfile, ...], model: keras.Model
+) -> tuple[HardwareProfile, ...]:
+    """The profiles with this machine's own corrected, so that it predicts what LiteRT takes for the model."""
+    if all(profile.name != HOST.name for profile in profiles):
+        return profiles
+    measured = litert.measure_latency(litert.convert(model)).median_ms
+    factor = analyse(model).network().latency_ms(HOST) / measured
+    host = HardwareProfile(HOST.name, HOST.compute_power * factor, HOST.memory_bandwidth * factor)
+    return tuple(host if profile.name == HOST.name else profile for profile in profiles)
+
+
+def _schooling(
+    train: Dataset, test: Dataset, teacher: npt.NDArray[np.float32] | None, params: Params
+) -> Schooling:
+    return Schooling(
+        train, test, teacher, params.batch_size, params.learning_rate, params.distillation, params.temperature
+    )
+
+
+def _expand(
+    structure: Structure, exceed: dict[str, float], profiles: tuple[HardwareProfile, ...], seed: int
+) -> keras.Model:
+    """The model widened as little as it takes for every cost to reach what it has to exceed (4.3)."""
+    for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
+        widths = {name: ceil(group.size * factor) for name, group in structure.groups.items()}
+        costs = structure.network(widths).costs(profiles)
+        if all(costs[axis] >= limit for axis, limit in exceed.items()):
+            break
+    return widen(structure, float(factor), seed)
