@@ -109,7 +109,7 @@ def _load_keras2(path: Path, reason: Exception) -> keras.Model:
     except Exception:
         raise _unreadable(path, reason) from reason
     try:
-        config = json.loads(json.dumps(old.get_config()), object_hook=_without_keras2_options)
+        config = json.loads(json.dumps(old.get_config()), object_hook=_as_keras3)
         kind = keras.Sequential if isinstance(old, tf_keras.Sequential) else keras.Model
         model = kind.from_config(config)
         for layer in old.layers:
@@ -120,10 +120,13 @@ def _load_keras2(path: Path, reason: Exception) -> keras.Model:
     return model
 
 
-def _without_keras2_options(config: dict[str, Any]) -> dict[str, Any]:
-    """Drop what Keras 2 wrote into configs and Keras 3 no longer takes."""
+def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
+    """A layer's config as Keras 3 takes it: without options it no longer has, with one axis as a number."""
+    settings = config.get("config")
     if config.get("class_name") in ("DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose"):
-        config["config"].pop("groups", None)
+        return {**config, "config": {key: value for key, value in settings.items() if key != "groups"}}
+    if config.get("class_name") == "BatchNormalization" and isinstance(settings["axis"], list):
+        return {**config, "config": {**settings, "axis": settings["axis"][0]}}
     return config
 
 
