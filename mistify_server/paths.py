@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -72,11 +73,16 @@ class DataRoots:
         """Names of files beside the one that is missing that look like it."""
         name = os.path.basename(given)
         for candidate in self._candidates(given):
-            directory = Path(os.path.realpath(os.path.dirname(candidate)))
-            if not any(directory.is_relative_to(root) for root in self.roots) or not directory.is_dir():
-                continue
-            beside = sorted(os.listdir(directory))[:_MOST_SUGGESTIONS_FROM]
-            close = get_close_matches(name, beside, n=1)
+            close = get_close_matches(name, self._names_in(os.path.dirname(candidate)), n=1)
             if close:
                 return f'did you mean "{os.path.join(os.path.dirname(given), close[0])}"?'
         return "check the path; a relative one is looked up below every root"
+
+    def _names_in(self, directory: str) -> list[str]:
+        """Names in a directory, none if it does not lie below a root or cannot be listed."""
+        real = Path(os.path.realpath(directory))
+        if not any(real.is_relative_to(root) for root in self.roots):
+            return []
+        with suppress(OSError):
+            return sorted(os.listdir(real))[:_MOST_SUGGESTIONS_FROM]
+        return []

@@ -87,7 +87,7 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         data=resolved.data,
         algorithm=algorithm.name,
         algorithm_config=algorithm.config,
-        hardware=resolved.hardware,
+        hardware={**resolved.hardware, **inspection.hardware},
         exceed=expansion((node.budget for node in nodes if node.parent is None), inspection.costs),
         seed=derived_seed(algorithm.config, _SOURCE),
         nodes=nodes,

@@ -1,0 +1,128 @@
+import json
+from typing import Any
+
+import pytest
+
+from mistify.budget import meets
+from mistify.config import collective_batches, parse_batch
+from mistify_server.adaptor.plan import ResolvedBatch, derived_seed, expansion, plan_batch, unreachable
+from mistify_server.tasks import DataSource, Inspection, ModelSource
+
+COSTS = {"flops": 1e6, "params": 1e3, "memory_bytes": 1e4, "size_bytes": 1e4, "latency_ms@jetson-nano": 2.0}
+
+
+def resolved(*goals: dict[str, object], **settings: object) -> ResolvedBatch:
+    configs: list[dict[str, Any]] = [
+        {
+            "id": f"g{number}",
+            "model": "m",
+            "dataset": {"train": "a", "test": "b"},
+            "algorithm": {"name": "morphnet", "config": settings},
+            "adaptation_goal": goal,
+            "hardware": "jetson-nano",
+        }
+        for number, goal in enumerate(goals)
+    ]
+    (batch,) = collective_batches(parse_batch(json.dumps(configs)))
+    return ResolvedBatch(3, batch, ModelSource(builtin="m"), DataSource(train="a", test="b"))
+
+
+def inspection(**floor: float) -> Inspection:
+    return Inspection(costs=COSTS, floor=floor)
+
+
+def test_equal_budgets_share_a_node_and_its_largest_accuracy_target() -> None:
+    plan, goals = plan_batch(
+        resolved(
+            {"FLOP": "0.5x", "accuracy": "0.7"}, {"FLOP": 500_000, "accuracy": "0.9"}, {"FLOP": "0.25x"}
+        ),
+        inspection(),
+    )
+    assert [(node.goals, node.parent, node.accuracy_target) for node in plan.nodes] == [
+        (("g0", "g1"), None, 0.9),
+        (("g2",), 0, None),
+    ]
+    assert [(goal.id, goal.parent, goal.accuracy_target, goal.batch) for goal in goals] == [
+        ("g0", None, 0.7, 3),
+        ("g1", None, 0.9, 3),
+        ("g2", "g0", None, 3),
+    ]
+    assert goals[2].budget == {"flops": 250_000}
+
+
+def test_nodes_come_after_their_parents_depth_first() -> None:
+    plan, _ = plan_batch(
+        resolved(
+            {"FLOP": "0.2x", "memory": "0.9x"},
+            {"FLOP": "0.9x", "memory": "0.9x"},
+            {"FLOP": "0.9x", "memory": "0.2x"},
+            {"FLOP": "0.1x", "memory": "0.8x"},
+        ),
+        inspection(),
+    )
+    assert [node.goals[0] for node in plan.nodes] == ["g1", "g0", "g3", "g2"]
+    budgets = {node.index: node.budget for node in plan.nodes}
+    assert all(meets(node.budget, budgets[node.parent]) for node in plan.nodes if node.parent is not None)
+
+
+def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
+    measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": (1.0, 2.0)})
+    batch = resolved({"latency": "0.5x"})
+    assert batch.inspection().hardware == {"jetson-nano": (470.0, 25.0)}
+    plan, (goal,) = plan_batch(batch, measured)
+    assert plan.hardware == {"jetson-nano": (1.0, 2.0)}
+    assert goal.budget == {"latency_ms@jetson-nano": 1.0}
+
+
+def test_nothing_is_widened_for_goals_below_the_source() -> None:
+    assert expansion([{"flops": 1e6}, {"params": 10.0}], COSTS) == {}
+
+
+def test_the_source_is_widened_to_the_largest_root_goal_up_to_four_times() -> None:
+    budgets = [{"flops": 2e6, "params": 1e5}, {"flops": 3e6}, {"memory_bytes": 10.0}]
+    assert expansion(budgets, COSTS) == {"flops": 3e6, "params": 4e3}
+
+
+def test_seeds_follow_from_the_settings() -> None:
+    plans = [
+        plan_batch(resolved({"FLOP": "0.5x"}, {"FLOP": "0.2x"}, seed=seed), inspection())[0]
+        for seed in (1, 1, 2)
+    ]
+    seeds = [(plan.seed, *(node.seed for node in plan.nodes)) for plan in plans]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert len(set(seeds[0])) == 3
+    assert derived_seed({}, 0) == derived_seed({"seed": 0}, 0)
+
+
+@pytest.mark.parametrize(
+    ("goal", "floor", "message"),
+    [
+        (
+            {"FLOP": "0.01x"},
+            {"flops": 125_000.0},
+            '[0].adaptation_goal.FLOP: got "0.01x" (10,000 multiply-adds); expected at least 125,000 '
+            "multiply-adds, the least that this network can become; raise it, or start from a smaller model",
+        ),
+        (
+            {"num_of_params": 5},
+            {"params": 10.0},
+            "[0].adaptation_goal.num_of_params: got 5 parameters; expected at least 10 parameters, the least "
+            "that this network can become; raise it, or start from a smaller model",
+        ),
+        (
+            {"latency": "0.5ms"},
+            {"latency_ms@jetson-nano": 0.75},
+            "[0].adaptation_goal.latency: got 0.5 ms; expected at least 0.75 ms, the least that this network "
+            "can become; raise it, or start from a smaller model",
+        ),
+    ],
+)
+def test_a_goal_below_the_least_possible_is_a_problem(
+    goal: dict[str, object], floor: dict[str, float], message: str
+) -> None:
+    (problem,) = unreachable(resolved(goal).batch, inspection(**floor))
+    assert str(problem) == message
+
+
+def test_a_goal_at_the_least_possible_is_none() -> None:
+    assert list(unreachable(resolved({"FLOP": 125_000}).batch, inspection(flops=125_000.0))) == []

@@ -1,0 +1,188 @@
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from mistify import serde
+from mistify.errors import MistifyError
+from mistify.jobs import Job, JobEvent
+from mistify.v1 import porting_pb2 as pb
+from mistify.v1.porting_pb2_grpc import PortingStub
+from mistify_server.server import ServerSettings, running_server
+from mistify_server.store.directory import Store, open_store
+
+HERE = Path(__file__).parent
+DEADLINE = 60.0
+
+
+@dataclass(frozen=True)
+class Site:
+    """Directories of a server with scripted workers, and configs for it."""
+
+    base: Path
+    store: Path = field(init=False)
+    root: Path = field(init=False)
+    control: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("store", "root", "control"):
+            object.__setattr__(self, name, self.base / name)
+            (self.base / name).mkdir()
+        self.write("model.json", {"costs": COSTS, "floor": {"flops": 100.0, "params": 10.0}})
+        self.write("train.json", {"x": [], "y": []})
+        self.write("test.json", {"x": [], "y": []})
+
+    def write(self, name: str, content: object) -> None:
+        (self.root / name).write_text(json.dumps(content))
+
+    @property
+    def worker(self) -> list[str]:
+        script = str(HERE / "scripted_worker.py")
+        return [sys.executable, script, "--store", str(self.store), "--control", str(self.control)]
+
+    def settings(self, **changes: Any) -> ServerSettings:
+        given = {"listen": "127.0.0.1:0", "data_roots": [self.root], "worker": self.worker, "slots": 1}
+        return ServerSettings(store=self.store, **{**given, **changes})
+
+    def tasks(self, kind: str) -> list[dict[str, Any]]:
+        """What the workers have been asked, in order."""
+        log = self.control / "tasks"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [task for task in map(json.loads, lines) if task["kind"] == kind]
+
+
+COSTS = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}
+
+
+def config(
+    goal_id: str, model: str = "model.json", algorithm: object = None, **goal: object
+) -> dict[str, object]:
+    return {
+        "id": goal_id,
+        "model": model,
+        "dataset": {"train": "train.json", "test": "test.json"},
+        "algorithm": algorithm or {"name": "Morphnet"},
+        "adaptation_goal": goal,
+    }
+
+
+class Caller:
+    """The service as a client sees it, through real gRPC."""
+
+    def __init__(self, address: str, token: str | None = None) -> None:
+        options = [("grpc.max_metadata_size", 2**20), ("grpc.absolute_max_metadata_size", 2**20)]
+        self.address = address
+        self.channel = grpc.aio.insecure_channel(address, options=options)
+        self.stub = PortingStub(self.channel)
+        self.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+
+    async def submit(self, configs: object, key: str = "") -> Job:
+        text = configs if isinstance(configs, str) else json.dumps(configs)
+        request = pb.SubmitBatchRequest(config_json=text, idempotency_key=key)
+        return serde.job_from_proto(await self.call(self.stub.SubmitBatch, request))
+
+    async def job(self, job_id: str) -> Job:
+        return serde.job_from_proto(await self.call(self.stub.GetJob, pb.GetJobRequest(job_id=job_id)))
+
+    async def cancel(self, job_id: str) -> Job:
+        return serde.job_from_proto(await self.call(self.stub.CancelJob, pb.CancelJobRequest(job_id=job_id)))
+
+    async def page(self, size: int, token: str = "") -> pb.ListJobsResponse:
+        return await self.call(self.stub.ListJobs, pb.ListJobsRequest(page_size=size, page_token=token))
+
+    async def watch(self, job_id: str, after: int = 0) -> AsyncIterator[JobEvent]:
+        request = pb.WatchJobRequest(job_id=job_id, after_sequence=after)
+        async for message in self.stream(self.stub.WatchJob, request):
+            yield serde.event_from_proto(message)
+
+    async def events(self, job_id: str, after: int = 0) -> list[JobEvent]:
+        return [event async for event in self.watch(job_id, after)]
+
+    async def finished(self, job_id: str) -> Job:
+        await self.events(job_id)
+        return await self.job(job_id)
+
+    async def fetch(self, job_id: str, goal_id: str, file: str, offset: int = 0) -> bytes:
+        request = pb.FetchPackageRequest(job_id=job_id, goal_id=goal_id, file=file, offset=offset)
+        return b"".join([chunk.data async for chunk in self.stream(self.stub.FetchPackage, request)])
+
+    async def call(self, method: Any, request: object) -> Any:
+        try:
+            return await method(request, timeout=DEADLINE, metadata=self.metadata, wait_for_ready=True)
+        except grpc.RpcError as error:
+            raise error_of(error) from error
+
+    async def stream(self, method: Any, request: object) -> AsyncIterator[Any]:
+        try:
+            async for message in method(request, timeout=DEADLINE, metadata=self.metadata):
+                yield message
+        except grpc.RpcError as error:
+            raise error_of(error) from error
+
+
+def error_of(error: Any) -> MistifyError:
+    attached = dict(error.trailing_metadata()).get("mistify-error-bin")
+    assert attached is not None, error
+    translated = serde.error_from_proto(pb.ErrorInfo.FromString(attached))
+    assert translated.code.grpc_status == error.code().name
+    return translated
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "own-store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_config() -> Callable[..., dict[str, object]]:
+    return config
+
+
+@asynccontextmanager
+async def calling(settings: ServerSettings, token: str | None = None) -> AsyncIterator[Caller]:
+    async with running_server(settings) as address:
+        caller = Caller(address, token)
+        try:
+            yield caller
+        finally:
+            await caller.channel.close()
+
+
+@pytest.fixture
+def serving_at() -> Callable[..., Any]:
+    return calling
+
+
+@pytest.fixture
+def call_at() -> type[Caller]:
+    return Caller
+
+
+@pytest.fixture
+async def caller(site: Site) -> AsyncIterator[Caller]:
+    async with calling(site.settings()) as opened:
+        yield opened
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], bool]], Any]:
+    return until

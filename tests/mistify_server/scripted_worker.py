@@ -1,0 +1,144 @@
+"""A real worker process that does no work: networks are JSON texts of their costs.
+
+What it meets in the control directory decides what else happens: `crash-KIND` holds how often it still
+dies at such a task, at `hold-KIND` it waits until the file is gone. `tasks` lists every task it got.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from queue import SimpleQueue
+
+from mistify_server.store.artifacts import Artifacts, artifacts_of
+from mistify_server.tasks import (
+    TASK,
+    AdaptResult,
+    AdaptTask,
+    Inspection,
+    InspectTask,
+    Message,
+    PackageResult,
+    PackageTask,
+    Progress,
+    SourceResult,
+    SourceTask,
+    Task,
+    TaskFailure,
+)
+
+
+class ScriptedWorker:
+    def __init__(self, artifacts: Artifacts, control: Path) -> None:
+        self.artifacts = artifacts
+        self.control = control
+
+    def answer(self, task: Task) -> Message:
+        with (self.control / "tasks").open("a") as log:
+            log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
+        self.meet(task.kind)
+        match task:
+            case InspectTask():
+                return self.inspect(task)
+            case SourceTask():
+                costs = self.network(task.model.path)["costs"]
+                if "broken" in costs:
+                    return TaskFailure(code="INVALID_MODEL", message="the source is broken")
+                root = self.keep({axis: max(cost, task.exceed.get(axis, 0)) for axis, cost in costs.items()})
+                return SourceResult(
+                    source_costs=costs,
+                    source_accuracy=0.9,
+                    teacher=self.keep(costs),
+                    teacher_accuracy=0.91,
+                    root=root,
+                    root_costs=json.loads(self.artifacts.path(root).read_text()),
+                    steps=10,
+                    seconds=1.0,
+                )
+            case AdaptTask():
+                return self.adapt(task)
+            case PackageTask():
+                network = self.artifacts.path(task.checkpoint).read_bytes()
+                manifest = json.dumps({"goal": task.goal_id, "job": task.job_id}).encode()
+                return PackageResult(
+                    files={
+                        "serve.tflite": self.artifacts.put(network * 20_000, ".tflite"),
+                        "manifest.json": self.artifacts.put(manifest, ".json"),
+                    },
+                    size_bytes=len(network) * 20_000,
+                    measured_latency_ms=0.5,
+                )
+
+    def inspect(self, task: InspectTask) -> Message:
+        try:
+            network = self.network(task.model.path)
+        except ValueError:
+            problem = ("model", task.model.path, "a model", "save it again")
+            return TaskFailure(code="INVALID_MODEL", message="no model", problems=[problem])
+        if "y" not in json.loads(Path(task.data.train).read_text()):
+            shape = ("dataset.train", "no array y", "arrays x and y", "add it")
+            return Inspection(costs={}, floor={}, problems=[shape])
+        return Inspection(**network)
+
+    def adapt(self, task: AdaptTask) -> Message:
+        parent = json.loads(self.artifacts.path(task.parent).read_text())
+        if task.budget.get("params") == 13:
+            return TaskFailure(code="INTERNAL", message="13 parameters bring bad luck")
+        costs = {axis: min(cost, task.budget.get(axis, cost)) for axis, cost in parent.items()}
+        met = task.accuracy_target is None or task.accuracy_target <= 0.8
+        return AdaptResult(
+            checkpoint=self.keep(costs),
+            costs=costs,
+            accuracy=0.8,
+            met=met,
+            reason="" if met else f"reached 0.8 of {task.accuracy_target}",
+            steps=100,
+            seconds=2.0,
+        )
+
+    def meet(self, kind: str) -> None:
+        say(Progress(stage=f"in {kind}", step=1, total_steps=2))
+        crash, hold = self.control / f"crash-{kind}", self.control / f"hold-{kind}"
+        if crash.exists() and int(crash.read_text()) > 0:
+            crash.write_text(str(int(crash.read_text()) - 1))
+            print("these are my last words", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        while hold.exists():
+            time.sleep(0.01)
+
+    def network(self, path: str | None) -> dict[str, dict[str, float]]:
+        network: dict[str, dict[str, float]] = json.loads(Path(path or "").read_text())
+        return network
+
+    def keep(self, costs: dict[str, float]) -> str:
+        return self.artifacts.put(json.dumps(costs, sort_keys=True).encode(), ".json")
+
+
+def say(message: Message) -> None:
+    print(message.model_dump_json(), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--control", type=Path, required=True)
+    arguments = parser.parse_args()
+    worker = ScriptedWorker(artifacts_of(arguments.store), arguments.control)
+    lines: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=read, args=[lines], daemon=True).start()
+    while True:
+        say(worker.answer(TASK.validate_json(lines.get())))
+
+
+def read(lines: "SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

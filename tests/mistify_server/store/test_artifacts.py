@@ -1,0 +1,85 @@
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import PackageFile
+from mistify_server.store.artifacts import Artifacts, artifact_of, digest_of
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    return Artifacts(tmp_path / "artifacts")
+
+
+def test_content_comes_back_under_its_digest(artifacts: Artifacts) -> None:
+    name = artifacts.put(b"weights", ".keras")
+    assert name == hashlib.sha256(b"weights").hexdigest() + ".keras"
+    assert artifacts.path(name).read_bytes() == b"weights"
+    assert artifacts.size(name) == 7
+    assert digest_of(name) == hashlib.sha256(b"weights").hexdigest()
+    assert artifact_of(PackageFile("model.keras", 7, digest_of(name))) == name
+
+
+def test_a_file_keeps_its_suffix_and_is_copied(artifacts: Artifacts, tmp_path: Path) -> None:
+    original = tmp_path / "Model.H5"
+    original.write_bytes(b"weights")
+    name = artifacts.put(original)
+    original.write_bytes(b"changed")
+    assert name.endswith(".h5")
+    assert artifacts.path(name).read_bytes() == b"weights"
+
+
+def test_equal_content_is_kept_once(artifacts: Artifacts, tmp_path: Path) -> None:
+    first, second = artifacts.put(b"same", ".bin"), artifacts.put(b"same", ".bin")
+    assert first == second
+    assert [path for path in (tmp_path / "artifacts").rglob("*") if path.is_file()] == [artifacts.path(first)]
+
+
+def test_what_a_killed_writer_left_is_cleared(artifacts: Artifacts, tmp_path: Path) -> None:
+    name = artifacts.put(b"kept")
+    (tmp_path / "artifacts" / "incoming" / "half").write_bytes(b"ha")
+    artifacts.clear_incoming()
+    assert artifacts.path(name).read_bytes() == b"kept"
+    assert not (tmp_path / "artifacts" / "incoming").exists()
+    artifacts.put(b"more")
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a" * 64 + "/x", "A" * 64, "a" * 64 + "\n", ""])
+def test_only_names_of_artifacts_are_looked_up(artifacts: Artifacts, name: str) -> None:
+    with pytest.raises(MistifyError, match="not the name of an artifact") as raised:
+        artifacts.path(name)
+    assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_missing_artifact_is_an_error(artifacts: Artifacts) -> None:
+    with pytest.raises(MistifyError) as raised:
+        artifacts.path("0" * 64)
+    assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_suffix_leads_nowhere(artifacts: Artifacts) -> None:
+    with pytest.raises(ValueError, match="suffix"):
+        artifacts.put(b"", "/../x")
+
+
+def test_a_disk_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").write_text("a file where the directory should be")
+    with pytest.raises(MistifyError, match="cannot be written") as raised:
+        Artifacts(tmp_path / "artifacts").put(b"x")
+    assert raised.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_a_failed_write_leaves_nothing_behind(
+    artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MistifyError, match="No space left"):
+        artifacts.put(b"x")
+    assert list((tmp_path / "artifacts").rglob("*.*")) == []
+    assert list((tmp_path / "artifacts" / "incoming").iterdir()) == []

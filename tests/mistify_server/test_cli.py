@@ -1,0 +1,129 @@
+import asyncio
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from mistify.errors import ErrorCode
+from mistify_server.cli import app
+from mistify_server.store.directory import open_store, serving
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def refused(code: ErrorCode, text: str, *arguments: object) -> None:
+    exit_code, output = run("serve", *arguments)
+    assert exit_code == code.exit_code
+    assert text in output
+    assert "Traceback" not in output
+
+
+async def test_the_command_serves_until_it_is_told_to_stop(
+    site: Any, tmp_path: Path, call_at: Any, wait_until: Callable[..., Any]
+) -> None:
+    ready = tmp_path / "ready"
+    command = ["serve", "--store", site.store, "--listen", "127.0.0.1:0", "--ready-file", ready]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "mistify_server.cli", *map(str, command)
+    )
+    await wait_until(ready.exists)
+    caller = call_at(ready.read_text())
+    assert (await caller.page(1)).jobs == []
+    await caller.channel.close()
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused(ErrorCode.ADDRESS_IN_USE, "in use", "--store", tmp_path, "--listen", address)
+
+
+async def test_two_servers_cannot_share_a_port(site: Any, serving_at: Any, tmp_path: Path) -> None:
+    async with serving_at(site.settings()) as caller:
+        address = caller.address
+        command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(tmp_path / "other")]
+        process = await asyncio.create_subprocess_exec(*command, "--listen", address, stderr=subprocess.PIPE)
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == ErrorCode.ADDRESS_IN_USE.exit_code
+    assert "in use by another program" in errors.decode()
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        refused(ErrorCode.UNAVAILABLE, "another server", "--store", tmp_path, "--listen", "127.0.0.1:0")
+
+
+def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    with open_store(tmp_path):
+        pass
+    with sqlite3.connect(tmp_path / "mistify.db") as connection:
+        connection.execute("UPDATE meta SET value = '99'")
+    refused(ErrorCode.STORE_VERSION, "schema is 99", "--store", tmp_path, "--listen", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"])
+def test_other_machines_need_a_token(tmp_path: Path, address: str) -> None:
+    refused(ErrorCode.UNAUTHENTICATED, "--token-file", "--store", tmp_path, "--listen", address)
+
+
+@pytest.mark.parametrize(
+    "address", ["here", "127.0.0.1", "127.0.0.1:99999", ":7465", "no.such.host.invalid:1"]
+)
+def test_an_address_that_means_nothing_is_refused(tmp_path: Path, address: str) -> None:
+    refused(ErrorCode.INVALID_CONFIG, "expected", "--store", tmp_path, "--listen", address)
+
+
+def test_a_data_root_has_to_exist(tmp_path: Path) -> None:
+    arguments = ("--store", tmp_path / "store", "--data-root", tmp_path / "nowhere")
+    refused(ErrorCode.NOT_FOUND, "nowhere", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "code"), [(None, ErrorCode.NOT_FOUND), (" \n", ErrorCode.INVALID_CONFIG)]
+)
+def test_a_token_file_has_to_hold_a_token(tmp_path: Path, content: str | None, code: ErrorCode) -> None:
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    refused(code, "token", "--store", tmp_path, "--token-file", tmp_path / "token")
+
+
+def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "net.keras").write_bytes(b"weights")
+    store = ("--store", tmp_path / "store")
+    assert run("models", "add", "Resnet", tmp_path / "net.keras", *store)[0] == 0
+    assert run("models", "add", "resnet", tmp_path / "net.keras", *store)[0] == ErrorCode.CONFLICT.exit_code
+    listed = run("models", "list", *store)[1]
+    assert "Resnet" in listed
+    assert "digits-resnet" in listed
+    assert run("models", "remove", "RESNET", *store)[0] == 0
+    assert run("models", "remove", "resnet", *store)[0] == ErrorCode.NOT_FOUND.exit_code
+
+
+async def test_a_model_of_the_repository_is_ported(
+    site: Any, serving_at: Any, make_config: Callable[..., dict[str, object]]
+) -> None:
+    assert run("models", "add", "Resnet", site.root / "model.json", "--store", site.store)[0] == 0
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", model="RESNET", FLOP="0.5x")])
+        assert (await caller.finished(job.id)).goals[0].files
+
+
+def test_the_server_imports_no_tensorflow() -> None:
+    program = "import sys, json, mistify_server.cli; print(json.dumps(sorted(sys.modules)))"
+    output = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+    assert not {"tensorflow", "keras", "executors"} & set(json.loads(output))

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.validation import InvalidValue
+from mistify_server.models import ModelRepository, find_data, find_model
+from mistify_server.paths import DataRoots
+from mistify_server.store.directory import Store
+from mistify_server.tasks import ModelSource
+
+
+@pytest.fixture
+def repository(store: Store, tmp_path: Path) -> ModelRepository:
+    (tmp_path / "net.h5").write_bytes(b"weights")
+    made = ModelRepository(store.models, store.artifacts)
+    made.add("Resnet", tmp_path / "net.h5")
+    return made
+
+
+def test_a_name_in_any_case_is_the_copied_model(repository: ModelRepository, tmp_path: Path) -> None:
+    (tmp_path / "net.h5").unlink()
+    found = repository.find("RESNET")
+    assert found is not None
+    assert found.path is not None
+    assert found.path.endswith(".h5")
+    assert Path(found.path).read_bytes() == b"weights"
+
+
+def test_what_a_config_means(repository: ModelRepository, tmp_path: Path) -> None:
+    roots = DataRoots.of([tmp_path])
+    assert find_model("resnet", repository, roots) == repository.find("Resnet")
+    assert find_model("Digits-ResNet", repository, roots) == ModelSource(builtin="digits-resnet")
+    assert find_model("net.h5", repository, roots) == ModelSource(path=str(tmp_path / "net.h5"))
+    with pytest.raises(InvalidValue, match=r"Resnet, digits-resnet.*did you mean"):
+        find_model("nett.h5", repository, roots)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "code"),
+    [
+        ("resnet", "net.h5", ErrorCode.CONFLICT),
+        ("digits-resnet", "net.h5", ErrorCode.CONFLICT),
+        ("../x", "net.h5", ErrorCode.INVALID_CONFIG),
+        ("other", "missing.h5", ErrorCode.NOT_FOUND),
+    ],
+)
+def test_what_cannot_be_added(
+    repository: ModelRepository, tmp_path: Path, name: str, file: str, code: ErrorCode
+) -> None:
+    with pytest.raises(MistifyError) as raised:
+        repository.add(name, tmp_path / file)
+    assert raised.value.code is code
+
+
+def test_data_is_built_in_or_a_file(tmp_path: Path) -> None:
+    roots = DataRoots.of([tmp_path])
+    (tmp_path / "train.npz").touch()
+    assert find_data("builtin:digits-train", "train", roots) == "builtin:digits-train"
+    assert find_data("train.npz", "train", roots) == str(tmp_path / "train.npz")
+    with pytest.raises(InvalidValue, match="builtin:digits-test"):
+        find_data("builtin:digits-train", "test", roots)

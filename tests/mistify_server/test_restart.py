@@ -1,0 +1,119 @@
+"""Servers that are killed, and what the next one makes of it."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import GoalState, JobState
+
+Config = Callable[..., dict[str, object]]
+HERE = Path(__file__).parent
+SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
+
+
+@asynccontextmanager
+async def server(site: Any, call_at: Any) -> AsyncIterator[tuple[Any, asyncio.subprocess.Process]]:
+    script = [sys.executable, str(HERE / "scripted_server.py"), "--store", str(site.store)]
+    process = await asyncio.create_subprocess_exec(
+        *script, "--root", str(site.root), "--", *site.worker, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    address = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+    caller = call_at(address)
+    try:
+        yield caller, process
+    finally:
+        await caller.channel.close()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def configs(make_config: Config) -> list[dict[str, object]]:
+    return [make_config(f"at-{share}", FLOP=f"{share}x") for share in SHARES]
+
+
+@pytest.mark.parametrize("kind", ["source", "adapt", "package"])
+async def test_a_killed_server_loses_nothing(
+    site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
+) -> None:
+    (site.control / f"hold-{kind}").touch()
+    async with server(site, call_at) as (caller, process):
+        job = await caller.submit(configs(make_config), key="k")
+        await wait_until(lambda: bool(site.tasks(kind)))
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    (site.control / f"hold-{kind}").unlink()
+    async with server(site, call_at) as (caller, process):
+        assert (await caller.submit(configs(make_config), key="k")).id == job.id
+        job = await caller.finished(job.id)
+        events = await caller.events(job.id)
+    assert job.state is JobState.DONE
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    again = {
+        name: len(site.tasks(name)) - once for name, once in (("source", 1), ("adapt", 5), ("package", 5))
+    }
+    assert again == {"source": 0, "adapt": 0, "package": 0, kind: 1}
+
+
+async def test_a_server_killed_again_and_again_comes_to_the_end(
+    site: Any, call_at: Any, make_config: Config, wait_until: Any
+) -> None:
+    job_id, known = "", 0
+    for killed_at in range(1, len(SHARES) + 1):
+        async with server(site, call_at) as (caller, process):
+            job_id = (await caller.submit(configs(make_config), key="k")).id
+            async for event in caller.watch(job_id, known):
+                assert event.sequence == known + 1
+                known = event.sequence
+                met = sum(goal.state is GoalState.MET for goal in (await caller.job(job_id)).goals)
+                if met >= killed_at:
+                    break
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+    async with server(site, call_at) as (caller, process):
+        job = await caller.finished(job_id)
+    assert [goal.state for goal in job.goals] == [GoalState.MET] * 5
+    assert len(site.tasks("source")) == 1
+
+
+async def test_a_stopped_server_leaves_a_job_to_resume(
+    site: Any, call_at: Any, make_config: Config, wait_until: Any
+) -> None:
+    (site.control / "hold-adapt").touch()
+    async with server(site, call_at) as (caller, process):
+        job = await caller.submit(configs(make_config))
+        watching = asyncio.create_task(caller.events(job.id))
+        await wait_until(lambda: bool(site.tasks("adapt")))
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(MistifyError, match="can be resumed") as raised:
+            await watching
+        assert raised.value.code is ErrorCode.UNAVAILABLE
+        assert await asyncio.wait_for(process.wait(), 60) == 0
+    pids = {task["pid"] for task in site.tasks("adapt")}
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    (site.control / "hold-adapt").unlink()
+    async with server(site, call_at) as (caller, process):
+        job = await caller.finished(job.id)
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+
+
+async def test_the_workers_of_a_killed_server_end(
+    site: Any, call_at: Any, make_config: Config, wait_until: Any
+) -> None:
+    (site.control / "hold-adapt").touch()
+    async with server(site, call_at) as (caller, process):
+        await caller.submit(configs(make_config))
+        await wait_until(lambda: bool(site.tasks("adapt")))
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    pid = site.tasks("adapt")[0]["pid"]
+    await wait_until(lambda: not Path(f"/proc/{pid}").exists())
