@@ -49,7 +49,7 @@ class PortingClient:
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.channel.close()
+        self._connection.close()
 
     @cached_property
     def _stub(self) -> PortingStub:

@@ -42,21 +42,25 @@ def finish(job: Job, out: Path, console: Console) -> int:
     """Write the report, print the table and where the packages are; the exit code."""
     write_json(out / REPORT, report(job))
     console.print(table(job))
-    packages = [package_directory(out, goal.id) for goal in job.goals if goal.files]
-    for line in (*(f"package: {path}" for path in packages), f"report: {out / REPORT}"):
+    unmet = [goal for goal in job.goals if goal.state is not GoalState.MET]
+    verdict, code = _verdict(job, len(unmet))
+    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet if goal.reason]
+    lines += [f"package: {package_directory(out, goal.id)}" for goal in job.goals if goal.files]
+    for line in (*lines, f"report: {out / REPORT}", verdict):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    unmet = [goal.id for goal in job.goals if goal.state is not GoalState.MET]
+    return code
+
+
+def _verdict(job: Job, unmet: int) -> tuple[str, int]:
     match job.state:
         case JobState.FAILED:
-            verdict, code = f"The job failed: {job.reason}", ErrorCode.INTERNAL.exit_code
+            return f"The job failed: {job.reason}", ErrorCode.INTERNAL.exit_code
         case JobState.CANCELLED:
-            verdict, code = "The job was cancelled.", ErrorCode.CANCELLED.exit_code
+            return "The job was cancelled.", ErrorCode.CANCELLED.exit_code
         case _ if unmet:
-            verdict, code = f"{len(unmet)} of {len(job.goals)} goals not met: {', '.join(unmet)}", EXIT_UNMET
+            return f"{unmet} of {len(job.goals)} goals are not met.", EXIT_UNMET
         case _:
-            verdict, code = f"All {len(job.goals)} goals met.", 0
-    console.print(verdict, markup=False, highlight=False, soft_wrap=True)
-    return code
+            return f"All {len(job.goals)} goals are met.", 0
 
 
 def _goal(job: Job, goal_id: str | None) -> Goal:

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs
@@ -58,10 +59,14 @@ def write_json(path: Path, value: object) -> None:
 
 def table(job: Job) -> Table:
     """A job's goals, below the source model."""
-    table = Table("goal", "parent", title=f"job {job.id}: {job.state.value}, {job.seconds:.0f} s")
-    for column in ("multiply-adds", "share", "params", "memory", "latency", "accuracy"):
+    table = Table(
+        title=f"job {job.id}: {job.state.value}, {job.seconds:.0f} s", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
+    for column in ("goal", "parent"):
+        table.add_column(column, overflow="fold", min_width=8)
+    for column in ("multiply-\nadds", "share", "params", "memory", "latency", "accuracy"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("met")
+    table.add_column("met", no_wrap=True)
     source = job.source
     if source is not None:
         table.add_row(
@@ -69,7 +74,7 @@ def table(job: Job) -> Table:
         )
     for goal in job.goals:
         costs = _costs(goal.achieved, source.costs if source else {})
-        met = "yes" if goal.state is GoalState.MET else f"{goal.state.value}: {goal.reason}"
+        met = "yes" if goal.state is GoalState.MET else goal.state.value
         table.add_row(goal.id, goal.parent or "source", *costs, per_cent(goal.accuracy), met)
     return table
 

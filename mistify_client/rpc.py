@@ -1,6 +1,7 @@
 """The connection to a server: calls with deadlines, streams, and failures as `MistifyError`s."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -25,8 +26,15 @@ _CHANNEL_OPTIONS = (
 )
 
 
+#: Calls in progress at the same time; a thread is started only where no other is free.
+_MAX_CALLS = 256
+
+
 class Connection:
     """The way to the server at one address; it is opened with the first call.
+
+    Calls run on threads of their own. The caller's thread only waits for them: Ctrl-C would otherwise
+    cut a call off as it begins, and gRPC then waits for its end forever.
 
     Args:
         address: `host:port` of the server.
@@ -42,19 +50,32 @@ class Connection:
         """The gRPC channel."""
         return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
 
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_MAX_CALLS, thread_name_prefix="mistify-call")
+
+    def close(self) -> None:
+        """Cancel every call."""
+        self.channel.close()
+        self._threads.shutdown(wait=False)
+
     def call(self, method: Callable[..., Any], request: object, seconds: float) -> Any:
         """The answer to one request, within a deadline in seconds."""
         with self._translated():
-            return method(request, timeout=seconds, metadata=self._metadata)
+            return self._wait_for(method, request, timeout=seconds, metadata=self._metadata)
 
     def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
         """The messages that answer one request; the call ends with the iterator."""
         with self._translated():
-            call = method(request, metadata=self._metadata)
+            call = self._wait_for(method, request, metadata=self._metadata)
             try:
-                yield from call
+                while (message := self._wait_for(next, call, None)) is not None:
+                    yield message
             finally:
                 call.cancel()
+
+    def _wait_for(self, function: Callable[..., Any], *args: object, **options: object) -> Any:
+        return self._threads.submit(function, *args, **options).result()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -74,14 +74,15 @@ def test_port_fetches_packages_and_reports(service, port, config, tmp_path):
 def test_goals_that_are_not_met_have_an_exit_code_of_their_own(port):
     result = port()
     assert result.exit_code == 11
-    assert "1 of 2 goals not met: tenth" in result.stdout
+    assert "tenth is failed: no room" in result.stdout
+    assert "1 of 2 goals are not met." in result.stdout
 
 
 def test_all_goals_met_is_success(service, port):
     all_met(service)
     result = port()
     assert result.exit_code == 0
-    assert "All 2 goals met." in result.stdout
+    assert "All 2 goals are met." in result.stdout
 
 
 def test_the_same_command_comes_back_to_its_job(service, port, config):

@@ -10,7 +10,7 @@ MODEL = Source({"flops": 1000.0, "params": 100.0}, 0.8)
 
 
 def console(terminal: bool) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+    return Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
 
 
 def test_lines_without_a_terminal():
@@ -49,5 +49,5 @@ def test_bars_on_a_terminal(name):
         shown.ended(Goal(name, 0, {}, state=GoalState.MET, accuracy=0.75), MODEL)
         assert len(bars.tasks) == 1
     text = out.file.getvalue()
-    assert f"{name} adapting 75/150" in text
+    assert "adapting 75/150" in text
     assert f"{name}: met, accuracy 75.0%" in text

@@ -58,14 +58,14 @@ def test_write_json_leaves_nothing_else(tmp_path):
 
 
 def test_table_shows_source_and_goals(service):
-    console = Console(file=io.StringIO(), width=120)
+    console = Console(file=io.StringIO(), width=80)
     console.print(table(service.fake.job))
     lines = console.file.getvalue().splitlines()
     source = next(line for line in lines if "source" in line)
     half, tenth = (next(line for line in lines if f"{name} " in line) for name in ("half", "tenth"))
-    assert all(figure in source for figure in ("1K", "1.00", "4KB", "0.5ms", "80.0%"))
+    assert all(figure in source for figure in ("1K", "1.00", "4KB", "500us", "80.0%"))
     assert all(figure in half for figure in ("480", "0.48", "75.0%", "yes"))
-    assert "failed: no room" in tenth
+    assert "failed" in tenth
 
 
 @pytest.mark.parametrize(
