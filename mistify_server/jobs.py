@@ -88,19 +88,20 @@ class RunningJobs:
 
     async def _run(self, job_id: str) -> None:
         try:
-            runner = self._runner(self._store.jobs.job(job_id))
-            try:
-                await runner.run()
-            except MistifyError:
-                raise
-            except Exception:
-                _log.exception("job %s failed", job_id)
-                runner.end(
-                    GoalState.FAILED, JobState.FAILED, "an error inside the server; its log has the details"
-                )
+            await self._run_to_its_end(self._runner(self._store.jobs.job(job_id)))
         except MistifyError as error:
             _log.error("job %s cannot go on until the server is started again: %s", job_id, error)
             self._give_up(job_id, error)
+
+    async def _run_to_its_end(self, runner: JobRunner) -> None:
+        try:
+            await runner.run()
+        except MistifyError:
+            raise
+        except Exception:
+            _log.exception("a job failed")
+            reason = "an error inside the server; its log has the details"
+            runner.end(GoalState.FAILED, JobState.FAILED, reason)
 
     def _give_up(self, job_id: str, error: MistifyError) -> None:
         """Tell those who watch a job that this server does not go on with it."""

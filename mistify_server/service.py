@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from itertools import accumulate
 
 from mistify.config import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
@@ -19,6 +20,9 @@ from mistify_server.submission import Examiner
 CHUNK = 256 * 1024
 
 MOST_JOBS_PER_PAGE = 100
+
+#: Unless one job alone has more: a page is one message.
+MOST_GOALS_PER_PAGE = 20_000
 
 
 def _now() -> datetime:
@@ -79,7 +83,10 @@ class PortingService:
         """A page of jobs, the newest first, and the token of the next page, empty after the last."""
         size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
         jobs = self._store.jobs.jobs(size + 1, page_token or None)
-        return jobs[:size], jobs[size - 1].id if len(jobs) > size else ""
+        goals = accumulate(len(job.goals) for job in jobs)
+        fitting = sum(count <= MOST_GOALS_PER_PAGE for count in goals)
+        page = jobs[: min(size, max(fitting, 1))]
+        return page, page[-1].id if len(jobs) > len(page) else ""
 
     async def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that have ended stay, with their packages."""

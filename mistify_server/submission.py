@@ -14,8 +14,6 @@ from mistify_server.models import ModelRepository, find_data, find_model
 from mistify_server.paths import DataRoots
 from mistify_server.tasks import DataSource, Inspection, Progress, Result, TaskFailure
 
-_SHARED = (ErrorCode.INVALID_MODEL, ErrorCode.INVALID_DATASET, ErrorCode.INVALID_CONFIG)
-
 
 def known_algorithms() -> frozenset[str]:
     """The names of the registered executors; none of them is imported."""

@@ -88,19 +88,37 @@ class CollectiveAdaptation:
             self._descend(child, root, adapted.checkpoint)
         for goal in self._log.open_goals(node.goals):
             rank = (_PACKAGE_RANK, self._plan.number, self._rank[node.index])
-            self._agenda.add(rank, partial(self._package, goal.id, adapted))
+            self._agenda.add(rank, partial(self._package, node, goal.id, adapted))
 
-    async def _package(self, goal_id: str, adapted: AdaptResult) -> None:
+    async def _package(self, node: NodePlan, goal_id: str, adapted: AdaptResult) -> None:
         goal = self._log.goal(goal_id)
         result = await self._engine.run(self._package_task(goal, adapted), self._log.follow([goal_id]))
         if not isinstance(result, PackageResult):
             self._log.record(GoalChanged(_failed(goal, f"the package could not be made: {_reason(result)}")))
             return
-        files = [
+        files = tuple(
             PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
             for name, artifact in sorted(result.files.items())
-        ]
-        self._log.record(GoalChanged(_ended(goal, adapted, result, files)))
+        )
+        met, reason = _verdict(goal, node, adapted, result)
+        self._log.record(
+            GoalChanged(
+                replace(
+                    goal,
+                    state=GoalState.MET if met else GoalState.UNMET,
+                    achieved={
+                        **adapted.costs,
+                        SIZE: float(result.size_bytes),
+                        LATENCY: result.measured_latency_ms,
+                    },
+                    accuracy=adapted.accuracy,
+                    reason=reason,
+                    seconds=adapted.seconds,
+                    steps=adapted.steps,
+                    files=files,
+                )
+            )
+        )
 
     def _fail_subtree(self, node: NodePlan, reason: str) -> None:
         below = [node]
@@ -157,27 +175,19 @@ class CollectiveAdaptation:
         )
 
 
-def _ended(goal: Goal, adapted: AdaptResult, package: PackageResult, files: list[PackageFile]) -> Goal:
-    """A goal that has its package: met, or not and why.
+def _verdict(goal: Goal, node: NodePlan, adapted: AdaptResult, package: PackageResult) -> tuple[bool, str]:
+    """Whether a goal is met, and why not.
 
-    The node may have been asked for more accuracy than this goal of it.
+    The node may have been asked for more accuracy than this goal of it; the size of a package is known
+    only when it is made.
     """
-    within = meets(adapted.costs, goal.budget)
-    accurate = goal.accuracy_target is None or adapted.accuracy >= goal.accuracy_target
-    met, reason = adapted.met or (within and accurate), adapted.reason
+    met = adapted.met
+    if goal.accuracy_target != node.accuracy_target:
+        met = meets(adapted.costs, goal.budget) and adapted.accuracy >= (goal.accuracy_target or 0.0)
     limit = goal.budget.get(SIZE)
     if met and limit is not None and package.size_bytes > limit:
-        met, reason = False, f"the package takes {package.size_bytes:,} bytes, the goal allows {limit:,.0f}"
-    return replace(
-        goal,
-        state=GoalState.MET if met else GoalState.UNMET,
-        achieved={**adapted.costs, SIZE: float(package.size_bytes), LATENCY: package.measured_latency_ms},
-        accuracy=adapted.accuracy,
-        reason="" if met else reason,
-        seconds=adapted.seconds,
-        steps=adapted.steps,
-        files=tuple(files),
-    )
+        return False, f"the package takes {package.size_bytes:,} bytes, the goal allows {limit:,.0f}"
+    return met, "" if met else adapted.reason
 
 
 def _failed(goal: Goal, reason: str) -> Goal:

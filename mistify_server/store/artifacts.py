@@ -46,7 +46,8 @@ class Artifacts:
             suffix: with its dot; None takes the file's own, and none for bytes.
 
         Raises:
-            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written; NOT_FOUND, the given file
+                cannot be read.
             ValueError: the suffix is no plain suffix.
         """
         if suffix is None:
@@ -57,7 +58,9 @@ class Artifacts:
             return self._put(content, suffix)
         except OSError as error:
             if isinstance(content, Path) and error.filename == str(content):
-                raise
+                raise MistifyError(
+                    ErrorCode.NOT_FOUND, f"{content} cannot be read ({error.strerror}); check its path"
+                ) from error
             raise MistifyError(
                 ErrorCode.UNAVAILABLE,
                 f"{self._directory} cannot be written ({error.strerror}); free space or restore write access",

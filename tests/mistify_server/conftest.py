@@ -16,7 +16,9 @@ from mistify.jobs import Job, JobEvent
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_server.server import ServerSettings, running_server
+from mistify_server.store.base import BatchPlan, NodePlan
 from mistify_server.store.directory import Store, open_store
+from mistify_server.tasks import DataSource, ModelSource
 
 HERE = Path(__file__).parent
 DEADLINE = 60.0
@@ -144,6 +146,25 @@ def site(tmp_path: Path) -> Site:
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "own-store") as opened:
         yield opened
+
+
+@pytest.fixture
+def plan() -> BatchPlan:
+    """A batch of the goals "a" and "b", which share a budget."""
+    node = NodePlan(
+        index=0, parent=None, budget={"flops": 1.0}, accuracy_target=None, seed=1, goals=("a", "b")
+    )
+    return BatchPlan(
+        number=0,
+        model=ModelSource(builtin="digits-resnet"),
+        data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+        algorithm="morphnet",
+        algorithm_config={},
+        hardware={},
+        exceed={},
+        seed=0,
+        nodes=(node,),
+    )
 
 
 @pytest.fixture

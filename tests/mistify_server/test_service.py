@@ -220,6 +220,20 @@ async def test_jobs_are_listed_page_by_page(caller: Any, make_config: Config) ->
     assert len((await caller.page(0)).jobs) == 3
 
 
+async def test_a_page_has_so_many_goals(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistify_server.service.MOST_GOALS_PER_PAGE", 3)
+    for count in (1, 4, 2, 1):
+        await caller.submit([make_config(f"g{n}", FLOP=f"0.{n + 1}x") for n in range(count)])
+    sizes, token = [], ""
+    while not sizes or token:
+        page = await caller.page(10, token)
+        token = page.next_page_token
+        sizes.append([len(job.goals) for job in page.jobs])
+    assert sizes == [[1, 2], [4], [1]]
+
+
 async def test_a_download_goes_on_where_it_stopped(caller: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await caller.finished(job.id)

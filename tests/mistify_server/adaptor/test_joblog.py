@@ -1,0 +1,71 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from mistify.jobs import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify_server.adaptor.joblog import TELL_SECONDS, JobLog
+from mistify_server.store.base import BatchPlan, Submission
+from mistify_server.store.directory import Store
+from mistify_server.tasks import Progress
+
+GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+    changes: list[float] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
+    job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0, seconds=7.0)
+    store.jobs.create(Submission(job, [plan], "[]", None))
+    return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), clock)
+
+
+def progress(stage: str, step: int = 0, accuracy: float | None = None) -> Progress:
+    return Progress(stage=stage, step=step, total_steps=9, accuracy=accuracy)
+
+
+def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:
+    log.follow(["a", "b"])(progress("starting"))
+    assert [goal.state for goal in store.jobs.job("j").goals] == [GoalState.RUNNING] * 2
+    assert [(event.goal_id, event.event) for event in store.jobs.events("j", 1, 9)] == [
+        ("a", GoalState.RUNNING),
+        ("b", GoalState.RUNNING),
+        ("a", ProgressUpdate("starting", 0, 9)),
+        ("b", ProgressUpdate("starting", 0, 9)),
+    ]
+    assert clock.changes == [100.0]
+
+
+def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:
+    tell = log.follow(())
+    for step, (stage, accuracy, pause) in enumerate(
+        [
+            ("tuning", None, 0.0),
+            ("tuning", None, 0.1),
+            ("tuning", 0.5, 0.1),
+            ("adapting", None, 0.1),
+            ("adapting", None, TELL_SECONDS),
+        ]
+    ):
+        clock.now += pause
+        tell(progress(stage, step, accuracy))
+    told = [event.event for event in store.jobs.events("j", 1, 9)]
+    assert [update.step for update in told if isinstance(update, ProgressUpdate)] == [0, 2, 3, 4]
+
+
+def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: Clock) -> None:
+    clock.now += 3.0
+    log.record()
+    assert store.jobs.job("j").seconds == 10.0
