@@ -40,11 +40,8 @@ def embedded_server(store: Path, data_roots: Sequence[Path]) -> Iterator[str]:
         process = _start(_command(store, data_roots, ready), log)
         try:
             address = _wait_until_ready(process, ready, log)
-            yield address
-        except MistifyError as error:
-            if error.code is ErrorCode.UNAVAILABLE and process.poll() is not None:
-                raise _ended(process, log) from error
-            raise
+            with _blaming(process, log):
+                yield address
         finally:
             _stop(process)
 
@@ -96,6 +93,17 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) 
     if answer.status != health_pb2.HealthCheckResponse.SERVING:
         raise _failed(f"the embedded server at {address} does not serve", log)
     return address
+
+
+@contextmanager
+def _blaming(process: subprocess.Popen[bytes], log: Path) -> Iterator[None]:
+    """Where the server cannot be reached because it ended by itself, say how it ended."""
+    try:
+        yield
+    except MistifyError as error:
+        if error.code is ErrorCode.UNAVAILABLE and process.poll() is not None:
+            raise _ended(process, log) from error
+        raise
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,84 @@
+"""The client in an environment of its own: `pip install .[client]`, nothing else."""
+
+import os
+import shutil
+import subprocess
+import venv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PARTS = ("mistify", "mistify_client", "mistify_server", "executors", "pyproject.toml", "README.md", "LICENSE")
+
+INFER = """
+import sys
+import numpy
+import mistify_client
+import mistify_client.cli
+model = mistify_client.load(sys.argv[1])
+numpy.save(sys.argv[3], model(numpy.load(sys.argv[2])))
+heavy = {"tensorflow", "keras", "tf_keras", "executors", "mistify_server"} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory) -> Path:
+    """The `bin` directory of a new environment with the client; the repository is built from a copy."""
+    root = tmp_path_factory.mktemp("client-only")
+    (root / "source").mkdir()
+    for part in PARTS:
+        path = REPOSITORY / part
+        if path.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(path, root / "source" / part, ignore=ignored)
+        elif path.exists():
+            shutil.copy(path, root / "source")
+    venv.create(root / "venv", with_pip=True)
+    binaries = root / "venv" / "bin"
+    run(binaries / "pip", "install", "--quiet", f"{root / 'source'}[client]")
+    return binaries
+
+
+def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+    outside = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MISTIFY_"))
+    }
+    finished = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, check=False, env=outside, cwd="/"
+    )
+    assert not check or finished.returncode == 0, finished.stdout + finished.stderr
+    return finished
+
+
+def test_has_no_tensorflow(environment):
+    installed = run(environment / "pip", "list", "--format=freeze").stdout.casefold()
+    assert "ai-edge-litert" in installed
+    assert "tensorflow" not in installed
+    assert "keras" not in installed
+
+
+def test_loads_a_package_and_infers(environment, package, expected, tmp_path):
+    np.save(tmp_path / "x.npy", expected["image"])
+    run(environment / "python", "-c", INFER, package, tmp_path / "x.npy", tmp_path / "y.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected["scores"], atol=1e-6)
+
+
+def test_runs_a_package_from_the_command_line(environment, package, expected, tmp_path):
+    np.save(tmp_path / "x.npy", expected["image"])
+    output = run(environment / "mistify", "run", package, "--input", tmp_path / "x.npy").stdout
+    assert "latency: " in output
+
+
+def test_says_how_to_get_a_server(environment, tmp_path):
+    dataset = '{"train": "train.npz", "test": "test.npz"}'
+    goals = f'[{{"id": "a", "model": "m", "dataset": {dataset}, "adaptation_goal": {{"FLOP": "0.5x"}}}}]'
+    (tmp_path / "goals.json").write_text(goals)
+    refused = run(
+        environment / "mistify", "port", tmp_path / "goals.json", "--out", tmp_path / "out", check=False
+    )
+    assert refused.returncode == 8
+    assert "pip install 'mistify-porting[server]'" in refused.stderr
+    assert "Traceback" not in refused.stderr

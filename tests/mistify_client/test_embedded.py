@@ -1,0 +1,66 @@
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.client import PortingClient
+from mistify_client.embedded import embedded_server
+from mistify_client.retry import Backoff
+
+
+def children() -> set[int]:
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return {int(child) for child in listed}
+
+
+def test_serves_while_the_context_is_open(tmp_path):
+    before = children()
+    with embedded_server(tmp_path / "store", [tmp_path]) as address:
+        host, port = address.rsplit(":", 1)
+        assert host == "127.0.0.1"
+        assert int(port) > 0
+        with PortingClient(address) as client:
+            assert list(client.jobs()) == []
+        assert children() > before
+    assert children() == before
+
+
+def test_stops_when_the_body_fails(tmp_path):
+    before = children()
+    with pytest.raises(ZeroDivisionError), embedded_server(tmp_path / "store", [tmp_path]):
+        raise ZeroDivisionError
+    assert children() == before
+
+
+def test_says_why_the_server_did_not_start(tmp_path):
+    (tmp_path / "store").write_text("not a directory")
+    with pytest.raises(MistifyError, match="it said last") as caught, embedded_server(tmp_path / "store", []):
+        pass
+    assert str(tmp_path / "store") in caught.value.message
+
+
+def test_a_store_can_serve_only_once(tmp_path):
+    with (
+        embedded_server(tmp_path / "store", []),
+        pytest.raises(MistifyError, match="in use by another server"),
+        embedded_server(tmp_path / "store", []),
+    ):
+        pass
+
+
+def test_says_how_a_server_ended_by_itself(tmp_path):
+    before = children()
+
+    def work() -> None:
+        with embedded_server(tmp_path / "store", [tmp_path]) as address:
+            (server,) = children() - before
+            os.kill(server, signal.SIGKILL)
+            os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+            with PortingClient(address, backoff=Backoff(attempts=1)) as client:
+                list(client.jobs())
+
+    with pytest.raises(MistifyError, match="ended with exit code -9") as caught:
+        work()
+    assert caught.value.code is ErrorCode.INTERNAL
