@@ -95,9 +95,9 @@ def test_resnet8_by_hand():
         "stem": 16,
         "first16": 16,
         "first32": 32,
-        "second32": 32,
+        "shortcut32": 32,
         "first64": 64,
-        "second64": 64,
+        "shortcut64": 64,
     }
 
 
