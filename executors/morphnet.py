@@ -5,16 +5,16 @@ threshold. `adjust` turns the knobs: the strength of each structure loss, and th
 raised as far as the next small step towards the goal asks.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 
 import keras
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
 from executors.sparsity import Masks, StructureLoss, importances
-from executors.structure import Structure, analyse, narrow
+from executors.structure import Keep, analyse, narrow
 from executors.training import Trainer, constant
 from mistify.budget import FLOPS, Costs, exceeded
 
@@ -105,33 +105,51 @@ class MorphNetExecutor(AdaptationExecutor):
         }
 
     def _cut(self, limits: Costs) -> None:
-        """Cut the least important units until the limits hold: dead ones and, above them, what it takes."""
-        keep = {name: mask.copy() for name, mask in self._masks.keep.items()}
-        pressure = self._marginal_costs()
-        scores = importances(self._structure)
-        candidates = sorted(
-            (score / pressure[name] ** _COST_EXPONENT, name, unit)
-            for name, values in scores.items()
-            for unit, score in enumerate(values)
-            if keep[name][unit] and pressure[name] > 0
-        )
-        network = self._structure.network
-        cut_any = False
-        for _, name, unit in candidates:
-            costs = network({group: int(mask.sum()) for group, mask in keep.items()}).costs(
-                self._assignment.profiles
-            )
-            if not exceeded(costs, limits):
-                break
-            if keep[name].sum() > 1:
-                keep[name][unit] = False
-                cut_any = True
-        self._masks.set(keep)
-        if not cut_any and exceeded(self.measure(), limits):
+        """Cut the dead units and, above the threshold, the least important ones until the limits hold.
+
+        Raises:
+            StuckError: The limits do not hold though nothing is left to cut.
+        """
+        candidates = self._candidates()
+        wanted = self._cuts_until(limits, candidates)
+        dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
+        spared = self._cuts_until(self._assignment.budget, candidates)
+        self._masks.set(self._keep_without(candidates[: max(wanted, min(dead, spared))]))
+        if wanted == len(candidates) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
-            raise StuckError(f"nothing is left to cut for {over}: every channel group is at its last unit")
-        if network(self._masks.widths).flops < _REBUILD_BELOW * self._physical:
+            raise StuckError(f"{over} over the limit with every channel group at its last unit")
+        if self._structure.network(self._masks.widths).flops < _REBUILD_BELOW * self._physical:
             self._rebuild(self.network())
+
+    def _candidates(self) -> list[tuple[float, str, int]]:
+        """Importance, group and index of every unit that can be cut, in the order of cutting.
+
+        The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
+        """
+        pressure = self._marginal_costs()
+        found = []
+        for name, importance in importances(self._structure).items():
+            left = np.flatnonzero(self._masks.keep[name])
+            cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
+            if pressure[name] > 0:
+                found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]
+        return sorted(found, key=lambda unit: (unit[0] / pressure[unit[1]] ** _COST_EXPONENT, *unit[1:]))
+
+    def _cuts_until(self, limits: Costs, candidates: list[tuple[float, str, int]]) -> int:
+        """How many of the candidates have to go for the limits to hold; costs fall with every cut."""
+
+        def over(cuts: int) -> bool:
+            keep = self._keep_without(candidates[:cuts])
+            widths = {name: int(mask.sum()) for name, mask in keep.items()}
+            return bool(exceeded(self._structure.network(widths).costs(self._assignment.profiles), limits))
+
+        return bisect_left(range(len(candidates)), True, key=lambda cuts: not over(cuts))
+
+    def _keep_without(self, cut: list[tuple[float, str, int]]) -> Keep:
+        keep = {name: mask.copy() for name, mask in self._masks.keep.items()}
+        for _, name, unit in cut:
+            keep[name][unit] = False
+        return keep
 
     def _marginal_costs(self) -> dict[str, float]:
         """What a unit of each group costs on the axes that matter now, against the mean over the groups."""

@@ -16,6 +16,9 @@ EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
 RECALIBRATION_EXAMPLES = 2_500
 
+#: Steps whose data are given to the compiled loop at once.
+_CHUNK_STEPS = 50
+
 # Below this a probability's logarithm says nothing in float32.
 _SMALLEST = 1e-7
 
@@ -80,13 +83,7 @@ class Trainer:
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
         self._optimizer = keras.optimizers.Adam(schooling.learning_rate)
         self._optimizer.build(model.trainable_variables)
-        self._x = tf.constant(schooling.train.x)
-        self._y = tf.constant(schooling.train.y)
-        self._teacher = None if schooling.teacher is None else tf.constant(schooling.teacher)
-        self._run = tf.function(
-            self._steps,
-            input_signature=[tf.TensorSpec([None, None], tf.int64), tf.TensorSpec([None], tf.float32)],
-        )
+        self._run = tf.function(self._steps, input_signature=self._signature())
 
     def train(self, schedule: Array) -> float:
         """Train one step for each entry of the schedule; returns the mean loss.
@@ -96,22 +93,39 @@ class Trainer:
         """
         if len(schedule) == 0:
             return 0.0
-        indices = np.stack([next(self._batches) for _ in schedule])
-        rates = schedule * np.float32(self._schooling.learning_rate)
-        loss = float(self._run(tf.constant(indices), tf.constant(rates)))
-        if not np.isfinite(loss):
-            raise FloatingPointError(f"the training loss became {loss}; try a lower learning_rate")
-        return loss
+        total = 0.0
+        for at in range(0, len(schedule), _CHUNK_STEPS):
+            rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self._schooling.learning_rate)
+            indices = np.stack([next(self._batches) for _ in rates])
+            data = self._schooling.train
+            given = [data.x[indices], data.y[indices], rates]
+            if self._schooling.teacher is not None:
+                given.append(self._schooling.teacher[indices])
+            total += float(self._run(*map(tf.constant, given)))
+        if not np.isfinite(total):
+            raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
+        return total / len(schedule)
 
-    def _steps(self, indices: tf.Tensor, rates: tf.Tensor) -> tf.Tensor:
+    def _signature(self) -> list[tf.TensorSpec]:
+        """Steps x batch of inputs, classes and, with a teacher, its probabilities; a rate for each step."""
+        data, teacher = self._schooling.train, self._schooling.teacher
+        signature = [
+            tf.TensorSpec([None, None, *data.x.shape[1:]], data.x.dtype),
+            tf.TensorSpec([None, None], tf.int64),
+            tf.TensorSpec([None], tf.float32),
+        ]
+        return signature if teacher is None else [*signature, tf.TensorSpec([None, None, teacher.shape[1]], tf.float32)]
+
+    def _steps(self, x: tf.Tensor, y: tf.Tensor, rates: tf.Tensor, teacher: tf.Tensor | None = None) -> tf.Tensor:
         total = tf.constant(0.0)
         for step in tf.range(tf.shape(rates)[0]):
-            total += self._step(indices[step], rates[step])
-        return total / tf.cast(tf.shape(rates)[0], tf.float32)
+            taught = None if teacher is None else teacher[step]
+            total += self._step(tf.cast(x[step], tf.float32), y[step], taught, rates[step])
+        return total
 
-    def _step(self, batch: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
+    def _step(self, x: tf.Tensor, y: tf.Tensor, teacher: tf.Tensor | None, rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = self._loss(batch)
+            loss = self._loss(x, y, teacher)
         variables = self.model.trainable_variables
         self._optimizer.learning_rate.assign(rate)
         self._optimizer.apply(tape.gradient(loss, variables), variables)
@@ -119,16 +133,12 @@ class Trainer:
             self._after_step()
         return loss
 
-    def _loss(self, batch: tf.Tensor) -> tf.Tensor:
-        inputs = tf.cast(tf.gather(self._x, batch), tf.float32)
-        logits = log_probabilities(self.model, call(self.model, inputs, training=True))
-        labels = tf.gather(self._y, batch)
-        loss = tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        )
-        if self._teacher is not None:
+    def _loss(self, x: tf.Tensor, y: tf.Tensor, teacher: tf.Tensor | None) -> tf.Tensor:
+        logits = log_probabilities(self.model, call(self.model, x, training=True))
+        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+        if teacher is not None:
             share, heat = self._schooling.distillation, self._schooling.temperature
-            soft = _soften(tf.math.log(tf.gather(self._teacher, batch) + _SMALLEST), heat)
+            soft = tf.nn.softmax(tf.math.log(teacher + _SMALLEST) / heat)
             entropy = tf.nn.softmax_cross_entropy_with_logits(labels=soft, logits=logits / heat)
             loss = (1 - share) * loss + share * heat**2 * tf.reduce_mean(entropy)
         if self.model.losses:
@@ -197,10 +207,6 @@ def _predictor(model: keras.Model) -> Callable[[Array], Array]:
         return tf.nn.softmax(outputs) if softmax else outputs
 
     return lambda inputs: predict(tf.constant(inputs)).numpy()
-
-
-def _soften(logits: tf.Tensor, heat: float) -> tf.Tensor:
-    return tf.nn.softmax(logits / heat)
 
 
 def _float(inputs: npt.NDArray[np.generic]) -> Array:
