@@ -126,7 +126,8 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
     found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in found:
         raise MistifyError(
-            ErrorCode.INVALID_CONFIG, f"algorithm {name!r} is unknown; expected one of {', '.join(sorted(found))}"
+            ErrorCode.INVALID_CONFIG,
+            f"algorithm {name!r} is unknown; expected one of {', '.join(sorted(found))}",
         )
     loaded: type[AdaptationExecutor] = found[name].load()
     return loaded

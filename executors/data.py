@@ -43,7 +43,9 @@ def load_dataset(source: str) -> Dataset:
         with np.load(Path(source), allow_pickle=False) as arrays:
             missing = [name for name in ("x", "y") if name not in arrays.files]
             if missing:
-                raise _invalid(source, f"arrays {arrays.files}", "arrays x and y", "np.savez(FILE, x=..., y=...)")
+                raise _invalid(
+                    source, f"arrays {arrays.files}", "arrays x and y", "np.savez(FILE, x=..., y=...)"
+                )
             x, y = arrays["x"], arrays["y"]
     except (OSError, ValueError, EOFError) as error:
         raise _invalid(
@@ -73,13 +75,23 @@ def check_dataset(
     ):
         wanted = ", ".join("any" if size is None else str(size) for size in input_shape[1:])
         problems.append(
-            Problem(source, f"x of shape {data.x.shape}", f"[examples, {wanted}]", "reshape x to what the model takes")
+            Problem(
+                source,
+                f"x of shape {data.x.shape}",
+                f"[examples, {wanted}]",
+                "reshape x to what the model takes",
+            )
         )
     low, high = int(data.y.min()), int(data.y.max())
     if low < 0 or high >= classes:
         row = int(np.flatnonzero((data.y < 0) | (data.y >= classes))[0])
         problems.append(
-            Problem(source, f"y[{row}] = {int(data.y[row])}", f"classes 0 to {classes - 1}", "relabel the examples")
+            Problem(
+                source,
+                f"y[{row}] = {int(data.y[row])}",
+                f"classes 0 to {classes - 1}",
+                "relabel the examples",
+            )
         )
     return problems
 

@@ -100,7 +100,9 @@ class MorphNetExecutor(AdaptationExecutor):
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""
         done = min(1.0, self._cuts / self._params.cuts)
         return {
-            axis: self._start[axis] * (limit / self._start[axis]) ** done if limit < self._start[axis] else limit
+            axis: self._start[axis] * (limit / self._start[axis]) ** done
+            if limit < self._start[axis]
+            else limit
             for axis, limit in self._assignment.budget.items()
         }
 
@@ -163,5 +165,3 @@ class MorphNetExecutor(AdaptationExecutor):
             )
         mean = np.mean(list(found.values())) or 1.0
         return {name: float(value / mean) for name, value in found.items()}
-
-

@@ -24,7 +24,9 @@ def load_source(path: Path) -> keras.Model:
         MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
     """
     if path.suffix.lower() not in _SUFFIXES:
-        raise _invalid(path, f"a file named {path.name}", f"one of {', '.join(_SUFFIXES)}", "save it by model.save(FILE)")
+        raise _invalid(
+            path, f"a file named {path.name}", f"one of {', '.join(_SUFFIXES)}", "save it by model.save(FILE)"
+        )
     try:
         model = keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
@@ -47,7 +49,9 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
         structure.network()
         flat = narrow(structure, {})
     except (UnsupportedLayerError, TypeError) as error:
-        raise _invalid(path, str(error), "a functional model of supported layers", "see CONTRIBUTING.md") from error
+        raise _invalid(
+            path, str(error), "a functional model of supported layers", "see CONTRIBUTING.md"
+        ) from error
     if len(flat.inputs) != 1 or len(flat.outputs) != 1:
         given = f"{len(flat.inputs)} inputs and {len(flat.outputs)} outputs"
         raise _invalid(path, given, "one input and one output", "export the part that classifies")
@@ -67,7 +71,9 @@ def builtin_source(name: str) -> keras.Model:
     """
     if name not in _BUILTIN:
         known = ", ".join(_BUILTIN)
-        raise MistifyError(ErrorCode.NOT_FOUND, f"built-in model {name!r} is unknown; expected one of {known}")
+        raise MistifyError(
+            ErrorCode.NOT_FOUND, f"built-in model {name!r} is unknown; expected one of {known}"
+        )
     return _BUILTIN[name]()
 
 
@@ -122,7 +128,7 @@ def _load_keras2(path: Path, reason: Exception) -> keras.Model:
 
 def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
     """A layer's config as Keras 3 takes it: without options it no longer has, with one axis as a number."""
-    settings = config.get("config")
+    settings: dict[str, Any] = config.get("config", {})
     if config.get("class_name") in ("DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose"):
         return {**config, "config": {key: value for key, value in settings.items() if key != "groups"}}
     if config.get("class_name") == "BatchNormalization" and isinstance(settings["axis"], list):

@@ -98,7 +98,9 @@ class Masks:
                 key = (slot.layer, slot.weight, slot.axis)
                 variable = structure.graph.layers[slot.layer].weights[slot.weight]
                 if key not in self._axes and variable.trainable:
-                    self._axes[key] = tf.Variable(np.ones(variable.shape[slot.axis], np.float32), trainable=False)
+                    self._axes[key] = tf.Variable(
+                        np.ones(variable.shape[slot.axis], np.float32), trainable=False
+                    )
                     self._along.append((variable, slot.axis, self._axes[key]))
 
     @property

@@ -114,9 +114,15 @@ class Trainer:
             tf.TensorSpec([None, None], tf.int64),
             tf.TensorSpec([None], tf.float32),
         ]
-        return signature if teacher is None else [*signature, tf.TensorSpec([None, None, teacher.shape[1]], tf.float32)]
+        return (
+            signature
+            if teacher is None
+            else [*signature, tf.TensorSpec([None, None, teacher.shape[1]], tf.float32)]
+        )
 
-    def _steps(self, x: tf.Tensor, y: tf.Tensor, rates: tf.Tensor, teacher: tf.Tensor | None = None) -> tf.Tensor:
+    def _steps(
+        self, x: tf.Tensor, y: tf.Tensor, rates: tf.Tensor, teacher: tf.Tensor | None = None
+    ) -> tf.Tensor:
         total = tf.constant(0.0)
         for step in tf.range(tf.shape(rates)[0]):
             taught = None if teacher is None else teacher[step]
@@ -166,7 +172,9 @@ def log_probabilities(model: keras.Model, outputs: tf.Tensor) -> tf.Tensor:
 def probabilities(model: keras.Model, inputs: npt.NDArray[np.generic]) -> Array:
     """What a classifier says of many inputs [examples, classes]."""
     outputs = _predictor(model)
-    batches = [outputs(_float(inputs[at : at + EVALUATION_BATCH])) for at in range(0, len(inputs), EVALUATION_BATCH)]
+    batches = [
+        outputs(_float(inputs[at : at + EVALUATION_BATCH])) for at in range(0, len(inputs), EVALUATION_BATCH)
+    ]
     return np.concatenate(batches)
 
 

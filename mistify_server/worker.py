@@ -11,12 +11,15 @@ import queue
 import sys
 import threading
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.tasks import TASK, Progress, Task, TaskFailure
+
+if TYPE_CHECKING:
+    from mistify_server.workshop import Workshop
 
 
 def main() -> None:
@@ -28,8 +31,8 @@ def main() -> None:
     tasks: queue.Queue[str] = queue.Queue()
     threading.Thread(target=_read_tasks, args=(tasks,), daemon=True).start()
     # TensorFlow takes seconds to import: after the parent's end is watched.
-    from mistify_server.workshop import Workshop  # noqa: PLC0415
     from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
+    from mistify_server.workshop import Workshop  # noqa: PLC0415
 
     def say(message: Progress) -> None:
         answers.write(message.model_dump_json() + "\n")
@@ -42,9 +45,9 @@ def main() -> None:
         answers.flush()
 
 
-def _answer(workshop: "object", task: Task) -> str:
+def _answer(workshop: "Workshop", task: Task) -> str:
     try:
-        return workshop.do(task).model_dump_json()  # type: ignore[attr-defined,no-any-return]
+        return workshop.do(task).model_dump_json()
     except MistifyError as error:
         problems = [(p.place, p.given, p.expected, p.fix) for p in error.problems]
         return TaskFailure(code=error.code.name, message=error.message, problems=problems).model_dump_json()

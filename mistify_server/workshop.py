@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from pathlib import Path
 from typing import TypeVar
@@ -81,7 +81,7 @@ class Workshop:
         model = _collect(problems, "model", lambda: self._source(task.model))
         _collect(problems, "algorithm.config", lambda: _params(task.algorithm, task.algorithm_config))
         for part, source in (("dataset.train", task.data.train), ("dataset.test", task.data.test)):
-            data = _collect(problems, part, lambda source=source: self._data(source))
+            data = _collect(problems, part, partial(self._data, source))
             if data is not None and model is not None:
                 problems += check_dataset(data, part, model.input_shape, model.output_shape[-1])
         costs: Costs = {}
@@ -95,7 +95,9 @@ class Workshop:
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
-            hardware={profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles},
+            hardware={
+                profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
+            },
             problems=[(p.place, p.given, p.expected, p.fix) for p in problems],
         )
 
@@ -122,7 +124,9 @@ class Workshop:
             seconds=time.monotonic() - start,
         )
 
-    def _tune_source(self, source: keras.Model, task: SourceTask, params: Params, costs: Costs) -> keras.Model:
+    def _tune_source(
+        self, source: keras.Model, task: SourceTask, params: Params, costs: Costs
+    ) -> keras.Model:
         """The source tuned on the data, or as it came if that is better on data held out of training."""
         train, validation = split(self._data(task.data.train), _VALIDATION_SHARE, task.seed)
         tuned = keras.models.clone_model(source)
@@ -167,7 +171,9 @@ class Workshop:
             task.job_id, task.goal_id, task.budget, task.accuracy_target, task.costs, task.accuracy
         )
         package = make_package(self._model(task.checkpoint), order, self._data(task.data.test))
-        files = {name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()}
+        files = {
+            name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
+        }
         size = package.manifest.files["serve.tflite"].size
         return PackageResult(
             files=files, size_bytes=size, measured_latency_ms=package.manifest.latency.median_ms
@@ -220,16 +226,16 @@ def _params(algorithm: str, config: dict[str, object]) -> Params:
         return params_class.model_validate(config)
     except ValidationError as error:
         problems = problems_of(error, params_class, "algorithm.config")
-        raise MistifyError(ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems) from error
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems
+        ) from error
 
 
 def _profiles(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile, ...]:
     return tuple(HardwareProfile(name, power, bandwidth) for name, (power, bandwidth) in hardware.items())
 
 
-def _calibrated(
-    profiles: tuple[HardwareProfile, ...], model: keras.Model
-) -> tuple[HardwareProfile, ...]:
+def _calibrated(profiles: tuple[HardwareProfile, ...], model: keras.Model) -> tuple[HardwareProfile, ...]:
     """The profiles with this machine's own corrected, so that it predicts what LiteRT takes for the model."""
     if all(profile.name != HOST.name for profile in profiles):
         return profiles

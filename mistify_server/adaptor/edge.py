@@ -1,7 +1,8 @@
 """Driving one edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import keras
 
@@ -47,23 +48,14 @@ def run_edge(
     trainer = Trainer(model, schooling, assignment.seed)
     costs = analyse(model).network().costs(assignment.profiles)
     reached = 0.0
-    while True:
-        round_steps = min(params.tune_steps, max(params.max_steps - steps, 0))
-        tune(
-            trainer,
-            round_steps,
-            lambda done, base=steps: report("tuning", base + done, params.max_steps, costs, None),
-        )
+    for round_steps in _rounds(steps, params):
+        total = params.max_steps
+        tune(trainer, round_steps, partial(_report_tuning, report, steps, total, costs))
         steps += round_steps
         recalibrate(model, schooling.train)
         reached = accuracy(model, schooling.test)
-        report("tuning", steps, params.max_steps, costs, reached)
-        if (
-            accuracy_target is None
-            or reached >= accuracy_target
-            or round_steps < params.tune_steps
-            or not round_steps
-        ):
+        report("tuning", steps, total, costs, reached)
+        if reached >= (accuracy_target or 0.0):
             break
     reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
     return EdgeOutcome(model, costs, reached, steps, not reason, reason)
@@ -75,6 +67,20 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
     for start in range(0, steps, REPORT_STEPS):
         trainer.train(schedule[start : start + REPORT_STEPS])
         report(min(start + REPORT_STEPS, steps))
+
+
+def _rounds(taken: int, params: Params) -> Iterator[int]:
+    """The steps of each round of tuning: one round at least, and more up to the step limit."""
+    while True:
+        steps = min(params.tune_steps, max(params.max_steps - taken, 0))
+        yield steps
+        taken += steps
+        if steps == 0 or taken >= params.max_steps:
+            return
+
+
+def _report_tuning(report: Report, before: int, total: int, costs: Costs, done: int) -> None:
+    report("tuning", before + done, total, costs, None)
 
 
 def _adapt(

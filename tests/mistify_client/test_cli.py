@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -261,3 +262,21 @@ def test_run_says_what_is_wrong(mistify, package, tmp_path):
     result = mistify("run", tmp_path, "--input", tmp_path / "x.npy")
     assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
     assert "is no package" in result.stderr
+
+
+@pytest.mark.parametrize("by", ["option", "environment", "default"])
+def test_an_embedded_server_reads_below_the_data_roots(mistify, config, tmp_path, monkeypatch, by):
+    """The server refuses an unknown model and names the roots below which it looked."""
+    roots = [tmp_path / "models", tmp_path / "data"]
+    for root in roots:
+        root.mkdir()
+    options = [part for root in roots for part in ("--data-root", root)] if by == "option" else []
+    if by == "environment":
+        monkeypatch.setenv("MISTIFY_DATA_ROOT", os.pathsep.join(map(str, roots)))
+    if by == "default":
+        roots = [config.parent, Path.cwd()]
+    config.write_text(json.dumps([{**CONFIG[0], "model": "models/none.keras"}]))
+    result = mistify("port", config, "--out", tmp_path / "out", *options)
+    assert result.exit_code == 2
+    assert "[0].model" in result.stderr
+    assert ", ".join(map(str, roots)) in result.stderr

@@ -1,0 +1,48 @@
+PYTHON ?= python3
+BIN := .venv/bin
+OUT ?= demo-out
+DATA ?=
+PROTOS := $(wildcard proto/mistify/v1/*.proto)
+
+.PHONY: help install demo test test-slow check format proto clean
+
+help:  ## What can be made
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+# Installed again whenever the dependencies may have changed.
+$(BIN)/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[server,dev]'
+	touch $@
+
+install: $(BIN)/installed  ## Create .venv and install everything into it
+
+demo: install  ## Port the digits model to seven goals, into demo-out/
+	$(BIN)/mistify port configs/digits.json --out $(OUT)
+
+test: install  ## Run the tests
+	$(BIN)/pytest -q -m 'not slow'
+
+test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
+	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800
+
+check: install  ## Format, lint, types, layers, generated code
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	rm -rf build/proto && mkdir -p build/proto
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=build/proto --pyi_out=build/proto \
+		--grpc_python_out=build/proto $(PROTOS)
+	diff -r -x __init__.py -x __pycache__ build/proto/mistify/v1 mistify/v1
+
+format: install  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+proto: install  ## Generate mistify/v1 from proto/
+	$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=. --pyi_out=. --grpc_python_out=. $(PROTOS)
+
+clean:  ## Remove what was made
+	rm -rf .venv build demo-out
