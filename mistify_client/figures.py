@@ -7,6 +7,7 @@ from mistify.quantities import format_bytes, format_count, format_time
 
 _DIGITS = 3
 _LABELS = {FLOPS: "multiply-adds", PARAMS: "params", MEMORY: "memory", SIZE: "size", LATENCY: "latency"}
+_ORDER = tuple(_LABELS)
 _FORMATS: Mapping[str, Callable[..., str]] = {
     FLOPS: format_count,
     PARAMS: format_count,
@@ -34,13 +35,17 @@ def per_cent(share: float | None) -> str:
 
 def shares(costs: Costs, source: Costs) -> str:
     """Costs as shares of the source model's: `multiply-adds 48%, params 51%`."""
-    known = [axis for axis in costs if source.get(axis)]
+    known = sorted((axis for axis in costs if source.get(axis)), key=_place)
     return ", ".join(f"{label(axis)} {costs[axis] / source[axis]:.0%}" for axis in known)
 
 
 def latency_of(costs: Costs) -> float | None:
     """The predicted latency on the first hardware profile, in milliseconds."""
     return next((value for axis, value in costs.items() if hardware_of(axis)), None)
+
+
+def _place(axis: str) -> tuple[int, str]:
+    return _ORDER.index(_quantity(axis)), axis
 
 
 def _quantity(axis: str) -> str:

@@ -13,6 +13,9 @@ from mistify_client.figures import amount, latency_of, per_cent
 
 REPORT = "report.json"
 
+#: What a terminal of 80 columns leaves for the names of goals.
+_NAME_WIDTH = 10
+
 
 def report(job: Job) -> dict[str, object]:
     """A job as plain data, the form of `report.json`; null stands for what was not achieved or measured.
@@ -59,11 +62,10 @@ def write_json(path: Path, value: object) -> None:
 
 def table(job: Job) -> Table:
     """A job's goals, below the source model."""
-    table = Table(
-        title=f"job {job.id}: {job.state.value}, {job.seconds:.0f} s", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in ("goal", "parent"):
-        table.add_column(column, overflow="fold", min_width=8)
+        table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
     for column in ("multiply-\nadds", "share", "params", "memory", "latency", "accuracy"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("met", no_wrap=True)

@@ -89,5 +89,10 @@ def test_labels_name_the_hardware():
 
 
 def test_shares_leave_out_what_the_source_lacks():
-    costs = {"flops": 50.0, "params": 10.0, "size_bytes": 7.0}
+    costs = {"size_bytes": 7.0, "params": 10.0, "flops": 50.0}
     assert shares(costs, {"flops": 100.0, "params": 0.0}) == "multiply-adds 50%"
+
+
+def test_shares_are_always_in_the_same_order():
+    costs = {"latency_ms@host": 1.0, "size_bytes": 1.0, "flops": 1.0, "latency_ms@a": 1.0}
+    assert shares(costs, costs) == "multiply-adds 100%, size 100%, latency on a 100%, latency on host 100%"
