@@ -44,7 +44,7 @@ def finish(job: Job, out: Path, console: Console) -> int:
     console.print(table(job))
     unmet = [goal for goal in job.goals if goal.state is not GoalState.MET]
     verdict, code = _verdict(job, len(unmet))
-    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet if goal.reason]
+    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]
     lines += [f"package: {package_directory(out, goal.id)}" for goal in job.goals if goal.files]
     for line in (*lines, f"report: {out / REPORT}", verdict):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -76,7 +76,7 @@ def table(job: Job) -> Table:
         )
     for goal in job.goals:
         costs = _costs(goal.achieved, source.costs if source else {})
-        met = "yes" if goal.state is GoalState.MET else goal.state.value
+        met = "yes" if goal.state is GoalState.MET else "no"
         table.add_row(goal.id, goal.parent or "source", *costs, per_cent(goal.accuracy), met)
     return table
 
