@@ -139,6 +139,6 @@ class NetworkCost:
         home = list(range(len(self.elements)))
         for layer in self.layers:
             source = layer.inputs[0] if layer.inputs else layer.output
-            if layer.in_place and readers[source] == 1 and source not in self.inputs:
+            if layer.in_place and readers[source] == 1 and source not in (*self.inputs, *self.outputs):
                 home[layer.output] = home[source]
         return home

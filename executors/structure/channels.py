@@ -12,8 +12,8 @@ from enum import Enum
 import keras
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 Ids = npt.NDArray[np.int64]
 

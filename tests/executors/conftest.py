@@ -1,0 +1,44 @@
+import keras
+import pytest
+
+from executors.data import load_dataset
+from executors.training import Schooling, probabilities
+
+layers = keras.layers
+
+
+def small_resnet(seed=0, batch_norm=True):
+    """A residual network for the digits, small enough to train in a second."""
+    keras.utils.set_random_seed(seed)
+
+    def unit(x, width):
+        x = layers.Conv2D(width, 3, padding="same", use_bias=not batch_norm)(x)
+        return layers.BatchNormalization(momentum=0.9)(x) if batch_norm else x
+
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.ReLU()(unit(inputs, 8))
+    y = unit(layers.ReLU()(unit(x, 12)), 8)
+    x = layers.ReLU()(layers.Add()([x, y]))
+    x = layers.ReLU()(unit(layers.MaxPooling2D()(x), 16))
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(10, "softmax", name="digit")(x))
+
+
+@pytest.fixture(scope="session")
+def digits():
+    return load_dataset("builtin:digits-train"), load_dataset("builtin:digits-test")
+
+
+@pytest.fixture(scope="session")
+def trained(digits):
+    """The small residual network, trained for a few epochs. Nobody may change it."""
+    model = small_resnet()
+    model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy")
+    model.fit(digits[0].x, digits[0].y, batch_size=64, epochs=15, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def schooling(digits, trained):
+    teacher = probabilities(trained, digits[0].x)
+    return Schooling(*digits, teacher, 32, 2e-3, distillation=0.7, temperature=2.0)

@@ -1,0 +1,108 @@
+"""What every registered algorithm has to do, whatever it is."""
+
+from importlib.metadata import entry_points
+
+import numpy as np
+import pytest
+
+from executors.base import ENTRY_POINTS, AdaptationExecutor, Assignment, StuckError, executor_class
+from executors.structure import analyse
+from mistify.budget import FLOPS, PARAMS, latency_axis, meets
+from mistify.errors import MistifyError
+from mistify.hardware import HardwareProfile
+
+ALGORITHMS = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+BOARD = HardwareProfile("board", 1.0, 0.5)
+QUICK = {"adapt_steps": 12, "batch_size": 32}
+
+
+def assignment(model, schooling, budget, seed=3):
+    return Assignment(model, budget, (BOARD,), schooling, seed)
+
+
+def adapted(algorithm, given, limit=40):
+    """The executor after as many iterations as it takes to meet the budget."""
+    executor_type = executor_class(algorithm)
+    executor = executor_type(executor_type.params_class(**QUICK))
+    executor.init(given)
+    for _ in range(limit):
+        if meets(executor.measure(), given.budget):
+            return executor
+        executor.adjust({axis: 1 / len(given.budget) for axis in given.budget})
+        assert executor.iterate() >= 0
+    raise AssertionError(f"{algorithm} did not meet {given.budget} in {limit} iterations")
+
+
+def costs(model):
+    return analyse(model).network().costs([BOARD])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("shares", [{FLOPS: 0.5}, {PARAMS: 0.4}, {latency_axis("board"): 0.6, PARAMS: 0.7}])
+def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(algorithm, shares, trained, schooling):
+    before = [weight.copy() for weight in trained.get_weights()]
+    budget = {axis: share * costs(trained)[axis] for axis, share in shares.items()}
+    executor = adapted(algorithm, assignment(trained, schooling, budget))
+    network = executor.network()
+    assert meets(costs(network), budget)
+    assert costs(network) == pytest.approx(executor.measure())
+    for old, new in zip(before, trained.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_does_not_cut_much_more_than_it_has_to(algorithm, trained, schooling):
+    budget = {FLOPS: 0.5 * costs(trained)[FLOPS]}
+    network = adapted(algorithm, assignment(trained, schooling, budget)).network()
+    assert costs(network)[FLOPS] > 0.85 * budget[FLOPS]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_measuring_changes_nothing(algorithm, trained, schooling):
+    budget = {FLOPS: 0.7 * costs(trained)[FLOPS]}
+    executor = adapted(algorithm, assignment(trained, schooling, budget))
+    first, network = executor.measure(), executor.network()
+    assert executor.measure() == first
+    for old, new in zip(network.get_weights(), executor.network().get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_same_assignment_gives_the_same_network(algorithm, trained, schooling):
+    budget = {FLOPS: 0.6 * costs(trained)[FLOPS]}
+    one, other = (
+        adapted(algorithm, assignment(trained, schooling, budget)).network().get_weights() for _ in range(2)
+    )
+    another_seed = adapted(algorithm, assignment(trained, schooling, budget, seed=4)).network().get_weights()
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert any(
+        left.shape != right.shape or not np.array_equal(left, right)
+        for left, right in zip(one, another_seed, strict=True)
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_cannot_be_met_is_said(algorithm, trained, schooling):
+    with pytest.raises(StuckError, match="flops"):
+        adapted(algorithm, assignment(trained, schooling, {FLOPS: 10.0}))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_its_settings_refuse_what_they_do_not_know(algorithm):
+    with pytest.raises(ValueError, match="no_such_setting"):
+        executor_class(algorithm).params_class(no_such_setting=1)
+
+
+def test_an_incomplete_algorithm_cannot_be_made():
+    class Incomplete(AdaptationExecutor):
+        def iterate(self):
+            return 0
+
+    with pytest.raises(TypeError, match="abstract"):
+        Incomplete(None)
+
+
+def test_an_unknown_algorithm_is_told_which_exist():
+    with pytest.raises(MistifyError, match="morphnet"):
+        executor_class("morfnet")

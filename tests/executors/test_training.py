@@ -1,0 +1,137 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.training import (
+    Trainer,
+    accuracy,
+    constant,
+    cosine,
+    ends_in_softmax,
+    probabilities,
+    recalibrate,
+    split,
+)
+
+layers = keras.layers
+
+
+def linear(classes=10, activation=None):
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((8, 8, 1))
+    return keras.Model(inputs, layers.Dense(classes, activation)(layers.Flatten()(inputs)))
+
+
+def one_step(model, schooling, **options):
+    """The weights after one step of a trainer whose batch is the whole training set."""
+    Trainer(model, schooling, 0, **options).train(constant(1))
+    return model.get_weights()
+
+
+def by_hand(model, schooling):
+    """The same step from the formulas: mean cross entropy, distillation at temperature T, Adam."""
+    x, y = tf.constant(schooling.train.x), schooling.train.y
+    heat, share = schooling.temperature, schooling.distillation
+    with tf.GradientTape() as tape:
+        logits = model(x, training=True)
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True))
+        if schooling.teacher is not None:
+            soft = (schooling.teacher + 1e-7) ** (1 / heat)
+            soft /= soft.sum(axis=1, keepdims=True)
+            kd = -tf.reduce_mean(tf.reduce_sum(soft * tf.nn.log_softmax(logits / heat), axis=1))
+            loss = (1 - share) * loss + share * heat**2 * kd
+    gradients = tape.gradient(loss, model.trainable_variables)
+    # Adam's first step moves each weight by the rate, against the sign of its gradient.
+    epsilon = 1e-7 / np.sqrt(1 - 0.999)
+    return [
+        np.asarray(variable) - schooling.learning_rate * gradient / (np.abs(gradient) + epsilon)
+        for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("taught", [True, False])
+def test_a_step_is_the_formula(taught, schooling):
+    everything = dataclasses.replace(schooling, batch_size=len(schooling.train))
+    if not taught:
+        everything = dataclasses.replace(everything, teacher=None)
+    model = linear()
+    expected = by_hand(model, everything)
+    for wanted, found in zip(expected, one_step(model, everything), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+def test_probabilities_and_logits_learn_alike(schooling):
+    with_logits, with_softmax = linear(), linear(activation="softmax")
+    with_softmax.set_weights(with_logits.get_weights())
+    assert not ends_in_softmax(with_logits)
+    assert ends_in_softmax(with_softmax)
+    for left, right in zip(one_step(with_logits, schooling), one_step(with_softmax, schooling), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-4)
+    np.testing.assert_allclose(
+        probabilities(with_logits, schooling.test.x), probabilities(with_softmax, schooling.test.x), atol=1e-4
+    )
+
+
+def test_every_example_comes_once_per_epoch(schooling):
+    seen = np.zeros(len(schooling.train), int)
+    numbered = dataclasses.replace(schooling.train, x=np.arange(len(seen)).reshape(-1, 1, 1, 1))
+    counted = dataclasses.replace(schooling, train=numbered, teacher=None, batch_size=100)
+    trainer = Trainer(linear(), counted, seed=5)
+    for _ in range(len(seen) * 3 // 100):
+        seen[next(trainer._batches)] += 1
+    assert set(np.unique(seen)) <= {2, 3}
+
+
+def test_a_penalty_pulls_and_runs_after_every_step(schooling):
+    model = linear()
+    kernel = model.trainable_variables[0]
+    count = tf.Variable(0)
+    trainer = Trainer(
+        model, schooling, 0, lambda: 100.0 * tf.reduce_sum(tf.abs(kernel)), lambda: count.assign_add(1)
+    )
+    before = float(np.abs(kernel).sum())
+    trainer.train(constant(60))
+    assert int(count) == 60
+    assert float(np.abs(kernel).sum()) < 0.7 * before
+
+
+def test_diverging_is_told(schooling):
+    with pytest.raises(FloatingPointError, match="learning_rate"):
+        Trainer(linear(), schooling, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
+
+
+def test_schedules():
+    assert cosine(4) == pytest.approx([1, (1 + np.sqrt(0.5)) / 2, 0.5, (1 - np.sqrt(0.5)) / 2], abs=1e-6)
+    assert list(constant(2)) == [1, 1]
+
+
+def test_recalibrated_statistics_are_those_of_the_data(schooling):
+    inputs = keras.Input((8, 8, 1))
+    x = layers.Conv2D(3, 3, name="conv")(inputs)
+    x = layers.BatchNormalization(name="norm", momentum=0.97)(x)
+    model = keras.Model(inputs, layers.Dense(10)(layers.Flatten()(x)))
+    norm = model.get_layer("norm")
+    norm.moving_mean.assign([100.0, -100.0, 3.0])
+    kept = [np.asarray(weight) for weight in model.trainable_variables]
+    recalibrate(model, schooling.train)
+    convolved = np.asarray(model.get_layer("conv")(schooling.train.x))
+    np.testing.assert_allclose(norm.moving_mean, convolved.mean((0, 1, 2)), atol=0.02)
+    np.testing.assert_allclose(norm.moving_variance, convolved.var((0, 1, 2)), rtol=0.05)
+    for before, after in zip(kept, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(before, np.asarray(after))
+
+
+def test_accuracy_counts_the_right_ones(schooling, trained):
+    expected = np.mean(np.asarray(trained(schooling.test.x)).argmax(1) == schooling.test.y)
+    assert accuracy(trained, schooling.test) == pytest.approx(expected)
+    assert expected > 0.8
+
+
+def test_a_split_keeps_every_example_once(schooling):
+    data = dataclasses.replace(schooling.train, y=np.arange(len(schooling.train)))
+    first, second = split(data, 0.1)
+    assert len(second) == round(0.1 * len(data))
+    assert sorted([*first.y, *second.y]) == list(range(len(data)))
