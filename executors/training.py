@@ -1,7 +1,7 @@
 """The one training loop: cross entropy, distillation from a teacher, and whatever penalty is added."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -45,6 +45,10 @@ class Schooling:
     learning_rate: float
     distillation: float
     temperature: float
+
+    def on(self, train: Dataset) -> "Schooling":
+        """The same settings on other training data, for which there is no teacher."""
+        return replace(self, train=train, teacher=None)
 
 
 def constant(steps: int) -> Array:

@@ -43,6 +43,9 @@ def serve(
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
     ] = None,
+    until_stdin_closes: Annotated[
+        bool, typer.Option("--until-stdin-closes", help="Stop also when the program that started it ends.")
+    ] = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C. Unfinished jobs of the store go on."""
 
@@ -59,6 +62,7 @@ def serve(
             data_roots=tuple(data_root or ()),
             slots=slots,
             token=None if token_file is None else _token(token_file),
+            until_stdin_closes=until_stdin_closes,
         )
         asyncio.run(run_server(settings, on_ready))
 

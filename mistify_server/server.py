@@ -3,8 +3,11 @@
 import asyncio
 import errno
 import ipaddress
+import os
 import signal
 import socket
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -56,6 +59,7 @@ class ServerSettings:
         slots: how many tasks run at the same time.
         token: what callers have to send; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
+        until_stdin_closes: whether to stop also when whoever holds the other end of standard input ends.
     """
 
     store: Path
@@ -64,6 +68,7 @@ class ServerSettings:
     slots: int = 1
     token: str | None = None
     worker: Sequence[str] | None = None
+    until_stdin_closes: bool = False
 
 
 async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> None:
@@ -80,9 +85,22 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> No
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if settings.until_stdin_closes:
+        _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
     async with running_server(settings) as address:
         on_ready(address)
         await stopping.wait()
+
+
+def _watch_stdin(on_close: Callable[[], object]) -> None:
+    """Call a function, on a thread of its own, when standard input is closed."""
+
+    def watch() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        on_close()
+
+    threading.Thread(target=watch, name="stdin", daemon=True).start()
 
 
 @asynccontextmanager

@@ -2,9 +2,8 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
-from math import ceil
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,14 +15,14 @@ from pydantic import ValidationError
 from executors.base import Assignment, Params, executor_class
 from executors.data import Dataset, check_dataset, load_dataset
 from executors.sources import builtin_source, flatten, load_source
-from executors.structure import Structure, analyse, widen
-from executors.training import Schooling, Trainer, accuracy, probabilities, recalibrate, split
+from executors.structure import analyse
+from executors.training import Schooling, accuracy, probabilities
 from mistify.budget import Costs
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.hardware import HOST, HardwareProfile
+from mistify.hardware import HardwareProfile
 from mistify.validation import problems_of
-from mistify_server.adaptor.edge import run_edge, tune
-from mistify_server.packaging import litert
+from mistify_server.adaptor.edge import run_edge
+from mistify_server.adaptor.source import calibrated, expanded, tuned_source
 from mistify_server.packaging.package import PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
@@ -41,13 +40,8 @@ from mistify_server.tasks import (
     Task,
 )
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-
-#: Part of the training data that decides whether tuning made the source better.
-_VALIDATION_SHARE = 0.1
-#: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
-_MAX_WIDENING = 2.0
-_WIDENING_STEPS = 64
 
 
 class Workshop:
@@ -56,10 +50,10 @@ class Workshop:
     def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
         self._artifacts = artifacts
         self._say = say
-        self._data = lru_cache(maxsize=4)(load_dataset)
+        self._data = _until_changed(load_dataset, str)
+        self._source = _until_changed(_load_source, lambda source: source.path or "")
         self._model = lru_cache(maxsize=4)(self._load_model)
-        self._source = lru_cache(maxsize=2)(self._load_source)
-        self._teacher = lru_cache(maxsize=2)(self._teach)
+        self._lesson: tuple[str, Dataset, npt.NDArray[np.float32]] | None = None
 
     def do(self, task: Task) -> Result:
         """The result of a task.
@@ -88,7 +82,7 @@ class Workshop:
         floor: Costs = {}
         profiles = _profiles(task.hardware)
         if model is not None:
-            profiles = _calibrated(profiles, model)
+            profiles = calibrated(profiles, model)
             structure = analyse(model)
             costs = structure.network().costs(profiles)
             floor = structure.network(dict.fromkeys(structure.groups, 1)).costs(profiles)
@@ -111,8 +105,14 @@ class Workshop:
         source_costs = analyse(source).network().costs(profiles)
         source_accuracy = accuracy(source, test)
         self._progress("tuning the source", 0, params.source_steps, source_costs, source_accuracy)
-        teacher = self._tune_source(source, task, params, source_costs)
-        root = _expand(analyse(teacher), task.exceed, profiles, task.seed)
+        teacher = tuned_source(
+            source,
+            _schooling(self._data(task.data.train), test, None, params),
+            params,
+            task.seed,
+            lambda done: self._progress("tuning the source", done, params.source_steps, source_costs, None),
+        )
+        root = expanded(analyse(teacher), task.exceed, profiles, task.seed)
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
@@ -124,28 +124,12 @@ class Workshop:
             seconds=time.monotonic() - start,
         )
 
-    def _tune_source(
-        self, source: keras.Model, task: SourceTask, params: Params, costs: Costs
-    ) -> keras.Model:
-        """The source tuned on the data, or as it came if that is better on data held out of training."""
-        train, validation = split(self._data(task.data.train), _VALIDATION_SHARE, task.seed)
-        tuned = keras.models.clone_model(source)
-        tuned.set_weights(source.get_weights())
-        schooling = _schooling(train, validation, None, params)
-        tune(
-            Trainer(tuned, schooling, task.seed),
-            params.source_steps,
-            lambda done: self._progress("tuning the source", done, params.source_steps, costs, None),
-        )
-        recalibrate(tuned, train, task.seed)
-        return tuned if accuracy(tuned, validation) > accuracy(source, validation) else source
-
     def _adapt(self, task: AdaptTask) -> AdaptResult:
         start = time.monotonic()
         keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         train, test = self._data(task.data.train), self._data(task.data.test)
-        teacher = self._teacher(task.teacher, task.data.train)
+        teacher = self._taught(task.teacher, train)
         assignment = Assignment(
             model=self._model(task.parent),
             budget=task.budget,
@@ -192,13 +176,32 @@ class Workshop:
     def _load_model(self, artifact: str) -> keras.Model:
         return keras.models.load_model(self._artifacts.path(artifact), compile=False, safe_mode=True)
 
-    def _load_source(self, source: ModelSource) -> keras.Model:
-        if source.builtin is not None:
-            return flatten(source.builtin, builtin_source(source.builtin))
-        return load_source(Path(source.path or ""))
+    def _taught(self, teacher: str, train: Dataset) -> npt.NDArray[np.float32]:
+        """The teacher's probabilities for the training data, computed once for all goals of a tree."""
+        if self._lesson is None or self._lesson[0] != teacher or self._lesson[1] is not train:
+            self._lesson = (teacher, train, probabilities(self._model(teacher), train.x))
+        return self._lesson[2]
 
-    def _teach(self, artifact: str, train: str) -> npt.NDArray[np.float32]:
-        return probabilities(self._model(artifact), self._data(train).x)
+
+def _load_source(source: ModelSource) -> keras.Model:
+    if source.builtin is not None:
+        return flatten(source.builtin, builtin_source(source.builtin))
+    return load_source(Path(source.path or ""))
+
+
+def _until_changed(load: Callable[[K], T], path_of: Callable[[K], str]) -> Callable[[K], T]:
+    """Keep what was loaded from the last files until a file changes."""
+
+    @lru_cache(maxsize=4)
+    def loaded(key: K, _stamp: tuple[int, int] | None) -> T:
+        return load(key)
+
+    def current(key: K) -> T:
+        path = Path(path_of(key))
+        status = path.stat() if path.is_file() else None
+        return loaded(key, status and (status.st_mtime_ns, status.st_size))
+
+    return current
 
 
 def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:
@@ -235,31 +238,9 @@ def _profiles(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile
     return tuple(HardwareProfile(name, power, bandwidth) for name, (power, bandwidth) in hardware.items())
 
 
-def _calibrated(profiles: tuple[HardwareProfile, ...], model: keras.Model) -> tuple[HardwareProfile, ...]:
-    """The profiles with this machine's own corrected, so that it predicts what LiteRT takes for the model."""
-    if all(profile.name != HOST.name for profile in profiles):
-        return profiles
-    measured = litert.measure_latency(litert.convert(model)).median_ms
-    factor = analyse(model).network().latency_ms(HOST) / measured
-    host = HardwareProfile(HOST.name, HOST.compute_power * factor, HOST.memory_bandwidth * factor)
-    return tuple(host if profile.name == HOST.name else profile for profile in profiles)
-
-
 def _schooling(
     train: Dataset, test: Dataset, teacher: npt.NDArray[np.float32] | None, params: Params
 ) -> Schooling:
     return Schooling(
         train, test, teacher, params.batch_size, params.learning_rate, params.distillation, params.temperature
     )
-
-
-def _expand(
-    structure: Structure, exceed: dict[str, float], profiles: tuple[HardwareProfile, ...], seed: int
-) -> keras.Model:
-    """The model widened as little as it takes for every cost to reach what it has to exceed (4.3)."""
-    for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
-        widths = {name: ceil(group.size * factor) for name, group in structure.groups.items()}
-        costs = structure.network(widths).costs(profiles)
-        if all(costs[axis] >= limit for axis, limit in exceed.items()):
-            break
-    return widen(structure, float(factor), seed)

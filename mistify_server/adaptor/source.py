@@ -1,0 +1,56 @@
+"""The root of a goal tree: the source tuned on the data, and widened where goals ask for it (paper 4.3)."""
+
+from collections.abc import Callable, Mapping
+from math import ceil
+
+import keras
+import numpy as np
+
+from executors.base import Params
+from executors.structure import Structure, analyse, widen
+from executors.training import Schooling, Trainer, accuracy, recalibrate, split
+from mistify.hardware import HOST, HardwareProfile
+from mistify_server.adaptor.edge import tune
+from mistify_server.packaging import litert
+
+#: Part of the training data that decides whether tuning made the source better.
+_VALIDATION_SHARE = 0.1
+
+#: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
+_MAX_WIDENING = 2.0
+_WIDENING_STEPS = 64
+
+
+def tuned_source(
+    source: keras.Model, schooling: Schooling, params: Params, seed: int, report: Callable[[int], None]
+) -> keras.Model:
+    """The source tuned on the data, or as it came if that is better on data held out of training."""
+    train, validation = split(schooling.train, _VALIDATION_SHARE, seed)
+    tuned = keras.models.clone_model(source)
+    tuned.set_weights(source.get_weights())
+    tune(Trainer(tuned, schooling.on(train), seed), params.source_steps, report)
+    recalibrate(tuned, train, seed)
+    return tuned if accuracy(tuned, validation) > accuracy(source, validation) else source
+
+
+def expanded(
+    structure: Structure, exceed: Mapping[str, float], profiles: tuple[HardwareProfile, ...], seed: int
+) -> keras.Model:
+    """The model widened as little as it takes for every cost to reach what it has to exceed."""
+    factor = 1.0
+    for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
+        widths = {name: ceil(group.size * factor) for name, group in structure.groups.items()}
+        costs = structure.network(widths).costs(profiles)
+        if all(costs[axis] >= limit for axis, limit in exceed.items()):
+            break
+    return widen(structure, float(factor), seed)
+
+
+def calibrated(profiles: tuple[HardwareProfile, ...], model: keras.Model) -> tuple[HardwareProfile, ...]:
+    """The profiles with this machine's own corrected, so that it predicts what LiteRT takes for the model."""
+    if all(profile.name != HOST.name for profile in profiles):
+        return profiles
+    measured = litert.measure_latency(litert.convert(model)).median_ms
+    factor = analyse(model).network().latency_ms(HOST) / measured
+    host = HardwareProfile(HOST.name, HOST.compute_power * factor, HOST.memory_bandwidth * factor)
+    return tuple(host if profile.name == HOST.name else profile for profile in profiles)
