@@ -1,0 +1,231 @@
+"""One job from the config to the packages: real processes, a server that is killed in the middle of it."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.data import load_dataset
+from executors.sources import builtin_source, flatten
+from executors.structure import analyse
+from mistify.budget import FLOPS
+from mistify_client import load
+from mistify_server.store.base import BatchState
+from mistify_server.store.directory import open_store
+
+MISTIFY = Path(sys.executable).parent / "mistify"
+EXIT_UNMET = 11
+SETTINGS = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 10, "max_steps": 40}
+GOALS: dict[str, dict[str, str]] = {
+    "wider": {"FLOP": "1.5x"},
+    "half": {"FLOP": "0.5x"},
+    "half-again": {"FLOP": "0.5x"},
+    "few-params": {"num_of_params": "0.4x", "FLOP": "0.4x"},
+    "perfect": {"FLOP": "0.05x", "accuracy": "1.0"},
+}
+MET = [name for name in GOALS if name != "perfect"]
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A job whose server was killed once, and what was in the store then and at the end."""
+
+    out: Path
+    store: Path
+    report: dict[str, Any]
+    exit_code: int
+    output: str
+    met_before: list[str]
+    digests_before: dict[str, str]
+    before: BatchState
+    after: BatchState
+
+    def goal(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = next(goal for goal in self.report["goals"] if goal["id"] == name)
+        return found
+
+    def digest(self, name: str) -> str:
+        manifest = json.loads((self.out / "goals" / name / "manifest.json").read_text())
+        return str(manifest["files"]["serve.tflite"]["sha256"])
+
+
+@contextmanager
+def server(store: Path, listen: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", store, "--listen", listen]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1], process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
+def port(config: Path, out: Path, address: str) -> Iterator[subprocess.Popen[str]]:
+    command = [MISTIFY, "port", config, "--out", out, "--server", address]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
+    """What the command says, up to a line with a text in it."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if text in line:
+            return lines
+    raise AssertionError("".join(lines))
+
+
+def state_of(store: Path, job_id: str) -> BatchState:
+    with open_store(store) as opened:
+        (state,) = opened.jobs.batches(job_id)
+    return state
+
+
+def digests_in(store: Path, job_id: str) -> dict[str, str]:
+    """The digest of every network that is packaged so far, by goal."""
+    with open_store(store) as opened:
+        goals = opened.jobs.job(job_id).goals
+    return {goal.id: file.sha256 for goal in goals for file in goal.files if file.name == "serve.tflite"}
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    base = tmp_path_factory.mktemp("end-to-end")
+    config, out, store = base / "goals.json", base / "out", base / "store"
+    data = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
+    common = {"model": "digits-resnet", "dataset": data}
+    common |= {"algorithm": {"name": "MorphNet", "config": SETTINGS}}
+    config.write_text(
+        json.dumps([{"id": name, "adaptation_goal": goal, **common} for name, goal in GOALS.items()])
+    )
+    with server(store, "127.0.0.1:0") as (address, first), port(config, out, address) as command:
+        output = lines_until(command, ": met, ")
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        job_id = next(line.split()[1].rstrip(",") for line in output if line.startswith("job "))
+        before, digests = state_of(store, job_id), digests_in(store, job_id)
+        with server(store, address):
+            rest, _ = command.communicate()
+    return Killed(
+        out=out,
+        store=store,
+        report=json.loads((out / "report.json").read_text()),
+        exit_code=command.returncode,
+        output="".join(output) + rest,
+        met_before=[line.split(":")[0] for line in output if ": met, " in line],
+        digests_before=digests,
+        before=before,
+        after=state_of(store, job_id),
+    )
+
+
+@pytest.fixture(scope="module")
+def test_data() -> Any:
+    return load_dataset("builtin:digits-test")
+
+
+@pytest.fixture(scope="module")
+def source_flops() -> float:
+    return analyse(flatten("digits-resnet", builtin_source("digits-resnet"))).network().flops
+
+
+def test_every_goal_is_there_after_a_kill(killed: Killed) -> None:
+    assert len(killed.met_before) == 1
+    assert [goal["id"] for goal in killed.report["goals"]] == list(GOALS)
+    assert [goal["id"] for goal in killed.report["goals"] if goal["met"]] == MET, killed.output
+    for name in GOALS:
+        assert {"serve.tflite", "manifest.json"} == {
+            path.name for path in (killed.out / "goals" / name).iterdir()
+        }
+
+
+def test_what_was_done_is_not_done_again(killed: Killed) -> None:
+    assert killed.before.root is not None
+    assert killed.after.root == killed.before.root
+    done = killed.before.checkpoints
+    assert 0 < len(done) < len(killed.after.checkpoints)
+    assert {node: killed.after.checkpoints[node] for node in done} == done
+    assert set(killed.met_before) <= set(killed.digests_before)
+    assert {name: killed.digest(name) for name in killed.digests_before} == killed.digests_before
+
+
+def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
+    report = killed.report
+    assert list(report) == ["job", "seconds", "source", "goals"]
+    assert list(report["source"]) == ["flops", "params", "memory_bytes", "accuracy"]
+    assert all(value > 0 for value in report["source"].values())
+    figures = ["flops", "params", "memory_bytes", "latency_ms", "accuracy"]
+    for goal in report["goals"]:
+        assert list(goal) == ["id", "parent", "budget", "achieved", "met", "reason", "seconds", "steps"]
+        assert list(goal["achieved"]) == figures
+        assert all(goal["achieved"][figure] > 0 for figure in figures)
+        assert all(goal["achieved"][axis] <= limit for axis, limit in goal["budget"].items())
+        assert goal["steps"] > 0
+        assert 0 < goal["seconds"] <= report["seconds"]
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_a_package_is_as_accurate_as_it_says(killed: Killed, test_data: Any, name: str) -> None:
+    package = load(killed.out / "goals" / name)
+    outputs = package(test_data.x)
+    assert isinstance(outputs, np.ndarray)
+    assert outputs.shape == (359, 10)
+    found = float(np.mean(outputs.argmax(axis=1) == test_data.y))
+    assert found == pytest.approx(package.manifest.accuracy, abs=1e-6)
+    assert found == pytest.approx(killed.goal(name)["achieved"]["accuracy"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", GOALS)
+def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: Any, name: str) -> None:
+    (node,) = (node.index for node in killed.after.plan.nodes if name in node.goals)
+    with open_store(killed.store) as opened:
+        path = opened.artifacts.path(killed.after.checkpoints[node].checkpoint)
+    expected = keras.models.load_model(path, compile=False).predict(test_data.x[:7], verbose=0)
+    package = load(killed.out / "goals" / name)
+    np.testing.assert_allclose(package(test_data.x[:7]), expected, atol=1e-4)
+    one_by_one = np.concatenate([np.asarray(package(test_data.x[i : i + 1])) for i in range(7)])
+    np.testing.assert_allclose(one_by_one, package(test_data.x[:7]), atol=1e-5)
+
+
+def test_a_goal_above_the_source_is_an_expanded_network(killed: Killed, source_flops: float) -> None:
+    assert killed.report["source"]["flops"] == source_flops
+    assert source_flops <= killed.goal("wider")["achieved"]["flops"] <= 1.5 * source_flops
+
+
+def test_an_accuracy_out_of_reach_is_unmet_with_a_package_and_a_reason(killed: Killed) -> None:
+    perfect = killed.goal("perfect")
+    assert killed.exit_code == EXIT_UNMET
+    assert not perfect["met"]
+    assert perfect["reason"].startswith("accuracy 0.")
+    assert "below 1.0000 after 40 steps" in perfect["reason"]
+    assert f"perfect is unmet: {perfect['reason']}" in killed.output
+    assert perfect["achieved"][FLOPS] <= 0.05 * killed.report["source"][FLOPS]
+
+
+def test_equal_budgets_share_a_checkpoint_and_not_a_package(killed: Killed) -> None:
+    half, again = killed.goal("half"), killed.goal("half-again")
+    for figure in ("parent", "budget", "seconds", "steps", "met"):
+        assert half[figure] == again[figure]
+    assert [node.goals for node in killed.after.plan.nodes if "half" in node.goals] == [
+        ("half", "half-again")
+    ]
+    names = [load(killed.out / "goals" / name).manifest.goal for name in ("half", "half-again")]
+    assert names == ["half", "half-again"]
+    assert killed.digest("half") == killed.digest("half-again")
