@@ -58,17 +58,20 @@ def _check_installed() -> None:
 
 def _command(store: Path, data_roots: Sequence[Path], ready: Path) -> list[str]:
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--listen", "127.0.0.1:0"]
-    command += ["--store", str(store), "--ready-file", str(ready)]
+    command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
     for root in data_roots:
         command += ["--data-root", str(root)]
     return command
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start the child in a session of its own: Ctrl-C is for the command, which then stops the child."""
+    """Start the child in a session of its own: Ctrl-C is for the command, which then stops the child.
+
+    The child also ends by itself when this process does, however that happens: its standard input closes.
+    """
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 (our own module)
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
         )
 
 
@@ -113,6 +116,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def _ended(process: subprocess.Popen[bytes], log: Path) -> MistifyError:

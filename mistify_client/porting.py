@@ -41,7 +41,7 @@ def follow(client: PortingClient, job: Job, out: Path, display: Display) -> Job:
 def finish(job: Job, out: Path, console: Console) -> int:
     """Write the report, print the table and where the packages are; the exit code."""
     write_json(out / REPORT, report(job))
-    console.print(table(job))
+    console.print(table(job, console.width))
     unmet = [goal for goal in job.goals if goal.state is not GoalState.MET]
     verdict, code = _verdict(job, len(unmet))
     lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]

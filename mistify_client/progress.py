@@ -76,7 +76,10 @@ class BarDisplay:
 
 
 class LineDisplay:
-    """A line whenever a stage begins or another tenth of its steps is done."""
+    """A line whenever a stage begins or another tenth of its steps is done.
+
+    A stage without steps, in which work waits to start, is worth a line only where it is the first.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -85,7 +88,8 @@ class LineDisplay:
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
         """See `Display`."""
         mark = progress.stage, _STEPS_SHOWN * progress.step // max(progress.total_steps, 1)
-        if self._shown.get(subject) == mark:
+        waiting = progress.total_steps == 0
+        if self._shown.get(subject) == mark or (waiting and subject in self._shown):
             return
         self._shown[subject] = mark
         figures = _figures(progress.accuracy, progress.costs, source)

@@ -8,13 +8,30 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs
-from mistify.jobs import Goal, GoalState, Job
+from mistify.jobs import Goal, GoalState, Job, Source
 from mistify_client.figures import amount, latency_of, per_cent
 
 REPORT = "report.json"
 
-#: What a terminal of 80 columns leaves for the names of goals.
+#: Ids of goals are folded, at this width at the least.
 _NAME_WIDTH = 10
+
+_GOAL, _PARENT, _MET, _ACCURACY = "goal", "parent", "met", "accuracy"
+_MULTIPLY_ADDS, _PARAMS, _MEMORY = "multiply-adds", "params", "memory"
+_PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
+
+#: column of the table -> the width of console from which on it is shown.
+_COLUMNS = {
+    _GOAL: 0,
+    _PARENT: 100,
+    _MULTIPLY_ADDS: 0,
+    _PARAMS: 80,
+    _MEMORY: 80,
+    _PREDICTED: 80,
+    _MEASURED: 60,
+    _ACCURACY: 0,
+    _MET: 0,
+}
 
 
 def report(job: Job) -> dict[str, object]:
@@ -60,33 +77,38 @@ def write_json(path: Path, value: object) -> None:
     os.replace(partial, path)
 
 
-def table(job: Job) -> Table:
-    """A job's goals, below the source model."""
+def table(job: Job, width: int = 80) -> Table:
+    """A job's goals, below the source model: as many figures as a console of so many columns has room for."""
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    for column in ("goal", "parent"):
-        table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
-    for column in ("multiply-\nadds", "share", "params", "memory", "latency", "accuracy"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("met", no_wrap=True)
+    columns = [column for column, least in _COLUMNS.items() if width >= least]
+    for column in columns:
+        if column in (_GOAL, _PARENT):
+            table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
+        else:
+            table.add_column(column, justify="left" if column == _MET else "right", no_wrap=True)
     source = job.source
     if source is not None:
-        table.add_row(
-            "source", "", *_costs(source.costs, source.costs), per_cent(source.accuracy), "", end_section=True
-        )
+        row = {_GOAL: "source", **_figures(source.costs, source.accuracy, source)}
+        table.add_row(*(row.get(column, "") for column in columns), end_section=True)
     for goal in job.goals:
-        costs = _costs(goal.achieved, source.costs if source else {})
-        met = "yes" if goal.state is GoalState.MET else "no"
-        table.add_row(goal.id, goal.parent or "source", *costs, per_cent(goal.accuracy), met)
+        row = {_GOAL: goal.id, **_figures(goal.achieved, goal.accuracy, source)}
+        row[_PARENT] = goal.parent or "source"
+        row[_MET] = "yes" if goal.state is GoalState.MET else "no"
+        table.add_row(*(row[column] for column in columns))
     return table
 
 
-def _costs(costs: Costs, source: Costs) -> list[str]:
-    share = costs[FLOPS] / source[FLOPS] if costs.get(FLOPS) and source.get(FLOPS) else None
-    return [
-        amount(FLOPS, costs.get(FLOPS)),
-        "-" if share is None else f"{share:.2f}",
-        amount(PARAMS, costs.get(PARAMS)),
-        amount(MEMORY, costs.get(MEMORY)),
-        amount(LATENCY, latency_of(costs)),
-    ]
+def _figures(costs: Costs, accuracy: float | None, source: Source | None) -> dict[str, str]:
+    """A network's costs and accuracy, with its share of the source's multiply-adds."""
+    flops = amount(FLOPS, costs.get(FLOPS))
+    if source is not None and costs.get(FLOPS) and source.costs.get(FLOPS):
+        flops += f" ({costs[FLOPS] / source.costs[FLOPS]:.2f})"
+    return {
+        _MULTIPLY_ADDS: flops,
+        _PARAMS: amount(PARAMS, costs.get(PARAMS)),
+        _MEMORY: amount(MEMORY, costs.get(MEMORY)),
+        _PREDICTED: amount(LATENCY, latency_of(costs)),
+        _MEASURED: amount(LATENCY, costs.get(LATENCY)),
+        _ACCURACY: per_cent(accuracy),
+    }

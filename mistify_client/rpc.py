@@ -17,6 +17,9 @@ ERROR_METADATA = "mistify-error-bin"
 _CHANNEL_OPTIONS = (
     # A job with thousands of goals is one message.
     ("grpc.max_receive_message_length", 64 * 2**20),
+    # An error arrives with all of its problems.
+    ("grpc.max_metadata_size", 2**20),
+    ("grpc.absolute_max_metadata_size", 2**20),
     # Go back to a restarted server soon.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),

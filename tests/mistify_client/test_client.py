@@ -98,6 +98,17 @@ def test_watch_survives_a_server_that_dies_and_comes_back(service, client, waits
     assert waits.delays
 
 
+def test_an_error_arrives_with_a_thousand_problems(service, client):
+    problems = [
+        Problem(f"[{number}].adaptation_goal.FLOP", '"5Q"', "a count such as 5M", "correct the unit")
+        for number in range(1000)
+    ]
+    service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "1000 problems", problems)
+    with pytest.raises(MistifyError) as caught:
+        client.submit("[]", "key")
+    assert caught.value.problems == tuple(problems)
+
+
 def test_watch_ends_with_the_servers_error(service, client, waits):
     service.fake.error = MistifyError(ErrorCode.NOT_FOUND, "there is no job 'job-9'")
     with pytest.raises(MistifyError, match="job-9"):

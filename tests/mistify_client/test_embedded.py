@@ -1,13 +1,18 @@
 import os
+import select
 import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.client import PortingClient
-from mistify_client.embedded import embedded_server
+from mistify_client.embedded import STOP_SECONDS, embedded_server
 from mistify_client.retry import Backoff
+from mistify_server.store.directory import serving
 
 
 def children() -> set[int]:
@@ -64,3 +69,31 @@ def test_says_how_a_server_ended_by_itself(tmp_path):
     with pytest.raises(MistifyError, match="ended with exit code -9") as caught:
         work()
     assert caught.value.code is ErrorCode.INTERNAL
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mistify_client.embedded import embedded_server
+with embedded_server(Path(sys.argv[1]), []):
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    print(*children, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_ends_with_a_killed_client(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path / "store"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    with suppress(ProcessLookupError):
+        server = os.pidfd_open(int(ended.stdout))
+        try:
+            assert select.select([server], [], [], STOP_SECONDS)[0], "the server outlives its client"
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(server, signal.SIGKILL)
+            os.close(server)
+    with serving(tmp_path / "store"):
+        """The store is free again."""

@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -57,15 +58,43 @@ def test_write_json_leaves_nothing_else(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_table_shows_source_and_goals(service):
-    console = Console(file=io.StringIO(), width=80)
-    console.print(table(service.fake.job))
-    lines = console.file.getvalue().splitlines()
-    source = next(line for line in lines if "source" in line)
-    half, tenth = (next(line for line in lines if f"{name} " in line) for name in ("half", "tenth"))
-    assert all(figure in source for figure in ("1K", "1.00", "4KB", "500us", "80.0%"))
-    assert all(figure in half for figure in ("480", "0.48", "75.0%", "yes"))
+def lines_of_table(job, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(job, console.width))
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 99, 100, 200])
+def test_table_shows_source_and_goals(service, width):
+    lines = lines_of_table(measured(service.fake.job), width)
+    assert max(map(len, lines)) <= width
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+    header = next(line for line in lines if "goal" in line).split()
+    parent = ["parent"] if width >= 100 else []
+    figures = ["multiply-adds", "params", "memory", "predicted", "measured", "accuracy", "met"]
+    assert header == ["goal", *parent, *figures]
+    source = next(line for line in lines if line.startswith("source "))
+    assert source.split() == ["source", "1K", "(1.00)", "100", "4KB", "500us", "-", "80.0%"]
+    half, tenth = (next(line for line in lines if line.startswith(f"{name} ")) for name in ("half", "tenth"))
+    assert half.split()[-8:] == ["480", "(0.48)", "100", "4KB", "500us", "1.25ms", "75.0%", "yes"]
     assert tenth.split()[-1] == "no"
+    assert ("half" in tenth) == (width >= 100)
+
+
+def measured(job):
+    """The job with a goal whose package was measured."""
+    half, tenth = job.goals
+    return replace(job, goals=(replace(half, achieved={**half.achieved, "latency_ms": 1.25}), tenth))
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_no_width_cuts_an_id_short(service, width):
+    name = "nano-at-half-of-the-multiply-adds-and-four-tenths-of-parameters"
+    goal = replace(service.fake.job.goals[0], id=name)
+    lines = lines_of_table(replace(service.fake.job, goals=(goal,)), width)
+    start = next(number for number, line in enumerate(lines) if line.startswith(name[:10]))
+    assert "".join(line.split()[0] for line in lines[start:]).startswith(name)
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
 
 
 @pytest.mark.parametrize(
