@@ -2,9 +2,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
+BENCHMARKS := goal_tree
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow check format proto clean
+.PHONY: help install demo test test-slow bench check format proto clean
 
 help:  ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -26,6 +27,13 @@ test: install  ## Run the tests
 
 test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800
+
+# Exit code 77: skipped, for want of data.
+bench: install  ## Run the quick benchmarks
+	$(BIN)/pip install --quiet --editable '.[bench]'
+	failed=0; for name in $(BENCHMARKS); do \
+		$(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
+	done; exit $$failed
 
 check: install  ## Format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .
