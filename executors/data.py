@@ -1,7 +1,10 @@
 """Train and test data, in memory."""
 
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -39,30 +42,51 @@ def load_dataset(source: str) -> Dataset:
     """
     if source.startswith(BUILTIN):
         return _digits(source.removeprefix(BUILTIN))
-    try:
-        with np.load(Path(source), allow_pickle=False) as arrays:
-            missing = [name for name in ("x", "y") if name not in arrays.files]
-            if missing:
-                raise _invalid(
-                    source, f"arrays {arrays.files}", "arrays x and y", "np.savez(FILE, x=..., y=...)"
-                )
-            x, y = arrays["x"], arrays["y"]
-    except (OSError, ValueError, EOFError) as error:
-        raise _invalid(
-            source, f"{type(error).__name__}: {error}", "an .npz file", "write it by np.savez"
-        ) from error
+    arrays = _arrays(source)
+    missing = [name for name in ("x", "y") if name not in arrays]
+    if missing:
+        given = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
+        raise _invalid(Problem(source, given, "arrays x and y", "write them by np.savez(FILE, x=..., y=...)"))
+    x, y = arrays["x"], arrays["y"]
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim != 1 or len(x) != len(y) or len(y) == 0:
-        raise _invalid(
-            source, f"x {x.shape} and y {y.shape}", "y [examples] of the length of x", "check the arrays"
-        )
-    if not np.issubdtype(y.dtype, np.integer):
-        raise _invalid(source, f"y of type {y.dtype}", "integer classes", "cast y to int64")
-    if np.issubdtype(x.dtype, np.floating) and not np.isfinite(x).all():
-        row = int(np.argwhere(~np.isfinite(x))[0][0])
-        raise _invalid(source, f"NaN or infinity in x[{row}]", "finite inputs", "drop or repair the example")
+    problems = list(_unusable(source, x, y))
+    if problems:
+        raise _invalid(*problems)
     return Dataset(x, y.astype(np.int64))
+
+
+def _arrays(source: str) -> dict[str, npt.NDArray[np.generic]]:
+    """The arrays `x` and `y` of a file, and the names of the others with nothing in them."""
+    try:
+        archive = np.load(Path(source), allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it is a single array")
+        with archive:
+            return {name: archive[name] if name in ("x", "y") else np.empty(0) for name in archive.files}
+    except (OSError, ValueError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
+        given = f"a file that cannot be read ({type(error).__name__}: {error})"
+        if isinstance(error, ValueError) and "pickle" in str(error):
+            given = "no arrays, or pickled objects in them"  # NumPy's own message advises to load them
+        raise _invalid(
+            Problem(source, given, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")
+        ) from error
+
+
+def _unusable(source: str, x: npt.NDArray[np.generic], y: npt.NDArray[np.generic]) -> Iterator[Problem]:
+    """What no model could learn from."""
+    if x.ndim == 0 or y.ndim != 1 or len(x) != len(y) or len(y) == 0:
+        given = f"x of shape {x.shape} and y of shape {y.shape}"
+        yield Problem(source, given, "one class in y for each example in x", "check the arrays")
+    if not np.issubdtype(y.dtype, np.integer):
+        yield Problem(source, f"y of type {y.dtype}", "integer classes", "cast y to int64")
+    if not (np.issubdtype(x.dtype, np.integer) or np.issubdtype(x.dtype, np.floating)):
+        yield Problem(source, f"x of type {x.dtype}", "integers or floats", "cast x to float32")
+    elif not np.isfinite(x).all():
+        example = int(np.argwhere(~np.isfinite(np.atleast_1d(x)))[0][0])
+        yield Problem(
+            source, f"NaN or infinity in x[{example}]", "finite inputs", "drop or repair the example"
+        )
 
 
 def check_dataset(
@@ -96,9 +120,8 @@ def check_dataset(
     return problems
 
 
-def _invalid(source: str, given: str, expected: str, fix: str) -> MistifyError:
-    problem = Problem(source, given, expected, fix)
-    return MistifyError(ErrorCode.INVALID_DATASET, f"{source} cannot be used", [problem])
+def _invalid(*problems: Problem) -> MistifyError:
+    return MistifyError(ErrorCode.INVALID_DATASET, f"{problems[0].place} cannot be used", problems)
 
 
 def _digits(name: str) -> Dataset:
@@ -111,5 +134,5 @@ def _digits(name: str) -> Dataset:
     held_out = len(x) // 5
     parts = {"digits-train": order[held_out:], "digits-test": order[:held_out]}
     if name not in parts:
-        raise _invalid(f"{BUILTIN}{name}", name, f"one of {', '.join(parts)}", "correct the name")
+        raise _invalid(Problem(f"{BUILTIN}{name}", name, f"one of {', '.join(parts)}", "correct the name"))
     return Dataset(x[parts[name]], digits.target[parts[name]].astype(np.int64))

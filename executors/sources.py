@@ -11,6 +11,7 @@ import numpy as np
 
 from executors.data import load_dataset
 from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure.handlers import registered
 from executors.training import recalibrate
 from mistify.errors import ErrorCode, MistifyError, Problem
 
@@ -23,7 +24,7 @@ def load_source(path: Path) -> keras.Model:
     Raises:
         MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
     """
-    if path.suffix.lower() not in _SUFFIXES:
+    if path.suffix not in _SUFFIXES:
         raise _invalid(
             path, f"a file named {path.name}", f"one of {', '.join(_SUFFIXES)}", "save it by model.save(FILE)"
         )
@@ -31,7 +32,7 @@ def load_source(path: Path) -> keras.Model:
         model = keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         # Keras reports an unreadable file by a dozen types of exception.
-        if path.suffix.lower() == ".keras" or not h5py.is_hdf5(path):
+        if path.suffix == ".keras" or not h5py.is_hdf5(path):
             raise _unreadable(path, error) from error
         model = _load_keras2(path, error)
     return flatten(path, model)
@@ -105,11 +106,32 @@ def _digits_resnet() -> keras.Model:
 
 _BUILTIN: dict[str, Callable[[], keras.Model]] = {"digits-resnet": _digits_resnet}
 
+#: Options of Keras 2 that Keras 3 no longer has; they meant nothing there.
+_GONE = {
+    "DepthwiseConv2D": {"groups"},
+    "Conv2DTranspose": {"groups"},
+    "SeparableConv2D": {"groups", "kernel_initializer", "kernel_regularizer", "kernel_constraint"},
+}
+
+#: Whatever a Keras 2 file may name: models, supported layers, what layers are configured with.
+_KERAS2_CLASSES = frozenset(
+    {"Functional", "Model", "Sequential", "InputLayer", "Policy", "DTypePolicy"}
+    | {"__keras_tensor__"}
+    | {layer.__name__ for layer in registered()}
+    | {
+        name
+        for module in (keras.initializers, keras.regularizers, keras.constraints)
+        for name in vars(module)
+        if name[0].isupper()
+    }
+)
+
 
 def _load_keras2(path: Path, reason: Exception) -> keras.Model:
     """Translate a Keras 2 file that Keras 3 refuses: loaded by tf_keras, rebuilt, compared."""
     import tf_keras  # noqa: PLC0415 - a second Keras, for old files alone
 
+    _refuse_code(path, reason)
     try:
         old = tf_keras.models.load_model(path, compile=False)
     except Exception:
@@ -126,18 +148,56 @@ def _load_keras2(path: Path, reason: Exception) -> keras.Model:
     return model
 
 
+def _refuse_code(path: Path, reason: Exception) -> None:
+    """Refuse a Keras 2 file that names anything but layers that can be adapted, and what belongs to them.
+
+    Loading such a file can run code that is hidden in it, in a Lambda layer for example: Keras 2 has no
+    safe mode for HDF5 files.
+    """
+    with h5py.File(path) as file:
+        text = file.attrs.get("model_config")
+    if text is None:
+        raise _unreadable(path, reason)
+    foreign: list[str] = []
+
+    def look(config: dict[str, Any]) -> dict[str, Any]:
+        module = config.get("module") or "keras"
+        if "class_name" in config and not (
+            config["class_name"] in _KERAS2_CLASSES and str(module).partition(".")[0] in ("keras", "tf_keras")
+        ):
+            settings = config.get("config")
+            name = settings.get("name") if isinstance(settings, dict) else None
+            foreign.append(f"layer {name!r} is a {config['class_name']}" if name else config["class_name"])
+        return config
+
+    try:
+        json.loads(text, object_hook=look)
+    except ValueError as error:
+        raise _unreadable(path, error) from error
+    if foreign:
+        raise _invalid(
+            path,
+            ", ".join(map(str, foreign)),
+            "a functional model of supported layers",
+            "see CONTRIBUTING.md",
+        )
+
+
 def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
     """A layer's config as Keras 3 takes it: without options it no longer has, with one axis as a number."""
     settings: dict[str, Any] = config.get("config", {})
-    if config.get("class_name") in ("DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose"):
-        return {**config, "config": {key: value for key, value in settings.items() if key != "groups"}}
-    if config.get("class_name") == "BatchNormalization" and isinstance(settings["axis"], list):
+    gone = _GONE.get(config.get("class_name", ""))
+    if gone is not None:
+        return {**config, "config": {key: value for key, value in settings.items() if key not in gone}}
+    if config.get("class_name") == "BatchNormalization" and isinstance(settings.get("axis"), list):
         return {**config, "config": {**settings, "axis": settings["axis"][0]}}
     return config
 
 
 def _compare(path: Path, old: Any, model: keras.Model) -> None:
     """Refuse a translation that computes something else."""
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        return  # refused for that
     shape = [4, *(size or 32 for size in model.input_shape[1:])]
     inputs = np.random.default_rng(0).uniform(size=shape).astype(np.float32)
     difference = float(np.abs(np.asarray(old(inputs)) - np.asarray(model(inputs))).max())
@@ -149,11 +209,15 @@ def _compare(path: Path, old: Any, model: keras.Model) -> None:
 
 
 def _unreadable(path: Path, error: Exception) -> MistifyError:
-    first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    # Keras wraps the cause in pages of configuration, and advises to trust the file.
+    cause = str(error).rpartition("Exception encountered: ")[2].strip() or type(error).__name__
+    given = cause.splitlines()[0].partition(". ")[0].rstrip(".")
     return _invalid(
-        path, f"{type(error).__name__}: {first_line[:200]}", "a Keras model without Python code of its own",
+        path,
+        f"a file that Keras cannot load ({given[:200]})",
+        "a Keras model of Keras's own layers, without Python code of its own",
         "save it by model.save(FILE)",
-    )  # fmt: skip
+    )
 
 
 def _invalid(path: Path | str, given: str, expected: str, fix: str) -> MistifyError:

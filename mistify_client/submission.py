@@ -6,6 +6,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mistify.errors import MistifyError
 from mistify.jobs import Job, JobState
 from mistify_client.client import PortingClient
 from mistify_client.report import write_json
@@ -42,7 +43,12 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
     # The key is written down before it is used: a job never gets lost between the two.
     submission = Submission(uuid.uuid4().hex, digest, server)
     write_json(out / SUBMISSION, asdict(submission))
-    return client.submit(config, submission.key)
+    try:
+        return client.submit(config, submission.key)
+    except MistifyError as error:
+        if error.problems:  # refused: there is no job to come back to
+            (out / SUBMISSION).unlink()
+        raise
 
 
 def _read(path: Path) -> Submission | None:

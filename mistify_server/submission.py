@@ -75,13 +75,13 @@ class Examiner:
 
 
 def _inspection(batch: ResolvedBatch, result: Result, problems: list[Problem]) -> Inspection | None:
-    """A worker's findings; None where there are problems, which are added."""
+    """A worker's findings, as far as it could find any; problems are added."""
     place = f"[{batch.batch.indices[0]}]"
     if not isinstance(result, Inspection | TaskFailure):
         raise MistifyError(ErrorCode.INTERNAL, f"the worker answered the inspection with {result.kind}")
     problems += [Problem(f"{place}.{subject}", *rest) for subject, *rest in result.problems]
     if isinstance(result, Inspection):
-        return None if result.problems else result
+        return result if result.costs else None
     code = ErrorCode.__members__.get(result.code, ErrorCode.INTERNAL)
     if not result.problems:
         raise MistifyError(code, f"{place} could not be inspected: {result.message}")

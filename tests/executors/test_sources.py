@@ -1,0 +1,250 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.data import load_dataset
+from executors.sources import builtin_source, flatten, load_source
+from executors.training import accuracy
+from mistify.errors import ErrorCode, MistifyError
+from tests.executors.structure.networks import randomised
+
+layers = keras.layers
+IMAGE = (12, 12, 3)
+
+
+@pytest.fixture(scope="module")
+def tf_keras():
+    """The second Keras, which old files come from."""
+    return pytest.importorskip("tf_keras")
+
+
+def network():
+    """A small network with batch norm, a skip connection and two kinds of convolution."""
+    inputs = keras.Input(IMAGE, name="image")
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(6, 3, padding="same")(inputs)))
+    y = layers.DepthwiseConv2D(3, padding="same")(x)
+    x = layers.GlobalAveragePooling2D()(layers.Add()([x, y]))
+    return randomised(keras.Model(inputs, layers.Dense(4, "softmax")(x)))
+
+
+def images(batch=5, shape=IMAGE):
+    return np.random.default_rng(1).uniform(size=(batch, *shape)).astype(np.float32)
+
+
+def old_randomised(model):
+    rng = np.random.default_rng(2)
+    for variable in model.variables:
+        positive = "variance" in variable.name or "gamma" in variable.name
+        variable.assign(
+            rng.uniform(0.5, 1.5, variable.shape) if positive else rng.normal(0, 0.3, variable.shape)
+        )
+    return model
+
+
+def agrees(loaded, expected, shape=IMAGE):
+    inputs = images(shape=shape)
+    np.testing.assert_allclose(np.asarray(loaded(inputs)), np.asarray(expected(inputs)), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "model.hdf5"])
+def test_a_file_of_keras_3_is_loaded(tmp_path, name):
+    model = network()
+    model.save(tmp_path / "saved.h5" if "keras" not in name else tmp_path / name)
+    if "keras" not in name:
+        (tmp_path / "saved.h5").rename(tmp_path / name)
+    agrees(load_source(tmp_path / name), model)
+
+
+def functional(tf_keras):
+    old = tf_keras.layers
+    inputs = old.Input(IMAGE)
+    x = old.ReLU(6.0)(
+        old.BatchNormalization()(old.DepthwiseConv2D(3, padding="same", use_bias=False)(inputs))
+    )
+    y = old.Conv2D(3, 1, activation="relu", kernel_regularizer="l2")(x)
+    x = old.ZeroPadding2D(1)(old.Add()([x, y]))
+    x = old.Dropout(0.5)(old.Flatten()(old.MaxPooling2D()(x)))
+    return tf_keras.Model(inputs, old.Dense(4, "softmax")(x))
+
+
+def sequential(tf_keras):
+    old = tf_keras.layers
+    body = [old.Conv2D(6, 3), old.BatchNormalization(), old.ReLU(), old.DepthwiseConv2D(3), old.Flatten()]
+    return tf_keras.Sequential([old.Input(IMAGE), *body, old.Dense(4, "softmax")])
+
+
+def separable(tf_keras):
+    old = tf_keras.layers
+    body = [old.SeparableConv2D(6, 3, padding="same"), old.BatchNormalization(), old.AveragePooling2D()]
+    return tf_keras.Sequential([old.Input(IMAGE), *body, old.Flatten(), old.Dense(4, "softmax")])
+
+
+def transposed(tf_keras):
+    old = tf_keras.layers
+    inputs = old.Input(IMAGE)
+    x = old.Conv2D(8, 3, strides=2, padding="same", activation="relu")(inputs)
+    x = old.Conv2DTranspose(5, 3, strides=2, padding="same")(x)
+    x = old.Concatenate()([x, old.DepthwiseConv2D(3, padding="same")(inputs)])
+    return tf_keras.Model(inputs, old.Dense(4, "softmax")(old.GlobalAveragePooling2D()(x)))
+
+
+@pytest.mark.parametrize("make", [functional, sequential, separable, transposed])
+def test_a_file_of_keras_2_is_translated(tmp_path, tf_keras, make):
+    old = old_randomised(make(tf_keras))
+    old.save(tmp_path / "old.h5")
+    agrees(load_source(tmp_path / "old.h5"), lambda inputs: old(inputs, training=False))
+
+
+def test_a_compiled_file_of_keras_2_is_translated(tmp_path, tf_keras):
+    old = old_randomised(functional(tf_keras))
+    old.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    old.save(tmp_path / "old.h5")
+    agrees(load_source(tmp_path / "old.h5"), old)
+
+
+def test_a_nested_model_is_flattened(tmp_path):
+    backbone = keras.Sequential(
+        [keras.Input(IMAGE), layers.Conv2D(6, 3), layers.BatchNormalization(), layers.ReLU()], name="backbone"
+    )
+    inputs = keras.Input(IMAGE)
+    x = layers.GlobalAveragePooling2D()(backbone(inputs))
+    model = randomised(keras.Model(inputs, layers.Dense(4, "softmax")(x)))
+    model.save(tmp_path / "nested.keras")
+    flat = load_source(tmp_path / "nested.keras")
+    assert not any(isinstance(layer, keras.Model) for layer in flat.layers)
+    assert "backbone_conv2d" in "".join(layer.name for layer in flat.layers)
+    agrees(flat, model)
+
+
+@pytest.fixture(scope="module")
+def digits_resnets():
+    return [builtin_source("digits-resnet") for _ in range(2)]
+
+
+def test_the_builtin_model_is_always_the_same(digits_resnets):
+    first, second = (model.get_weights() for model in digits_resnets)
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_the_builtin_model_is_accurate(digits_resnets):
+    assert accuracy(digits_resnets[0], load_dataset("builtin:digits-test")) > 0.97
+
+
+def test_an_unknown_builtin_model_is_refused():
+    with pytest.raises(MistifyError, match="digits-resnet") as caught:
+        builtin_source("cifar-resnet")
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def refused(path, text, function=load_source, *arguments):
+    with pytest.raises(MistifyError, match="cannot be ported") as caught:
+        function(path, *arguments)
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+    (problem,) = caught.value.problems
+    assert problem.place == str(path)
+    assert text in str(problem)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5"])
+def test_a_file_that_is_no_model_is_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(b"no model" * 100)
+    refused(tmp_path / name, "Keras cannot load")
+
+
+@pytest.mark.parametrize("name", ["model.tflite", "model", "MODEL.H5"])
+def test_a_file_of_another_kind_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    refused(tmp_path / name, "expected one of .keras, .h5, .hdf5")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    refused(tmp_path / "none.keras", "none.keras")
+
+
+def test_an_old_file_with_a_layer_that_is_not_supported_is_refused(tmp_path, tf_keras):
+    old = tf_keras.layers
+    body = [old.DepthwiseConv2D(3), old.Reshape((10, 30)), old.LSTM(4, name="memory")]
+    tf_keras.Sequential([old.Input(IMAGE), *body, old.Dense(4)]).save(tmp_path / "old.h5")
+    refused(tmp_path / "old.h5", "layer 'memory' is a LSTM")
+
+
+@pytest.mark.parametrize("make", ["depthwise", "plain"])
+def test_code_in_a_file_of_keras_2_never_runs(tmp_path, tf_keras, make):
+    old, ran = tf_keras.layers, tmp_path / "ran"
+    path = str(ran)
+    first = old.DepthwiseConv2D(3) if make == "depthwise" else old.Conv2D(3, 3)
+    hidden = old.Lambda(lambda x, path=path: (open(path, "w").close(), x)[1], name="hidden")
+    tf_keras.Sequential([old.Input(IMAGE), first, hidden, old.Flatten(), old.Dense(4)]).save(
+        tmp_path / "old.h5"
+    )
+    ran.unlink()
+    refused(tmp_path / "old.h5", "")
+    assert not ran.exists()
+
+
+def test_an_old_file_with_several_inputs_is_refused(tmp_path, tf_keras):
+    old = tf_keras.layers
+    inputs = [old.Input(IMAGE), old.Input(IMAGE)]
+    x = old.Add()([old.DepthwiseConv2D(3)(tensor) for tensor in inputs])
+    tf_keras.Model(inputs, old.Dense(4)(old.Flatten()(x))).save(tmp_path / "old.h5")
+    refused(tmp_path / "old.h5", "2 inputs and 1 outputs")
+
+
+def test_an_operation_in_a_file_of_keras_2_never_runs(tmp_path, tf_keras):
+    import tensorflow as tf
+
+    old = tf_keras.layers
+    inputs = old.Input(IMAGE)
+    x = tf.nn.relu(old.DepthwiseConv2D(3)(inputs))
+    tf_keras.Model(inputs, old.Dense(4)(old.Flatten()(x))).save(tmp_path / "old.h5")
+    refused(tmp_path / "old.h5", "is a TFOpLambda")
+
+
+def several_inputs():
+    inputs = [keras.Input((4,)), keras.Input((4,))]
+    return keras.Model(inputs, layers.Dense(3)(layers.Concatenate()(inputs)))
+
+
+def several_outputs():
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, [layers.Dense(3)(inputs), layers.Dense(3)(inputs)])
+
+
+def images_as_outputs():
+    inputs = keras.Input(IMAGE)
+    return keras.Model(inputs, layers.Conv2D(3, 3)(inputs))
+
+
+def one_output():
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, layers.Dense(1)(inputs))
+
+
+def free_size():
+    inputs = keras.Input((None, None, 3))
+    return keras.Model(inputs, layers.Dense(3)(layers.GlobalMaxPooling2D()(layers.Conv2D(4, 3)(inputs))))
+
+
+def own_code():
+    class Own(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs * 2
+
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, layers.Dense(3)(Own(name="own")(inputs)))
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (several_inputs, "got 2 inputs and 1 outputs; expected one input and one output"),
+        (several_outputs, "got 1 inputs and 2 outputs"),
+        (images_as_outputs, "[batch, classes]"),
+        (one_output, "two classes at least"),
+        (free_size, "(None, None, None, 3)"),
+        (own_code, "layer 'own' is a "),
+    ],
+)
+def test_a_model_that_cannot_be_adapted_is_refused(make, text):
+    model = make()
+    refused("its name", text, flatten, model)

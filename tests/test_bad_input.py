@@ -1,0 +1,393 @@
+"""What is wrong with a user's input: told through the command line and through gRPC, nothing started."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import keras
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.cli import app
+from mistify_client.client import PortingClient
+from mistify_server.store.directory import open_store
+
+layers = keras.layers
+CLASSES = 3
+
+
+@dataclass(frozen=True)
+class Told:
+    """A problem as it has to be told: its place, and words of what was given, expected and advised."""
+
+    place: str
+    given: str
+    expected: str
+    fix: str
+
+    def matches(self, line: str) -> bool:
+        given, expected = line.find(f"{self.place}: got "), line.find("; expected ")
+        return (
+            0 <= given < expected
+            and self.given in line[given:expected]
+            and self.expected in line[expected:]
+            and self.fix in line[expected:]
+        )
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running server, and a directory of models and data below its root."""
+
+    base: Path
+    address: str
+
+    @property
+    def root(self) -> Path:
+        return self.base / "root"
+
+    def outside(self) -> str:
+        return str(self.base / "outside.npz")
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """A config that is right, but for changes of its (nested) values; None leaves a key out."""
+    right = {
+        "id": "half",
+        "model": "tiny.keras",
+        "dataset": {"train": "train.npz", "test": "test.npz"},
+        "algorithm": {"name": "morphnet", "config": {"source_steps": 0}},
+        "adaptation_goal": {"FLOP": "0.5x"},
+    }
+    return merged(right, changes)
+
+
+def merged(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    new = {**old}
+    for key, value in changes.items():
+        new[key] = merged(new.get(key, {}), value) if isinstance(value, dict) else value
+    return {key: value for key, value in new.items() if value is not None}
+
+
+def data(part: str, name: str) -> dict[str, Any]:
+    return config(dataset={part: name})
+
+
+def tiny(*body: Any, shape: Sequence[int] = (8, 8, 1)) -> keras.Model:
+    before = body or (layers.Conv2D(8, 3, activation="relu"), layers.Conv2D(8, 3), layers.Flatten())
+    return keras.Sequential([keras.Input(shape), *before, layers.Dense(CLASSES, "softmax", name="scores")])
+
+
+@keras.saving.register_keras_serializable()
+class Doubled(keras.layers.Layer):
+    def call(self, inputs: Any) -> Any:
+        return inputs * 2
+
+
+def write_models(root: Path) -> None:
+    keras.utils.set_random_seed(0)
+    tiny().save(root / "tiny.keras")
+    recurrent = tiny(layers.Reshape((8, 8)), layers.GRU(4, name="memory"))
+    recurrent.save(root / "recurrent.keras")
+    tiny(layers.Lambda(lambda x: x * 2), layers.Flatten()).save(root / "lambda.keras")
+    tiny(layers.Lambda(lambda x: x * 2, name="hidden"), layers.Flatten()).save(root / "lambda.h5")
+    tiny(Doubled(name="own"), layers.Flatten()).save(root / "subclass.keras")
+    tiny(layers.GlobalAveragePooling2D(), shape=(None, None, 1)).save(root / "free.keras")
+    image = keras.Input((8, 8, 1))
+    flat = layers.Flatten()(image)
+    keras.Model(image, [layers.Dense(3)(flat), layers.Dense(3)(flat)]).save(root / "two-heads.keras")
+    noise = np.random.default_rng(0).bytes(4000)
+    for name in ("noise.keras", "noise.h5", "notes.txt"):
+        (root / name).write_bytes(noise)
+    (root / "cut.keras").write_bytes((root / "tiny.keras").read_bytes()[:3000])
+    with h5py.File(root / "table.h5", "w") as file:
+        file["numbers"] = [1, 2, 3]
+
+
+def write_data(root: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(40, 8, 8, 1)).astype(np.float32)
+    y = np.arange(40) % CLASSES
+    holed, labels = x.copy(), y.copy()
+    holed[7, 3, 3, 0] = np.nan
+    labels[5] = CLASSES
+    files: dict[str, dict[str, Any]] = {
+        "train": {"x": x, "y": y},
+        "test": {"x": x[:20], "y": y[:20]},
+        "nan": {"x": holed, "y": y},
+        "range": {"x": x, "y": labels},
+        "large": {"x": x.repeat(2, axis=1), "y": y},
+        "no-y": {"x": x, "labels": y},
+        "float-y": {"x": x, "y": y / 2},
+        "short-y": {"x": x, "y": y[:30]},
+        "empty": {"x": x[:0], "y": y[:0]},
+        "words": {"x": x.astype(str), "y": y},
+        "objects": {"x": np.array([None] * 40), "y": y},
+        "number": {"x": np.float32(1), "y": y},
+    }
+    for name, arrays in files.items():
+        np.savez(root / f"{name}.npz", **arrays)
+    np.save(root / "single.npy", x)
+    (root / "noise.npz").write_bytes(rng.bytes(1000))
+    (root / "cut.npz").write_bytes((root / "train.npz").read_bytes()[:-100])
+
+
+@contextmanager
+def server(base: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", base / "store"]
+    with (base / "log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--listen", "127.0.0.1:0", "--data-root", base / "root"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    base = tmp_path_factory.mktemp("bad-input")
+    (base / "root").mkdir()
+    write_models(base / "root")
+    write_data(base / "root")
+    (base / "root" / "test.npz").rename(base / "outside.npz")
+    np.savez(base / "root" / "test.npz", **dict(np.load(base / "outside.npz")))
+    (base / "root" / "link.npz").symlink_to(base / "outside.npz")
+    with server(base) as address:
+        yield Site(base, address)
+
+
+@pytest.fixture
+def mistify(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    for name in ("MISTIFY_SERVER", "MISTIFY_DATA_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def refused(site: Site, mistify: Callable[..., Any], out: Path, text: str, *told: Told) -> MistifyError:
+    """Both ways of submitting a text tell these problems and no others, and nothing is started."""
+    out.mkdir()
+    (out.parent / "goals.json").write_text(text)
+    result = mistify("port", out.parent / "goals.json", "--out", out, "--server", site.address)
+    assert result.exit_code == 2, result.output
+    assert list(out.iterdir()) == []
+    with PortingClient(site.address) as client:
+        with pytest.raises(MistifyError) as raised:
+            client.submit(text, "key")
+        assert list(client.jobs()) == []
+    by_command = [line for line in result.output.splitlines() if "; expected " in line]
+    for lines in (by_command, [str(problem) for problem in raised.value.problems]):
+        assert len(lines) == len(told), lines
+        for expected, line in zip(told, lines, strict=True):
+            assert expected.matches(line), line
+    assert "Traceback" not in result.output
+    return raised.value
+
+
+#: name -> the config, and the problem that has to be told. "{base}" stands for the directory of the site.
+CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
+    "unknown key": (
+        config(adaptation_gaol={"FLOP": 1}),
+        Told("[0].adaptation_gaol", "adaptation_gaol", "adaptation_goal", 'did you mean "adaptation_goal"?'),
+    ),
+    "wrong unit": (
+        config(adaptation_goal={"FLOP": "30ms"}),
+        Told("[0].adaptation_goal.FLOP", '"30ms"', "a number such as", "the unit 'ms' is unknown"),
+    ),
+    "no dataset": (
+        config(dataset=None),
+        Told("[0].dataset", "nothing", 'an object with "train" and "test"', "write for example"),
+    ),
+    "unknown algorithm": (
+        config(algorithm={"name": "morfnet"}),
+        Told("[0].algorithm.name", '"morfnet"', "one of morphnet", 'did you mean "morphnet"?'),
+    ),
+    "wrong setting": (
+        config(algorithm={"config": {"cuts": "many"}}),
+        Told("[0].algorithm.config.cuts", '"many"', "integer", ""),
+    ),
+    "setting out of range": (
+        config(algorithm={"config": {"threshold": 2}}),
+        Told("[0].algorithm.config.threshold", "2", "less than 1", ""),
+    ),
+    "unknown setting": (
+        config(algorithm={"config": {"thresold": 0.1}}),
+        Told("[0].algorithm.config.thresold", "thresold", "threshold", 'did you mean "threshold"?'),
+    ),
+    "unreachable": (
+        config(adaptation_goal={"FLOP": "0.0001x"}),
+        Told("[0].adaptation_goal.FLOP", "0.0001x", "at least", "raise it"),
+    ),
+}
+
+MODELS: dict[str, Told] = {
+    "tinny.keras": Told("[0].model", '"tinny.keras"', "digits-resnet", 'did you mean "tiny.keras"?'),
+    "noise.keras": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "cut.keras": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "noise.h5": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "table.h5": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "notes.txt": Told("[0].model", "a file named notes.txt", ".keras, .h5", "save it by model.save(FILE)"),
+    "recurrent.keras": Told("[0].model", "layer 'memory' is a", "supported layers", "CONTRIBUTING.md"),
+    "lambda.keras": Told("[0].model", "ambda", "without Python code of its own", "save"),
+    "subclass.keras": Told("[0].model", "class 'Doubled'", "without Python code of its own", "save"),
+    "lambda.h5": Told("[0].model", "layer 'hidden' is a Lambda", "supported layers", "CONTRIBUTING.md"),
+    "free.keras": Told("[0].model", "None", "supported layers", ""),
+    "two-heads.keras": Told("[0].model", "1 inputs and 2 outputs", "one output", "export"),
+}
+
+DATA: dict[str, tuple[str, str, str]] = {
+    "trian.npz": ('"trian.npz"', "a file below a data root", 'did you mean "train.npz"?'),
+    "single.npy": ("single array", "an .npz file", "np.savez"),
+    "noise.npz": ("pickled objects", "an .npz file", "np.savez"),
+    "cut.npz": ("cannot be read", "an .npz file", "np.savez"),
+    "objects.npz": ("pickled objects", "an .npz file", "np.savez"),
+    "no-y.npz": ("no array y, but x, labels", "arrays x and y", "np.savez"),
+    "large.npz": ("(40, 16, 8, 1)", "[examples, 8, 8, 1]", "reshape"),
+    "range.npz": ("y[5] = 3", "classes 0 to 2", "relabel"),
+    "nan.npz": ("NaN or infinity in x[7]", "finite", "drop or repair"),
+    "float-y.npz": ("y of type float64", "integer classes", "cast"),
+    "short-y.npz": ("(30,)", "one class in y for each example", "check"),
+    "empty.npz": ("(0,)", "one class in y for each example", "check"),
+    "number.npz": ("x of shape ()", "one class in y for each example", "check"),
+    "words.npz": ("x of type <U", "integers or floats", "cast"),
+    "link.npz": ('"link.npz"', "a file below a data root", "move it there"),
+    "../outside.npz": ('"../outside.npz"', "a file below a data root", "move it there"),
+    "{base}/outside.npz": ("outside.npz", "a file below a data root", "move it there"),
+    "/etc/passwd": ('"/etc/passwd"', "a file below a data root", "move it there"),
+    "builtin:cifar": ('"builtin:cifar"', "builtin:digits-", "write that"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_configs(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
+    wrong, told = CONFIGS[name]
+    error = refused(site, mistify, tmp_path / "out", json.dumps([wrong]), told)
+    assert error.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
+    error = refused(site, mistify, tmp_path / "out", json.dumps([config(model=name)]), MODELS[name])
+    assert error.code is ErrorCode.INVALID_MODEL
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("name", DATA)
+def test_data(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) -> None:
+    given = name.format(base=site.base)
+    told = Told(f"[0].dataset.{part}", *DATA[name])
+    error = refused(site, mistify, tmp_path / "out", json.dumps([data(part, given)]), told)
+    assert error.code is ErrorCode.INVALID_DATASET
+
+
+@pytest.mark.parametrize("text", ['[{"id": "half",', "", "goals", "[1", '{"id": "a", "id": "b"}', "[]"])
+def test_broken_json(site: Site, mistify: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "goals.json").write_text(text)
+    result = mistify("port", tmp_path / "goals.json", "--out", tmp_path / "out", "--server", site.address)
+    assert result.exit_code == 2
+    assert "goals.json: " in result.output
+    assert "; expected " in result.output
+    assert not (tmp_path / "out").exists()
+    with PortingClient(site.address) as client, pytest.raises(MistifyError) as raised:
+        client.submit(text, "key")
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+    assert raised.value.problems
+
+
+def test_all_problems_of_a_text_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+    wrong = [
+        config(adaptation_goal={"FLOP": "5Q"}, colour="red"),
+        config(id="HALF"),
+        config(id="third", dataset={"train": None}),
+    ]
+    told = [
+        Told("[0].adaptation_goal.FLOP", '"5Q"', "", ""),
+        Told("[0].colour", '"colour"', "one of", ""),
+        Told("[2].dataset.train", "nothing", "", ""),
+        Told("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+    ]
+    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
+
+
+def test_all_problems_of_what_a_text_names_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+    wrong = [
+        config(
+            algorithm={"config": {"cuts": 0, "thresold": 1}},
+            dataset={"train": "nan.npz", "test": "range.npz"},
+            adaptation_goal={"FLOP": "0.0001x"},
+        ),
+        config(id="other", model="notes.txt"),
+        config(id="third", model="none.keras", dataset={"train": "none.npz"}),
+    ]
+    told = [
+        Told("[2].model", '"none.keras"', "", ""),
+        Told("[2].dataset.train", '"none.npz"', "", ""),
+        Told("[0].algorithm.config.cuts", "0", "", ""),
+        Told("[0].algorithm.config.thresold", "", "", "did you mean"),
+        Told("[0].dataset.train", "NaN", "", ""),
+        Told("[0].dataset.test", "y[5] = 3", "", ""),
+        Told("[0].adaptation_goal.FLOP", "0.0001x", "", ""),
+        Told("[1].model", "notes.txt", "", ""),
+    ]
+    error = refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
+    assert error.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_thousand_problems_arrive(site: Site, mistify: Any, tmp_path: Path) -> None:
+    wrong = [config(id=f"goal-{number}", model=f"model-{number}.keras") for number in range(1000)]
+    told = [Told(f"[{number}].model", f"model-{number}.keras", "", "") for number in range(1000)]
+    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
+
+
+def test_an_embedded_server_tells_the_same(mistify: Any, site: Site, tmp_path: Path) -> None:
+    goals = site.root / "goals.json"
+    goals.write_text(json.dumps([config(model="tinny.keras")]))
+    result = mistify("port", goals, "--out", tmp_path / "out", "--store", tmp_path / "store")
+    assert result.exit_code == 2, result.output
+    assert any(MODELS["tinny.keras"].matches(line) for line in result.output.splitlines())
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_store_of_a_newer_version_is_refused(mistify: Any, site: Site, tmp_path: Path) -> None:
+    with open_store(tmp_path / "store"):
+        pass
+    with sqlite3.connect(tmp_path / "store" / "mistify.db") as connection:
+        connection.execute("UPDATE meta SET value = '99'")
+    goals = tmp_path / "goals.json"
+    goals.write_text(json.dumps([config()]))
+    result = mistify("port", goals, "--out", tmp_path / "out", "--store", tmp_path / "store")
+    assert result.exit_code == ErrorCode.STORE_VERSION.exit_code, result.output
+    assert "schema is 99" in result.output
+    assert "Traceback" not in result.output
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", tmp_path / "store"]
+    ended = subprocess.run(
+        [*command, "--listen", site.address], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == ErrorCode.ADDRESS_IN_USE.exit_code
+    assert f"error: the address {site.address} is in use by another program; stop that one" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_right_config_is_none_of_these(site: Site, mistify: Any, tmp_path: Path) -> None:
+    with PortingClient(site.address) as client:
+        job = client.submit(json.dumps([config()]), "right")
+        assert client.cancel(job.id).id == job.id
