@@ -186,7 +186,7 @@ def _kinds(console: Console) -> tuple[dict[int, list[Times]], int]:
     times: dict[int, list[Times]] = {1_000: [], 100_000: []}
     differences = 0
     table = Table(title="Kinds of goals: building, then inserting one by one", title_justify="left")
-    for column in ("goals", "kind", "build [ms]", "insert [us]", "slowest insert [us]"):
+    for column in ("goals", "kind", "build, ms", "insert, us", "slowest, us"):
         table.add_column(column, justify="left" if column == "kind" else "right")
     for size, of_size in times.items():
         for kind in KINDS:
