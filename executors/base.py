@@ -36,7 +36,7 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     batch_size: int = Field(default=64, ge=1, le=4096)
-    learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    learning_rate: float = Field(default=2e-3, gt=0, le=1)
     source_steps: int = Field(default=2400, ge=0)
     adapt_steps: int = Field(default=400, ge=1)
     tune_steps: int = Field(default=600, ge=0)

@@ -34,10 +34,6 @@ class MorphNetParams(Params):
     cuts: int = Field(default=8, ge=1)
 
 
-#: How strongly a unit's cost speaks against it beside its importance. At 1, whole layers near the input
-#: vanish before a costless unit elsewhere is touched; at 0, goals on one axis pay on the others.
-_COST_EXPONENT = 0.1
-
 #: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
 _REBUILD_BELOW = 0.6
 
@@ -124,9 +120,11 @@ class MorphNetExecutor(AdaptationExecutor):
             self._rebuild(self.network())
 
     def _candidates(self) -> list[tuple[float, str, int]]:
-        """Importance, group and index of every unit that can be cut, in the order of cutting.
+        """Importance, group and index of every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
+        Costs do not count beside importance here: they act through the structure losses. Dividing by them
+        as well starves the layers near the input, the more so the smaller the cuts.
         """
         pressure = self._marginal_costs()
         found = []
@@ -135,7 +133,7 @@ class MorphNetExecutor(AdaptationExecutor):
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]
-        return sorted(found, key=lambda unit: (unit[0] / pressure[unit[1]] ** _COST_EXPONENT, *unit[1:]))
+        return sorted(found)
 
     def _cuts_until(self, limits: Costs, candidates: list[tuple[float, str, int]]) -> int:
         """How many of the candidates have to go for the limits to hold; costs fall with every cut."""

@@ -19,6 +19,13 @@ RECALIBRATION_EXAMPLES = 2_500
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
 
+#: Steps at rate zero before the first update. Without them Adam's first updates have the full rate for
+#: every weight, however small its gradient, which costs a trained network several points of accuracy.
+_PRIMING_STEPS = 10
+
+#: How much of the averaged weights stays at a step: a horizon of some fifty steps.
+_AVERAGE_DECAY = 0.98
+
 # Below this a probability's logarithm says nothing in float32.
 _SMALLEST = 1e-7
 
@@ -84,10 +91,13 @@ class Trainer:
         self._schooling = schooling
         self._penalty = penalty
         self._after_step = after_step
+        self._primed = False
+        self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
+        self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
         self._optimizer = keras.optimizers.Adam(schooling.learning_rate)
         self._optimizer.build(model.trainable_variables)
-        self._run = tf.function(self._steps, input_signature=self._signature())
+        self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
 
     def train(self, schedule: Array) -> float:
         """Train one step for each entry of the schedule; returns the mean loss.
@@ -97,6 +107,9 @@ class Trainer:
         """
         if len(schedule) == 0:
             return 0.0
+        if not self._primed:
+            self._primed = True
+            self.train(np.zeros(_PRIMING_STEPS, np.float32))
         total = 0.0
         for at in range(0, len(schedule), _CHUNK_STEPS):
             rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self._schooling.learning_rate)
@@ -109,6 +122,13 @@ class Trainer:
         if not np.isfinite(total):
             raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
         return total / len(schedule)
+
+    def settle(self) -> None:
+        """Give the network the running average of its weights, which is better than where a step left it."""
+        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
+            variable.assign(average)
+        if self._after_step is not None:
+            self._after_step()
 
     def _signature(self) -> list[tf.TensorSpec]:
         """Steps x batch of inputs, classes and, with a teacher, its probabilities; a rate for each step."""
@@ -127,11 +147,13 @@ class Trainer:
     def _steps(
         self, x: tf.Tensor, y: tf.Tensor, rates: tf.Tensor, teacher: tf.Tensor | None = None
     ) -> tf.Tensor:
-        total = tf.constant(0.0)
-        for step in tf.range(tf.shape(rates)[0]):
+        def body(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             taught = None if teacher is None else teacher[step]
-            total += self._step(tf.cast(x[step], tf.float32), y[step], taught, rates[step])
-        return total
+            loss = self._step(tf.cast(x[step], tf.float32), y[step], taught, rates[step])
+            return step + 1, total + loss
+
+        steps = tf.shape(rates)[0]
+        return tf.while_loop(lambda step, _: step < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
     def _step(self, x: tf.Tensor, y: tf.Tensor, teacher: tf.Tensor | None, rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -141,7 +163,15 @@ class Trainer:
         self._optimizer.apply(tape.gradient(loss, variables), variables)
         if self._after_step is not None:
             self._after_step()
+        self._average(rate)
         return loss
+
+    def _average(self, rate: tf.Tensor) -> None:
+        """Move the averages towards the weights; the first ones are the weights themselves."""
+        self._averaged.assign_add(tf.cast(rate > 0, tf.float32))
+        keep = tf.minimum(_AVERAGE_DECAY, 1 - 1 / tf.maximum(self._averaged, 1.0))
+        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
+            average.assign(keep * average + (1 - keep) * tf.convert_to_tensor(variable))
 
     def _loss(self, x: tf.Tensor, y: tf.Tensor, teacher: tf.Tensor | None) -> tf.Tensor:
         logits = log_probabilities(self.model, call(self.model, x, training=True))
@@ -197,7 +227,9 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
     if not norms:
         return
     order = np.random.default_rng(seed).permutation(len(data))[:RECALIBRATION_EXAMPLES]
-    forward = tf.function(lambda inputs: call(model, inputs, training=True), reduce_retracing=True)
+    forward = tf.function(
+        lambda inputs: call(model, inputs, training=True), reduce_retracing=True, autograph=False
+    )
     statistics = [variable for norm in norms for variable in (norm.moving_mean, norm.moving_variance)]
     for variable in statistics:
         variable.assign(tf.zeros_like(variable))
@@ -213,7 +245,7 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
 def _predictor(model: keras.Model) -> Callable[[Array], Array]:
     softmax = not ends_in_softmax(model)
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def predict(inputs: tf.Tensor) -> tf.Tensor:
         outputs = call(model, inputs, training=False)
         return tf.nn.softmax(outputs) if softmax else outputs

@@ -62,11 +62,12 @@ def run_edge(
 
 
 def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
-    """Train a network at a falling learning rate."""
+    """Train a network at a falling learning rate, and leave it at the average of its last weights."""
     schedule = cosine(steps)
     for start in range(0, steps, REPORT_STEPS):
         trainer.train(schedule[start : start + REPORT_STEPS])
         report(min(start + REPORT_STEPS, steps))
+    trainer.settle()
 
 
 def _rounds(taken: int, params: Params) -> Iterator[int]:

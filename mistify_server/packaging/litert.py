@@ -33,7 +33,7 @@ def convert(model: keras.Model) -> bytes:
     trained = [tf.constant(variable) for variable in folded.trainable_variables]
     others = [tf.constant(variable) for variable in folded.non_trainable_variables]
 
-    @tf.function(input_signature=[tf.TensorSpec(tensor.shape, tf.float32, name=tensor.name)])
+    @tf.function(input_signature=[tf.TensorSpec(tensor.shape, tf.float32, name=tensor.name)], autograph=False)
     def serve(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs, _ = folded.stateless_call(trained, others, inputs, training=False)
         return {output_name(folded): outputs}

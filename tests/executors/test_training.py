@@ -45,7 +45,7 @@ def by_hand(model, schooling):
             loss = (1 - share) * loss + share * heat**2 * kd
     gradients = tape.gradient(loss, model.trainable_variables)
     # Adam's first step moves each weight by the rate, against the sign of its gradient.
-    epsilon = 1e-7 / np.sqrt(1 - 0.999)
+    epsilon = 1e-7 / np.sqrt(1 - 0.999**11)  # ten priming steps and this one
     return [
         np.asarray(variable) - schooling.learning_rate * gradient / (np.abs(gradient) + epsilon)
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
@@ -94,8 +94,35 @@ def test_a_penalty_pulls_and_runs_after_every_step(schooling):
     )
     before = float(np.abs(kernel).sum())
     trainer.train(constant(60))
-    assert int(count) == 60
+    assert int(count) == 60 + 10  # the priming steps as well, which change nothing
     assert float(np.abs(kernel).sum()) < 0.7 * before
+
+
+def test_priming_changes_no_weight(schooling):
+    model = linear()
+    before = model.get_weights()
+    Trainer(model, schooling, 0).train(constant(3) * 0)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_settling_gives_the_running_average(schooling):
+    """`a_1 = w_1`, `a_n = k a_{n-1} + (1 - k) w_n` with `k = min(0.98, 1 - 1/n)`."""
+    model = linear()
+    trainer = Trainer(model, schooling, 0)
+    average = None
+    for step in range(1, 61):
+        trainer.train(constant(1))
+        weights = [weight.astype(np.float64) for weight in model.get_weights()]
+        keep = min(0.98, 1 - 1 / step)
+        average = (
+            weights
+            if average is None
+            else [keep * old + (1 - keep) * new for old, new in zip(average, weights, strict=True)]
+        )
+    trainer.settle()
+    for wanted, found in zip(average, model.get_weights(), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_diverging_is_told(schooling):
