@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -94,3 +95,18 @@ def test_an_edge_keeps_accuracy(trained, schooling):
     recalibrate(raw, schooling.train)
     assert outcome.accuracy > accuracy(raw, schooling.test) + 0.05
     assert outcome.accuracy > accuracy(trained, schooling.test) - 0.05
+
+
+def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
+    """A masked channel would still count in the norm's statistics, as a zero."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1))
+    x = keras.layers.Dense(16, "relu")(keras.layers.Flatten()(inputs))
+    x = keras.layers.LayerNormalization()(x)
+    model = keras.Model(inputs, keras.layers.Dense(10, "softmax")(x))
+    start = analyse(model).network().flops
+    executor = started(model, schooling, {FLOPS: start / 2})
+    executor.adjust({FLOPS: 1.0})
+    executor.iterate()
+    assert all(mask.all() for mask in executor._masks.keep.values())
+    assert executor.network().count_params() < model.count_params()
