@@ -28,6 +28,7 @@ class RunningJobs:
         self._engine = engine
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, MistifyError] = {}
+        self._stopped: MistifyError | None = None
         self._news: dict[str, asyncio.Event] = {}
 
     def start(self, job_id: str) -> None:
@@ -49,10 +50,10 @@ class RunningJobs:
     async def stop(self) -> None:
         """Stop all jobs for now; the next server resumes them."""
         await asyncio.gather(*map(self._stop, list(self._tasks)))
+        # Whoever is between two events waits for none yet: it finds the reason when it looks again.
+        self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server stops; the job can be resumed")
         for job_id in list(self._news):
-            self._give_up(
-                job_id, MistifyError(ErrorCode.UNAVAILABLE, "the server stops; the job can be resumed")
-            )
+            self._tell(job_id)
 
     async def watch(self, job_id: str, after: int) -> AsyncIterator[JobEvent]:
         """Every event numbered above `after`, then new ones as they come, until the job has ended.
@@ -69,8 +70,9 @@ class RunningJobs:
                 continue
             if self._store.jobs.job(job_id).state.ended:
                 return
-            if job_id in self._failures:
-                raise self._failures[job_id]
+            failure = self._failures.get(job_id, self._stopped)
+            if failure is not None:
+                raise failure
             await self._news.setdefault(job_id, asyncio.Event()).wait()
 
     async def _cancel(self, job_id: str) -> Job:

@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from mistify import serde
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import MistifyError
 from mistify.jobs import Job, JobEvent
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
@@ -131,9 +131,6 @@ class Caller:
 
 def error_of(error: Any) -> MistifyError:
     attached = dict(error.trailing_metadata()).get("mistify-error-bin")
-    if attached is None and error.code() is grpc.StatusCode.UNAVAILABLE:
-        # The connection closed before the reason was out, as it may while a server stops.
-        return MistifyError(ErrorCode.UNAVAILABLE, error.details())
     assert attached is not None, error
     translated = serde.error_from_proto(pb.ErrorInfo.FromString(attached))
     assert translated.code.grpc_status == error.code().name

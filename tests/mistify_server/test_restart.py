@@ -101,7 +101,7 @@ async def test_a_stopped_server_leaves_a_job_to_resume(
         await asyncio.wait_for(told.wait(), 60)
         await wait_until(lambda: bool(site.tasks("adapt")))
         process.send_signal(signal.SIGTERM)
-        with pytest.raises(MistifyError) as raised:
+        with pytest.raises(MistifyError, match="can be resumed") as raised:
             await watching
         assert raised.value.code is ErrorCode.UNAVAILABLE
         assert await asyncio.wait_for(process.wait(), 60) == 0
