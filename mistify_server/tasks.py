@@ -1,7 +1,8 @@
 """What the server asks of a worker process, and what comes back: the wire between the two.
 
-A worker reads one task per line (JSON) and answers with any number of `Progress` lines and then one
-result line. Checkpoints and packages never travel on this wire: they are artifacts, named by digest.
+A worker reads one `Order` per line (JSON) and answers with any number of `Progress` lines and then one
+result line, all under the order's ticket; in between it says with heartbeats that it is alive. Checkpoints
+and packages never travel on this wire: they are artifacts, named by digest.
 """
 
 from typing import Annotated, Literal
@@ -158,7 +159,31 @@ class Progress(Message):
 Task = InspectTask | SourceTask | AdaptTask | PackageTask
 Result = Inspection | SourceResult | AdaptResult | PackageResult | TaskFailure
 
-TASK: TypeAdapter[Task] = TypeAdapter(Annotated[Task, Field(discriminator="kind")])
-ANSWER: TypeAdapter[Result | Progress] = TypeAdapter(
-    Annotated[Result | Progress, Field(discriminator="kind")]
+
+class Order(Message):
+    """A task for a worker. `ticket` is different for every attempt at a task."""
+
+    ticket: int
+    task: Annotated[Task, Field(discriminator="kind")]
+
+
+class Answer(Message):
+    """What a worker says about an order; `ticket` is the order's, so that what comes late is told apart."""
+
+    kind: Literal["answer"] = "answer"
+    ticket: int
+    content: Annotated[Result | Progress, Field(discriminator="kind")]
+
+
+class Heartbeat(Message):
+    """A worker with an order is alive, however long it has had nothing else to say."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+
+
+#: Seconds between two heartbeats.
+HEARTBEAT_SECONDS = 5.0
+
+SAID: TypeAdapter[Answer | Heartbeat] = TypeAdapter(
+    Annotated[Answer | Heartbeat, Field(discriminator="kind")]
 )

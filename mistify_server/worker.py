@@ -1,25 +1,37 @@
 """The worker process: the only place of the server where TensorFlow runs.
 
-It reads one task per line from standard input, and writes progress and one result per task to standard
+It reads one order per line from standard input, and writes what it has to say about each to standard
 output (`mistify_server.tasks`). It ends with its parent: when standard input closes.
 """
 
 import argparse
-import json
 import os
 import queue
 import sys
 import threading
+import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO, TypeAlias
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.tasks import TASK, Progress, Task, TaskFailure
+from mistify_server.tasks import (
+    HEARTBEAT_SECONDS,
+    Answer,
+    Heartbeat,
+    Message,
+    Order,
+    Progress,
+    Result,
+    Task,
+    TaskFailure,
+)
 
-if TYPE_CHECKING:
-    from mistify_server.workshop import Workshop
+#: Does a task.
+Do: TypeAlias = Callable[[Task], Result]
 
 
 def main() -> None:
@@ -27,32 +39,105 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
-    answers = _claim_stdout()
-    tasks: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_read_tasks, args=(tasks,), daemon=True).start()
+    work(lambda say: _workshop(options.store, say))
+
+
+def work(prepare: Callable[[Callable[[Progress], None]], Do], heartbeat: float = HEARTBEAT_SECONDS) -> None:
+    """Do what standard input orders, until it closes.
+
+    Args:
+        prepare: makes what does the tasks, from what tells of their progress. It may take long: the end of
+            the parent is watched, and heartbeats are told, from the first order on.
+        heartbeat: seconds between two heartbeats.
+    """
+    bench = _Bench(_claim_stdout())
+    threading.Thread(target=bench.read_orders, daemon=True).start()
+    threading.Thread(target=bench.beat, args=(heartbeat,), daemon=True).start()
+    do = prepare(bench.tell)
+    while True:
+        bench.fill_next(do)
+
+
+class _Bench:
+    """Where orders come in, and whence answers go out, from more threads than one."""
+
+    def __init__(self, answers: TextIO) -> None:
+        self._answers = answers
+        self._speaking = threading.Lock()
+        self._orders: queue.Queue[Order] = queue.Queue()
+        self._busy = threading.Event()
+        self._ticket = 0
+
+    def read_orders(self) -> None:
+        """Take orders in until the parent ends, then end this process."""
+        for line in sys.stdin:
+            self._busy.set()
+            self._orders.put(Order.model_validate_json(line))
+        os._exit(0)
+
+    def beat(self, seconds: float) -> None:
+        """Say every so many seconds that this process is alive, while it has an order."""
+        while self._busy.wait():
+            self._say(Heartbeat())
+            time.sleep(seconds)
+
+    def fill_next(self, do: Do) -> None:
+        """Do the next task, and say how it ended."""
+        order = self._orders.get()
+        self._ticket = order.ticket
+        result = _outcome(do, order.task)
+        # Before the result: with it the next order may come.
+        self._busy.clear()
+        self._say(Answer(ticket=order.ticket, content=result))
+
+    def tell(self, progress: Progress) -> None:
+        """Say how far the current task is."""
+        self._say(Answer(ticket=self._ticket, content=progress))
+
+    def _say(self, message: Message) -> None:
+        with self._speaking:
+            self._answers.write(message.model_dump_json() + "\n")
+            self._answers.flush()
+
+
+def _outcome(do: Do, task: Task) -> Result:
+    """The result of a task, or why there is none.
+
+    Raises:
+        MemoryError: there was too little memory. It ends this process: what it has loaded for earlier
+            tasks may be what filled the memory, and a new one may well succeed.
+    """
+    try:
+        return do(task)
+    except MemoryError:
+        raise
+    except MistifyError as error:
+        problems = [(p.place, p.given, p.expected, p.fix) for p in error.problems]
+        return TaskFailure(code=error.code.name, message=error.message, problems=problems)
+    except FloatingPointError as error:
+        return TaskFailure(code=ErrorCode.INTERNAL.name, message=str(error))
+    except Exception as error:
+        # Whatever an executor got wrong it would get wrong again.
+        traceback.print_exc()
+        return TaskFailure(code=ErrorCode.INTERNAL.name, message=f"{type(error).__name__}: {error}")
+
+
+def _workshop(store: Path, say: Callable[[Progress], None]) -> Do:
     # TensorFlow takes seconds to import: after the parent's end is watched.
+    from tensorflow.errors import ResourceExhaustedError  # noqa: PLC0415
+
     from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
     from mistify_server.workshop import Workshop  # noqa: PLC0415
 
-    def say(message: Progress) -> None:
-        answers.write(message.model_dump_json() + "\n")
-        answers.flush()
+    workshop = Workshop(artifacts_of(store), say)
 
-    workshop = Workshop(artifacts_of(options.store), say)
-    while True:
-        task = TASK.validate_python(json.loads(tasks.get()))
-        answers.write(_answer(workshop, task) + "\n")
-        answers.flush()
+    def do(task: Task) -> Result:
+        try:
+            return workshop.do(task)
+        except ResourceExhaustedError as error:
+            raise MemoryError(str(error)) from error
 
-
-def _answer(workshop: "Workshop", task: Task) -> str:
-    try:
-        return workshop.do(task).model_dump_json()
-    except MistifyError as error:
-        problems = [(p.place, p.given, p.expected, p.fix) for p in error.problems]
-        return TaskFailure(code=error.code.name, message=error.message, problems=problems).model_dump_json()
-    except FloatingPointError as error:
-        return TaskFailure(code=ErrorCode.INTERNAL.name, message=str(error)).model_dump_json()
+    return do
 
 
 def _claim_stdout() -> TextIO:
@@ -60,12 +145,6 @@ def _claim_stdout() -> TextIO:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return answers
-
-
-def _read_tasks(tasks: "queue.Queue[str]") -> None:
-    for line in sys.stdin:
-        tasks.put(line)
-    os._exit(0)
 
 
 if __name__ == "__main__":

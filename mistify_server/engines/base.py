@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from mistify_server.tasks import Progress, Result, Task
 
-#: Told how far a task is; first, with the stage "starting", when something has taken the task up.
+#: Told how far a task is; first, with the stage "starting", when something has taken the task up, and again
+#: with that stage whenever the task is begun anew.
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
@@ -27,6 +28,9 @@ class Engine(ABC):
         """Run a task to its end. To cancel the call stops the task at once.
 
         An `InspectTask`, for which a user is waiting, never waits behind other tasks.
+
+        Raises:
+            MistifyError: UNAVAILABLE, nothing can be run any more, whatever the task.
         """
 
     @abstractmethod

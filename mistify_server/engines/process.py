@@ -1,4 +1,4 @@
-"""One worker process: started, asked, killed."""
+"""One worker process of this machine: started, spoken to, killed."""
 
 import asyncio
 import os
@@ -8,95 +8,91 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import ValidationError
+from typing_extensions import override
 
-from mistify_server.engines.base import OnProgress
-from mistify_server.tasks import ANSWER, Progress, Result, Task
+from mistify_server.engines.supervision import MAX_LINE, Connection, WorkerDied
 
-#: The longest line that a worker may write, in bytes.
-MAX_LINE = 4 * 2**20
 _MAX_LOG = 2**20
 _EXIT_SECONDS = 5.0
 _SHOWN_LINES = 5
 _SHOWN_BYTES = 4096
 
 
-class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
-    """A worker ended, or talked nonsense, before it had answered; says what is known about it."""
-
-
-class WorkerProcess:
+class WorkerProcess(Connection):
     """A child process that does one task after the other (`mistify_server.tasks`).
 
     It has a process group of its own, so that it ends together with what it has started, and its
     standard input closes when this process ends, however that happens: it then ends itself.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        stdin: asyncio.StreamWriter,
+        stdout: asyncio.StreamReader,
+        log: Path,
+    ) -> None:
         self._process = process
+        self._stdin = stdin
+        self._stdout = stdout
         self._log = log
+        self._log_start = 0
 
     @classmethod
     async def start(cls, command: Sequence[str], log: Path) -> "WorkerProcess":
-        """Start a worker, with its standard error appended to a log file."""
-        _truncate(log)
-        with log.open("ab") as errors:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                limit=MAX_LINE,
-                start_new_session=True,
-            )
-        return cls(process, log)
-
-    @property
-    def running(self) -> bool:
-        """Whether it can be asked."""
-        return self._process.returncode is None
-
-    async def ask(self, task: Task, on_progress: OnProgress) -> Result:
-        """The answer to a task.
+        """Start a worker, with its standard error appended to a log file.
 
         Raises:
-            WorkerDied: it did not come to an answer. The worker must then be killed.
+            WorkerDied: it cannot be started.
         """
-        log_start = self._log.stat().st_size
         try:
-            return await self._converse(task, on_progress)
-        except WorkerDied as error:
-            last_words = _tail(self._log, log_start)
-            raise WorkerDied(f"{error}\n{last_words}" if last_words else str(error)) from error
+            _truncate(log)
+            with log.open("ab") as errors:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    limit=MAX_LINE,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise WorkerDied(f"the worker could not be started: {error}") from error
+        if process.stdin is None or process.stdout is None:
+            raise WorkerDied("the worker has no pipes")
+        return cls(process, process.stdin, process.stdout, log)
 
+    @override
+    async def alive(self) -> bool:
+        return self._process.returncode is None and not self._stdout.at_eof()
+
+    @override
+    async def send(self, line: bytes) -> None:
+        self._log_start = self._log.stat().st_size
+        with suppress(ConnectionError):  # it has ended; reading says so
+            self._stdin.write(line)
+            await self._stdin.drain()
+
+    @override
+    async def receive(self) -> bytes:
+        try:
+            line = await self._stdout.readline()
+        except ValueError as error:
+            raise WorkerDied(f"the worker wrote a line of more than {MAX_LINE:,} bytes") from error
+        if not line:
+            raise WorkerDied(await self._death())
+        return line
+
+    @override
+    async def last_words(self) -> str:
+        return _tail(self._log, self._log_start)
+
+    @override
     async def kill(self) -> None:
-        """End the process and all that it has started."""
-        if self.running:
+        if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
-
-    async def _converse(self, task: Task, on_progress: OnProgress) -> Result:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
-            raise WorkerDied("the worker has no pipes")
-        with suppress(ConnectionError):  # it has ended; reading says so
-            stdin.write(task.model_dump_json().encode() + b"\n")
-            await stdin.drain()
-        while True:
-            try:
-                line = await stdout.readline()
-            except ValueError as error:
-                raise WorkerDied(f"the worker wrote a line of more than {MAX_LINE:,} bytes") from error
-            if not line:
-                raise WorkerDied(await self._death())
-            try:
-                answer = ANSWER.validate_json(line)
-            except ValidationError as error:
-                raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
-            if not isinstance(answer, Progress):
-                return answer
-            on_progress(answer)
 
     async def _death(self) -> str:
         """How a worker ended that has closed its output."""

@@ -1,7 +1,9 @@
 """A real worker process that does no work: networks are JSON texts of their costs.
 
-What it meets in the control directory decides what else happens: `crash-KIND` holds how often it still
-dies at such a task, at `hold-KIND` it waits until the file is gone. `tasks` lists every task it got.
+What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
+killed at such a task, `exhaust-KIND` how often it runs out of memory; at `hold-KIND`, or for an adaptation
+`hold-adapt-BUDGET`, it waits until the file is gone. `tasks` lists every task it got. Some budgets end in a
+disaster each.
 """
 
 import argparse
@@ -9,38 +11,42 @@ import json
 import os
 import signal
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
 
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks import (
-    TASK,
     AdaptResult,
     AdaptTask,
     Inspection,
     InspectTask,
-    Message,
     PackageResult,
     PackageTask,
     Progress,
+    Result,
     SourceResult,
     SourceTask,
     Task,
     TaskFailure,
 )
+from mistify_server.worker import work
+
+HEARTBEAT_SECONDS = 0.2
 
 
 class ScriptedWorker:
-    def __init__(self, artifacts: Artifacts, control: Path) -> None:
+    def __init__(self, artifacts: Artifacts, control: Path, say: Callable[[Progress], None]) -> None:
         self.artifacts = artifacts
         self.control = control
+        self.say = say
 
-    def answer(self, task: Task) -> Message:
+    def answer(self, task: Task) -> Result:
         with (self.control / "tasks").open("a") as log:
             log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
         self.meet(task.kind)
+        if isinstance(task, AdaptTask):
+            self.wait_at(f"hold-adapt-{min(task.budget.values()):g}")
         match task:
             case InspectTask():
                 return self.inspect(task)
@@ -73,7 +79,7 @@ class ScriptedWorker:
                     measured_latency_ms=0.5,
                 )
 
-    def inspect(self, task: InspectTask) -> Message:
+    def inspect(self, task: InspectTask) -> Result:
         try:
             network = self.network(task.model.path)
         except ValueError:
@@ -84,10 +90,17 @@ class ScriptedWorker:
             return Inspection(costs={}, floor={}, problems=[shape])
         return Inspection(**network)
 
-    def adapt(self, task: AdaptTask) -> Message:
+    def adapt(self, task: AdaptTask) -> Result:
         parent = json.loads(self.artifacts.path(task.parent).read_text())
-        if task.budget.get("params") == 13:
-            return TaskFailure(code="INTERNAL", message="13 parameters bring bad luck")
+        match task.budget.get("params"):
+            case 13:
+                return TaskFailure(code="INTERNAL", message="13 parameters bring bad luck")
+            case 17:
+                raise ValueError("17 parameters are odd")
+            case 19:
+                raise FloatingPointError("the loss became nan in step 3")
+            case 23:
+                self.wait_at(".")
         costs = {axis: min(cost, task.budget.get(axis, cost)) for axis, cost in parent.items()}
         met = task.accuracy_target is None or task.accuracy_target <= 0.8
         return AdaptResult(
@@ -101,13 +114,23 @@ class ScriptedWorker:
         )
 
     def meet(self, kind: str) -> None:
-        say(Progress(stage=f"in {kind}", step=1, total_steps=2))
-        crash, hold = self.control / f"crash-{kind}", self.control / f"hold-{kind}"
-        if crash.exists() and int(crash.read_text()) > 0:
-            crash.write_text(str(int(crash.read_text()) - 1))
+        self.say(Progress(stage=f"in {kind}", step=1, total_steps=2))
+        if self.counted(f"crash-{kind}"):
             print("these are my last words", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        while hold.exists():
+        if self.counted(f"exhaust-{kind}"):
+            raise MemoryError("cannot allocate 9 GiB")
+        self.wait_at(f"hold-{kind}")
+
+    def counted(self, name: str) -> bool:
+        file = self.control / name
+        left = int(file.read_text()) if file.exists() else 0
+        if left > 0:
+            file.write_text(str(left - 1))
+        return left > 0
+
+    def wait_at(self, name: str) -> None:
+        while (self.control / name).exists():
             time.sleep(0.01)
 
     def network(self, path: str | None) -> dict[str, dict[str, float]]:
@@ -118,26 +141,15 @@ class ScriptedWorker:
         return self.artifacts.put(json.dumps(costs, sort_keys=True).encode(), ".json")
 
 
-def say(message: Message) -> None:
-    print(message.model_dump_json(), flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--control", type=Path, required=True)
     arguments = parser.parse_args()
-    worker = ScriptedWorker(artifacts_of(arguments.store), arguments.control)
-    lines: SimpleQueue[str] = SimpleQueue()
-    threading.Thread(target=read, args=[lines], daemon=True).start()
-    while True:
-        say(worker.answer(TASK.validate_json(lines.get())))
-
-
-def read(lines: "SimpleQueue[str]") -> None:
-    for line in sys.stdin:
-        lines.put(line)
-    os._exit(0)
+    work(
+        lambda say: ScriptedWorker(artifacts_of(arguments.store), arguments.control, say).answer,
+        HEARTBEAT_SECONDS,
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""A limited number of workers, started when needed and kept for the next task."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.engines.supervision import SupervisedWorker
+
+
+class Crew:
+    """Lends workers, each to one borrower at a time; first come, first served.
+
+    Loading TensorFlow, data and models takes longer than many a task: a worker is kept, and whoever
+    comes gets the idle one that has most of what is needed loaded. To start a worker may take long,
+    such as until a machine has room: whoever waits for that takes any other that gets free.
+
+    Args:
+        start: starts a worker of a name; no two that run at the same time have the same.
+        size: the most workers at the same time.
+        keep: whether a worker is kept when nobody waits for one.
+    """
+
+    def __init__(
+        self, start: Callable[[str], Awaitable[SupervisedWorker]], size: int, *, keep: bool = True
+    ) -> None:
+        self.size = size
+        self._start = start
+        self._keep = keep
+        self._names = deque(str(number) for number in range(size))
+        self._workers: dict[SupervisedWorker, str] = {}
+        self._idle: list[SupervisedWorker] = []
+        self._starting: set[asyncio.Task[None]] = set()
+        self._turns: deque[asyncio.Future[SupervisedWorker]] = deque()
+        self._closed = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether a worker waits for something to do."""
+        return bool(self._idle)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no more workers may be started."""
+        return not self._names
+
+    @asynccontextmanager
+    async def worker(self, needs: frozenset[str]) -> AsyncIterator[SupervisedWorker]:
+        """A worker, for as long as the context is open; an exception in it ends the worker.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the crew is closed.
+        """
+        worker = await self._found(needs) or await self._awaited()
+        try:
+            yield worker
+        except BaseException:
+            await self._end(worker)
+            raise
+        await self._give_back(worker)
+
+    async def close(self) -> None:
+        """End all workers; nobody gets one any more."""
+        self._closed = True
+        while turn := self._next_turn():
+            turn.set_exception(_closed())
+        for starting in self._starting:
+            starting.cancel()
+        await asyncio.gather(*self._starting, return_exceptions=True)
+        for worker in list(self._workers):
+            await self._end(worker)
+
+    async def _found(self, needs: frozenset[str]) -> SupervisedWorker | None:
+        """The best of the idle workers that are still alive."""
+        while self._idle:
+            worker = max(self._idle, key=lambda worker: len(worker.warm & needs))
+            self._idle.remove(worker)
+            alive = False
+            try:
+                alive = await worker.alive()
+            finally:
+                if not alive:
+                    await self._end(worker)
+            if alive:
+                return worker
+        return None
+
+    async def _awaited(self) -> SupervisedWorker:
+        """The worker that is free next; one is started for it where there may be more."""
+        if self._closed:
+            raise _closed()
+        turn: asyncio.Future[SupervisedWorker] = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        self._start_missing()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and not turn.exception():
+                await self._give_back(turn.result())
+            raise
+
+    def _start_missing(self) -> None:
+        waiting = sum(not turn.done() for turn in self._turns)
+        while self._names and len(self._starting) < waiting and not self._closed:
+            starting = asyncio.create_task(self._add(self._names.popleft()))
+            self._starting.add(starting)
+            starting.add_done_callback(self._on_started)
+
+    def _on_started(self, starting: asyncio.Task[None]) -> None:
+        self._starting.discard(starting)
+        self._start_missing()
+
+    async def _add(self, name: str) -> None:
+        try:
+            worker = await self._start(name)
+        except Exception as error:
+            self._names.appendleft(name)
+            if turn := self._next_turn():
+                turn.set_exception(error)
+            return
+        self._workers[worker] = name
+        await self._give_back(worker)
+
+    async def _give_back(self, worker: SupervisedWorker) -> None:
+        """Give a free worker to whoever has waited longest."""
+        if turn := self._next_turn():
+            turn.set_result(worker)
+        elif self._keep and not self._closed:
+            self._idle.append(worker)
+        else:
+            await self._end(worker)
+
+    def _next_turn(self) -> asyncio.Future[SupervisedWorker] | None:
+        """Who has waited longest, of those who still wait."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                return turn
+        return None
+
+    async def _end(self, worker: SupervisedWorker) -> None:
+        try:
+            await worker.kill()
+        finally:
+            name = self._workers.pop(worker, None)
+            if name is not None:
+                self._names.appendleft(name)
+            self._start_missing()
+
+
+def _closed() -> MistifyError:
+    return MistifyError(ErrorCode.UNAVAILABLE, "the engine has been stopped")

@@ -1,0 +1,99 @@
+"""What engines have in common that keep workers: attempts, deadlines, room for inspections."""
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from typing_extensions import override
+
+from mistify.errors import ErrorCode
+from mistify_server.engines.base import Engine, OnProgress
+from mistify_server.engines.crew import Crew
+from mistify_server.engines.supervision import Connection, SupervisedWorker, WorkerDied, needed
+from mistify_server.tasks import InspectTask, Progress, Result, Task, TaskFailure
+
+ATTEMPTS = 3
+
+#: kind of task -> seconds after which it is stopped, as nothing reasonable takes that long.
+DEADLINES: Mapping[str, float] = {"inspect": 240.0, "source": 86_400.0, "adapt": 86_400.0, "package": 3_600.0}
+
+_log = logging.getLogger(__name__)
+
+
+class PooledEngine(Engine):
+    """Workers that are started when first needed and then kept.
+
+    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again.
+    One more worker, ended after use, is for inspections while all the others are taken.
+
+    Args:
+        slots: how many tasks run at the same time.
+        lease: seconds without a sign of life after which a worker is given up.
+        deadlines: seconds by kind of task.
+    """
+
+    def __init__(self, slots: int, lease: float, deadlines: Mapping[str, float]) -> None:
+        self._lease = lease
+        self._deadlines = deadlines
+        self._crew = Crew(self._start_regular, slots)
+        self._spare = Crew(self._start_spare, 1, keep=False)
+
+    @property
+    @override
+    def slots(self) -> int:
+        return self._crew.size
+
+    @override
+    async def run(self, task: Task, on_progress: OnProgress) -> Result:
+        crew = self._crew
+        if isinstance(task, InspectTask) and not await self._free():
+            crew = self._spare
+        seconds = self._deadlines[task.kind]
+        failure = ""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async with crew.worker(needed(task)) as worker, asyncio.timeout(seconds):
+                    on_progress(Progress(stage="starting", step=0, total_steps=0))
+                    return await worker.ask(task, on_progress)
+            except TimeoutError:
+                return _failure(f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s")
+            except WorkerDied as error:
+                failure = str(error)
+                _log.warning("%s task, attempt %d of %d: %s", task.kind, attempt, ATTEMPTS, failure)
+        return _failure(f"the {task.kind} task failed {ATTEMPTS} times; the last time {failure}")
+
+    @override
+    async def close(self) -> None:
+        await self._crew.close()
+        await self._spare.close()
+
+    @abstractmethod
+    async def _connect(self, name: str, *, spare: bool) -> Connection:
+        """Start a worker, as soon as there is room for it; a spare one at once.
+
+        Args:
+            name: what its log is called.
+            spare: whether it is the one for inspections while all others are taken.
+
+        Raises:
+            WorkerDied: it could not be started; the next try may succeed.
+            MistifyError: UNAVAILABLE, nothing can be run any more.
+        """
+
+    @abstractmethod
+    async def _has_room(self) -> bool:
+        """Whether a worker that is started now need not wait."""
+
+    async def _free(self) -> bool:
+        return self._crew.idle or (not self._crew.complete and await self._has_room())
+
+    async def _start_regular(self, number: str) -> SupervisedWorker:
+        return SupervisedWorker(await self._connect(f"worker-{number}", spare=False), self._lease)
+
+    async def _start_spare(self, _number: str) -> SupervisedWorker:
+        return SupervisedWorker(await self._connect("worker-inspections", spare=True), self._lease)
+
+
+def _failure(message: str) -> TaskFailure:
+    return TaskFailure(code=ErrorCode.INTERNAL.name, message=message)

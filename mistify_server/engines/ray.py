@@ -1,0 +1,213 @@
+"""The engine of a Ray cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from typing_extensions import override
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.engines.local import worker_command
+from mistify_server.engines.pool import DEADLINES, PooledEngine
+from mistify_server.engines.process import WorkerProcess
+from mistify_server.engines.supervision import LEASE_SECONDS, Connection, WorkerDied
+
+#: Seconds that an actor has to end its worker before it is ended itself.
+_KILL_SECONDS = 10.0
+_SHOWN_CHARACTERS = 300
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[int]:
+    """A connection to a Ray cluster, while the context is open; gives the number of its CPUs.
+
+    There is one such connection per process.
+
+    Args:
+        address: `ray://HOST:PORT` of a cluster, or `local` for one on this machine that ends with the
+            context.
+
+    Raises:
+        MistifyError: UNAVAILABLE, the cluster cannot be reached or started.
+    """
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    begin = partial(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **options)
+    try:
+        # On a thread: it takes seconds, and on the main thread it would take SIGTERM for itself.
+        await asyncio.to_thread(begin)
+    except (OSError, RuntimeError, RayError) as error:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"Ray at {address} cannot be used: {_short(error)}; start it, then this again",
+        ) from error
+    try:
+        # A cluster may begin with none, and get some when they are asked for.
+        yield max(1, int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 0)))
+    finally:
+        await asyncio.to_thread(ray.shutdown)
+
+
+class RayEngine(PooledEngine):
+    """Worker processes on the machines of a Ray cluster, to which this process is connected.
+
+    Each worker has an actor next to it, which starts it and passes lines on: so TensorFlow is in a
+    process of its own as on one machine, which can hang or crash without the actor, and be killed by it.
+    Attempts, lease and tickets are the business of the server, not of the actor: what a machine that
+    was cut off computes to the end reaches nobody. Actors are never restarted by Ray; a new one is
+    placed wherever there is room, when a task needs it.
+
+    The store is a directory that all machines share, as are the data roots; nothing else is.
+
+    Args:
+        store: the server's store directory.
+        command: starts a worker; None for this package's own, with the Python that runs the actor.
+        slots: how many tasks run at the same time, each on one CPU of the cluster.
+        lease: seconds without a sign of life after which a worker is given up.
+        deadlines: seconds by kind of task.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        command: Sequence[str] | None = None,
+        slots: int = 1,
+        lease: float = LEASE_SECONDS,
+        deadlines: Mapping[str, float] = DEADLINES,
+    ) -> None:
+        super().__init__(slots, lease, deadlines)
+        self._store = store
+        self._command = None if command is None else tuple(command)
+
+    @override
+    async def _connect(self, name: str, *, spare: bool) -> Connection:
+        host = ray.remote(_Host).options(num_cpus=0 if spare else 1, scheduling_strategy="SPREAD")
+        try:
+            actor = await asyncio.to_thread(host.remote, self._store, self._command, name)
+        except ConnectionError as error:
+            raise MistifyError(ErrorCode.UNAVAILABLE, f"the Ray cluster is lost: {_short(error)}") from error
+        connection = _RemoteWorker(actor)
+        try:
+            await connection.start()
+        except BaseException:
+            await connection.kill()
+            raise
+        return connection
+
+    @override
+    async def _has_room(self) -> bool:
+        free = await asyncio.to_thread(ray.available_resources)
+        return bool(free.get("CPU", 0) >= 1)
+
+
+class _Host:
+    """The actor: starts a worker on its machine, and passes lines on.
+
+    What is wrong with the worker is told as text: only that an actor itself is lost is an exception.
+    """
+
+    def __init__(self, store: Path, command: Sequence[str] | None, name: str) -> None:
+        self._command = command or worker_command(store)
+        self._log = store / "logs" / f"{name}.log"
+        self._process: WorkerProcess | None = None
+
+    async def start(self) -> str:
+        """Start the worker; the reason where that fails."""
+        try:
+            self._process = await WorkerProcess.start(self._command, self._log)
+        except WorkerDied as error:
+            return str(error)
+        return ""
+
+    async def alive(self) -> bool:
+        return self._process is not None and await self._process.alive()
+
+    async def send(self, line: bytes) -> None:
+        await self._worker().send(line)
+
+    async def receive(self) -> tuple[bytes, str]:
+        """A line; where none can come any more, the reason."""
+        try:
+            return await self._worker().receive(), ""
+        except WorkerDied as error:
+            return b"", str(error)
+
+    async def last_words(self) -> str:
+        return await self._worker().last_words()
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            await self._process.kill()
+
+    def _worker(self) -> WorkerProcess:
+        if self._process is None:
+            raise WorkerDied("the worker was never started")
+        return self._process
+
+
+class _RemoteWorker(Connection):
+    """A worker on another machine, through its actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._placed = False
+
+    async def start(self) -> None:
+        """Wait until Ray has found a place for the actor, and start the worker there."""
+        reason = await self._call("start")
+        self._placed = True
+        if reason:
+            raise WorkerDied(reason)
+
+    @override
+    async def alive(self) -> bool:
+        return bool(await self._call("alive"))
+
+    @override
+    async def send(self, line: bytes) -> None:
+        await self._call("send", line)
+
+    @override
+    async def receive(self) -> bytes:
+        line, reason = await self._call("receive")
+        if reason:
+            raise WorkerDied(reason)
+        return bytes(line)
+
+    @override
+    async def last_words(self) -> str:
+        return str(await self._call("last_words"))
+
+    @override
+    async def kill(self) -> None:
+        if self._placed:
+            with suppress(TimeoutError, WorkerDied):
+                async with asyncio.timeout(_KILL_SECONDS):
+                    await self._call("kill")
+        with suppress(ConnectionError, RayError):
+            await asyncio.to_thread(ray.kill, self._actor)
+
+    async def _call(self, method: str, *arguments: object) -> Any:
+        try:
+            reply = asyncio.wrap_future(getattr(self._actor, method).remote(*arguments).future())
+            reply.add_done_callback(_forget)
+            # Ray's client stops working when a reply comes to a future that was cancelled.
+            return await asyncio.shield(reply)
+        except (ConnectionError, RayError) as error:
+            raise WorkerDied(f"the worker's actor was lost: {_short(error)}") from error
+
+
+def _forget(reply: "asyncio.Future[object]") -> None:
+    """Take note of a failure for which nobody waits any more."""
+    if not reply.cancelled():
+        reply.exception()
+
+
+def _short(error: Exception) -> str:
+    """The last line of an error, where Ray says what has happened."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1][:_SHOWN_CHARACTERS]

@@ -1,0 +1,166 @@
+"""One worker under supervision: what it is asked, what of its words counts, when it is given up."""
+
+import asyncio
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from mistify_server.engines.base import OnProgress
+from mistify_server.tasks import (
+    SAID,
+    AdaptResult,
+    AdaptTask,
+    Answer,
+    InspectTask,
+    Order,
+    PackageTask,
+    Progress,
+    Result,
+    SourceResult,
+    SourceTask,
+    Task,
+)
+
+T = TypeVar("T")
+
+#: The longest line that a worker may write, in bytes.
+MAX_LINE = 4 * 2**20
+
+#: Seconds without a word, not even a heartbeat, after which a worker is given up.
+LEASE_SECONDS = 60.0
+
+
+class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
+    """A worker ended, fell silent or talked nonsense before it had answered; says what is known of it."""
+
+
+class Connection(ABC):
+    """A worker process, wherever it runs: a line goes in, lines come out.
+
+    Raises:
+        WorkerDied: from every method but `alive` and `kill`: the worker cannot be reached any more.
+    """
+
+    @abstractmethod
+    async def alive(self) -> bool:
+        """Whether the process runs and can be reached."""
+
+    @abstractmethod
+    async def send(self, line: bytes) -> None:
+        """Write a line to the process."""
+
+    @abstractmethod
+    async def receive(self) -> bytes:
+        """The next line that the process wrote."""
+
+    @abstractmethod
+    async def last_words(self) -> str:
+        """The end of what the process has logged since the last line was sent."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """End the process and all that it has started, as far as they can be reached."""
+
+
+class SupervisedWorker:
+    """Asks a worker for one task after the other.
+
+    Every attempt has a ticket, and an answer counts only under the ticket of the current one: whatever
+    a worker still says about an attempt that was given up is refused.
+
+    Args:
+        connection: to the worker.
+        lease: seconds without a word after which it is given up.
+    """
+
+    #: Different for all attempts of this process.
+    _tickets = itertools.count(1)
+
+    def __init__(self, connection: Connection, lease: float = LEASE_SECONDS) -> None:
+        self._connection = connection
+        self._lease = lease
+        self.warm: frozenset[str] = frozenset()
+
+    async def alive(self) -> bool:
+        """Whether it can be asked."""
+        try:
+            return await self._in_time(self._connection.alive())
+        except WorkerDied:
+            return False
+
+    async def ask(self, task: Task, on_progress: OnProgress) -> Result:
+        """The answer to a task.
+
+        Raises:
+            WorkerDied: it did not come to an answer. The worker must then be killed.
+        """
+        try:
+            result = await self._converse(task, on_progress)
+        except WorkerDied as error:
+            last_words = await self._last_words()
+            raise WorkerDied(f"{error}\n{last_words}" if last_words else str(error)) from error
+        self.warm = needed(task) | _made(result)
+        return result
+
+    async def kill(self) -> None:
+        """End it."""
+        await self._connection.kill()
+
+    async def _converse(self, task: Task, on_progress: OnProgress) -> Result:
+        order = Order(ticket=next(self._tickets), task=task)
+        await self._in_time(self._connection.send(order.model_dump_json().encode() + b"\n"))
+        while True:
+            answer = await self._heard()
+            if answer is None or answer.ticket != order.ticket:
+                continue
+            if not isinstance(answer.content, Progress):
+                return answer.content
+            on_progress(answer.content)
+
+    async def _heard(self) -> Answer | None:
+        """What the worker says next; None for a heartbeat."""
+        line = await self._in_time(self._connection.receive())
+        try:
+            said = SAID.validate_json(line)
+        except ValidationError as error:
+            raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
+        return said if isinstance(said, Answer) else None
+
+    async def _last_words(self) -> str:
+        try:
+            return await self._in_time(self._connection.last_words())
+        except WorkerDied:
+            return ""
+
+    async def _in_time(self, doing: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._lease):
+                return await doing
+        except TimeoutError as error:
+            raise WorkerDied(f"the worker gave no sign of life for {self._lease:,.0f} s") from error
+
+
+def needed(task: Task) -> frozenset[str]:
+    """What a worker loads for a task."""
+    names = [task.data.train, task.data.test]
+    match task:
+        case InspectTask() | SourceTask():
+            names += [name for name in (task.model.path, task.model.builtin) if name]
+        case AdaptTask():
+            names += [task.parent, task.teacher]
+        case PackageTask():
+            names.append(task.checkpoint)
+    return frozenset(names)
+
+
+def _made(result: Result) -> frozenset[str]:
+    """The models that a worker still has after a task."""
+    match result:
+        case SourceResult():
+            return frozenset((result.teacher, result.root))
+        case AdaptResult():
+            return frozenset((result.checkpoint,))
+    return frozenset()

@@ -1,0 +1,42 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks import AdaptTask, DataSource, InspectTask, ModelSource
+
+
+def adapt(site: Any, data: str = "d", **budget: float) -> AdaptTask:
+    parent = artifacts_of(site.store).put(b'{"flops": 100, "params": 100}', ".json")
+    return AdaptTask(
+        parent=parent,
+        teacher=parent,
+        data=DataSource(train=data, test=data),
+        algorithm="morphnet",
+        algorithm_config={},
+        hardware={},
+        budget=budget or {"flops": 50.0},
+        accuracy_target=None,
+        seed=0,
+    )
+
+
+def inspect(site: Any) -> InspectTask:
+    return InspectTask(
+        model=ModelSource(path=str(site.root / "model.json")),
+        data=DataSource(train=str(site.root / "train.json"), test=""),
+        algorithm="morphnet",
+        algorithm_config={},
+        hardware={},
+    )
+
+
+@pytest.fixture
+def adapt_task() -> Callable[..., AdaptTask]:
+    return adapt
+
+
+@pytest.fixture
+def inspect_task() -> Callable[..., InspectTask]:
+    return inspect

@@ -1,0 +1,329 @@
+"""What every engine does, with real worker processes that do no work."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify_server.engines.base import Engine
+from mistify_server.engines.local import LocalEngine
+from mistify_server.engines.pool import ATTEMPTS, DEADLINES
+from mistify_server.tasks import AdaptResult, Inspection, Progress, Result, Task, TaskFailure
+
+Make = Callable[..., Engine]
+Until = Callable[[Callable[[], bool]], Any]
+
+REPEATS_ITSELF = """
+import json, sys
+said = ""
+for line in sys.stdin:
+    order = json.loads(line)
+    content = {"kind": "failure", "code": "INTERNAL", "message": order["task"]["data"]["train"]}
+    last, said = said, json.dumps({"kind": "answer", "ticket": order["ticket"], "content": content})
+    print(last, said, sep="\\n" if last else "", flush=True)
+"""
+
+
+def ignore(_progress: Progress) -> None:
+    pass
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def pids(site: Any, kind: str = "adapt") -> list[int]:
+    return [task["pid"] for task in site.tasks(kind)]
+
+
+def submit(engine: Engine, *tasks: Task) -> list[asyncio.Task[Result]]:
+    return [asyncio.create_task(engine.run(task, ignore)) for task in tasks]
+
+
+@pytest.fixture(scope="module")
+def ray_cluster() -> Iterator[None]:
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
+    ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(params=["local", "ray"])
+async def make(request: pytest.FixtureRequest, site: Any) -> AsyncIterator[Make]:
+    (site.store / "logs").mkdir()
+    made: list[Engine] = []
+
+    def make(command: list[str] | None = None, **settings: Any) -> Engine:
+        command = command or site.worker
+        if request.param == "local":
+            made.append(LocalEngine(command, site.store / "logs", **settings))
+        else:
+            from mistify_server.engines.ray import RayEngine
+
+            made.append(RayEngine(site.store, command, **settings))
+        return made[-1]
+
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster")
+    yield make
+    for engine in made:
+        await engine.close()
+
+
+async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, adapt_task: Any) -> None:
+    told: list[Progress] = []
+    result = await make().run(adapt_task(site), told.append)
+    assert isinstance(result, AdaptResult)
+    assert result.costs == {"flops": 50.0, "params": 100.0}
+    assert [progress.stage for progress in told] == ["starting", "in adapt"]
+
+
+async def test_a_worker_is_kept_for_the_next_task(make: Make, site: Any, adapt_task: Any) -> None:
+    engine = make(slots=2)
+    for _ in range(3):
+        await engine.run(adapt_task(site), ignore)
+    assert len(set(pids(site))) == 1
+
+
+async def test_a_task_goes_where_its_data_is_loaded(make: Make, site: Any, adapt_task: Any) -> None:
+    engine = make(slots=2)
+    tasks = [adapt_task(site, data) for data in ("one", "two")]
+    await asyncio.gather(*submit(engine, *tasks))
+    for task in reversed(tasks):
+        await engine.run(task, ignore)
+    seen = {
+        data: {t["pid"] for t in site.tasks("adapt") if t["data"]["train"] == data} for data in ("one", "two")
+    }
+    assert all(len(workers) == 1 for workers in seen.values())
+    assert seen["one"] != seen["two"]
+
+
+async def test_tasks_run_at_once_up_to_the_slots(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    for budget in (1, 2, 3):
+        (site.control / f"hold-adapt-{budget}").touch()
+    engine = make(slots=2)
+    assert engine.slots == 2
+    running = submit(engine, *(adapt_task(site, flops=budget) for budget in (1.0, 2.0, 3.0)))
+    await wait_until(lambda: len(pids(site)) == 2)
+    (site.control / "hold-adapt-2").unlink()
+    await running[1]
+    await wait_until(lambda: len(pids(site)) == 3)
+    assert [task["budget"]["flops"] for task in site.tasks("adapt")[2:]] == [3.0]
+    assert len(set(pids(site))) == 2
+    for budget in (1, 3):
+        (site.control / f"hold-adapt-{budget}").unlink()
+    await asyncio.gather(*running)
+
+
+async def test_who_comes_first_is_served_first(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    (site.control / "hold-adapt-1").touch()
+    engine = make(slots=1)
+
+    async def one_after_the_other(*budgets: float) -> None:
+        for budget in budgets:
+            await engine.run(adapt_task(site, flops=budget), ignore)
+
+    first = asyncio.create_task(one_after_the_other(1.0, 2.0, 3.0))
+    await wait_until(lambda: bool(pids(site)))
+    (second,) = submit(engine, adapt_task(site, flops=4.0))
+    await asyncio.sleep(0)
+    (site.control / "hold-adapt-1").unlink()
+    await asyncio.gather(first, second)
+    assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 4.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("disaster", ["crash", "exhaust"])
+async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until, disaster: str
+) -> None:
+    (site.control / "hold-adapt-1").touch()
+    engine = make(slots=2)
+    (other,) = submit(engine, adapt_task(site, flops=1.0))
+    await wait_until(lambda: bool(pids(site)))
+    (site.control / f"{disaster}-adapt").write_text("2")
+    told: list[Progress] = []
+    assert isinstance(await engine.run(adapt_task(site, flops=2.0), told.append), AdaptResult)
+    assert [progress.stage for progress in told] == ["starting", "in adapt"] * 3
+    (site.control / "hold-adapt-1").unlink()
+    assert isinstance(await other, AdaptResult)
+    assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 2.0, 2.0, 2.0]
+    assert len(set(pids(site))) == 4
+
+
+async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    for budget in (1, 2):
+        (site.control / f"hold-adapt-{budget}").touch()
+    engine = make(slots=2, lease=4.0)
+    silent, busy = submit(engine, *(adapt_task(site, flops=budget) for budget in (1.0, 2.0)))
+    await wait_until(lambda: len(pids(site)) == 2)
+    stopped = next(task["pid"] for task in site.tasks("adapt") if task["budget"]["flops"] == 1.0)
+    os.kill(stopped, signal.SIGSTOP)
+    (site.control / "hold-adapt-1").unlink()
+    assert isinstance(await silent, AdaptResult)
+    assert gone(stopped)
+    # The other one has been held for more than a lease by now, and has said all the time that it lives.
+    assert not busy.done()
+    (site.control / "hold-adapt-2").unlink()
+    assert isinstance(await busy, AdaptResult)
+    assert sorted(task["budget"]["flops"] for task in site.tasks("adapt")) == [1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("disaster", "last_words"), [("crash", "these are my last words"), ("exhaust", "cannot allocate 9 GiB")]
+)
+async def test_a_worker_that_dies_again_and_again_fails_the_task(
+    make: Make, site: Any, adapt_task: Any, disaster: str, last_words: str
+) -> None:
+    (site.control / f"{disaster}-adapt").write_text("9")
+    result = await make().run(adapt_task(site), ignore)
+    assert isinstance(result, TaskFailure)
+    assert result.code == "INTERNAL"
+    assert f"failed {ATTEMPTS} times" in result.message
+    assert result.message.endswith(last_words)
+    assert len(site.tasks("adapt")) == ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("print('hello')", "no answer: b'hello"),
+        ("print('x' * 5_000_000)", "more than 4,194,304 bytes"),
+        ("import sys; sys.exit('no tensorflow')", "exit code 1\nno tensorflow"),
+        ("import os; os.kill(os.getpid(), 9)", "signal SIGKILL"),
+    ],
+)
+async def test_a_worker_that_talks_nonsense_fails_the_task(
+    make: Make, site: Any, adapt_task: Any, program: str, message: str
+) -> None:
+    result = await make([sys.executable, "-c", program]).run(adapt_task(site), ignore)
+    assert isinstance(result, TaskFailure)
+    assert message in result.message
+
+
+async def test_a_worker_that_cannot_be_started_fails_the_task(make: Make, site: Any, adapt_task: Any) -> None:
+    result = await make(["/no/such/program"]).run(adapt_task(site), ignore)
+    assert isinstance(result, TaskFailure)
+    assert "could not be started" in result.message
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (13.0, "13 parameters bring bad luck"),
+        (17.0, "ValueError: 17 parameters are odd"),
+        (19.0, "the loss became nan in step 3"),
+    ],
+)
+async def test_what_fails_for_a_reason_is_not_tried_again(
+    make: Make, site: Any, adapt_task: Any, params: float, message: str
+) -> None:
+    engine = make()
+    result = await engine.run(adapt_task(site, params=params), ignore)
+    assert result == TaskFailure(code="INTERNAL", message=message)
+    assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
+    assert len(pids(site)) == 2
+    assert len(set(pids(site))) == 1
+
+
+async def test_the_traceback_of_an_exception_is_logged(make: Make, site: Any, adapt_task: Any) -> None:
+    await make().run(adapt_task(site, params=17.0), ignore)
+    log = (site.store / "logs" / "worker-0.log").read_text()
+    assert "Traceback" in log
+    assert "scripted_worker.py" in log
+
+
+async def test_a_task_has_a_deadline(make: Make, site: Any, adapt_task: Any) -> None:
+    (site.control / "hold-adapt").touch()
+    result = await make(deadlines={**DEADLINES, "adapt": 1.0}).run(adapt_task(site), ignore)
+    assert isinstance(result, TaskFailure)
+    assert "more than 1 s" in result.message
+    assert all(map(gone, pids(site)))
+
+
+async def test_a_late_result_is_refused(make: Make, site: Any, adapt_task: Any) -> None:
+    engine = make([sys.executable, "-c", REPEATS_ITSELF])
+    results = [await engine.run(adapt_task(site, data), ignore) for data in ("one", "two", "three")]
+    messages = [result.message for result in results if isinstance(result, TaskFailure)]
+    assert messages == ["one", "two", "three"]
+
+
+async def test_to_cancel_a_task_ends_its_worker(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    (site.control / "hold-adapt").touch()
+    engine = make()
+    (running,) = submit(engine, adapt_task(site))
+    await wait_until(lambda: bool(pids(site)))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert gone(pids(site)[0])
+    (site.control / "hold-adapt").unlink()
+    assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
+
+
+async def test_an_inspection_does_not_wait_for_training(
+    make: Make, site: Any, adapt_task: Any, inspect_task: Any, wait_until: Until
+) -> None:
+    (site.control / "hold-adapt").touch()
+    engine = make(slots=2)
+    training = submit(engine, *(adapt_task(site) for _ in range(3)))
+    await wait_until(lambda: len(pids(site)) == 2)
+    results = await asyncio.gather(*submit(engine, inspect_task(site), inspect_task(site)))
+    assert all(isinstance(result, Inspection) for result in results)
+    assert all(map(gone, pids(site, "inspect")))
+    assert not any(task.done() for task in training)
+    (site.control / "hold-adapt").unlink()
+    await asyncio.gather(*training)
+
+
+async def test_an_inspection_leaves_its_worker_to_the_training(
+    make: Make, site: Any, adapt_task: Any, inspect_task: Any
+) -> None:
+    engine = make()
+    await engine.run(inspect_task(site), ignore)
+    await engine.run(adapt_task(site), ignore)
+    assert pids(site, "inspect") == pids(site)
+
+
+async def test_a_worker_that_died_idle_costs_no_attempt(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    engine = make()
+    await engine.run(adapt_task(site), ignore)
+    os.kill(pids(site)[0], signal.SIGKILL)
+    await wait_until(lambda: gone(pids(site)[0]))
+    told: list[Progress] = []
+    assert isinstance(await engine.run(adapt_task(site), told.append), AdaptResult)
+    assert [progress.stage for progress in told] == ["starting", "in adapt"]
+
+
+async def test_a_long_log_is_cut(make: Make, site: Any, adapt_task: Any) -> None:
+    log = site.store / "logs" / "worker-0.log"
+    log.write_bytes(b"old\n" * 500_000)
+    await make().run(adapt_task(site), ignore)
+    assert log.stat().st_size == 2**19
+
+
+async def test_no_worker_outlives_its_engine(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    (site.control / "hold-adapt-1").touch()
+    engine = make(slots=2)
+    busy, idle = submit(engine, adapt_task(site, flops=1.0), adapt_task(site, flops=2.0))
+    await idle
+    await wait_until(lambda: len(pids(site)) == 2)
+    busy.cancel()
+    await engine.close()
+    assert all(map(gone, pids(site)))
