@@ -1,0 +1,91 @@
+"""That ResNet-8 in PyTorch is the Keras network that it was translated from."""
+
+import keras
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'")
+
+from benchmarks import torch_resnet8
+from executors import training
+from executors.data import Dataset
+from executors.structure import analyse
+
+layers = keras.layers
+
+
+def resnet8():
+    """MLPerf Tiny's network at other widths, with random weights and statistics."""
+    keras.utils.set_random_seed(0)
+
+    def unit(x, width, kernel, strides):
+        x = layers.Conv2D(width, kernel, strides, "same")(x)
+        return x if kernel == 1 else layers.BatchNormalization()(x)
+
+    inputs = keras.Input((32, 32, 3))
+    x = layers.ReLU()(unit(inputs, 4, 3, 1))
+    for inner, outer, strides in ((3, 4, 1), (5, 6, 2), (9, 7, 2)):
+        y = unit(layers.ReLU()(unit(x, inner, 3, strides)), outer, 3, 1)
+        shortcut = x if strides == 1 else unit(x, outer, 1, strides)
+        x = layers.ReLU()(layers.Add()([y, shortcut]))
+    x = layers.Flatten()(layers.AveragePooling2D(8)(x))
+    model = keras.Model(inputs, layers.Dense(10, "softmax")(x))
+    rng = np.random.default_rng(0)
+    model.set_weights([weight + rng.uniform(0.1, 0.2, weight.shape) for weight in model.get_weights()])
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return resnet8()
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(1)
+    return Dataset(rng.integers(0, 256, (300, 32, 32, 3), np.uint8), rng.integers(0, 10, 300))
+
+
+def test_outputs_are_the_same(model, data):
+    twin = torch_resnet8.translated(model)
+
+    told = torch_resnet8.probabilities(twin, torch_resnet8.tensors(data.x)).numpy()
+
+    assert told == pytest.approx(training.probabilities(model, data.x), abs=1e-5)
+    assert torch_resnet8.accuracy(twin, data) == training.accuracy(model, data)
+
+
+def test_multiply_adds_are_counted_alike(model, data):
+    twin = torch_resnet8.translated(model)
+
+    counted = torch_resnet8.multiply_adds(twin, torch_resnet8.tensors(data.x))
+
+    assert counted == analyse(model).network().flops
+
+
+def test_recalibration_is_the_same(data):
+    model = resnet8()
+    twin = torch_resnet8.translated(model)
+
+    torch_resnet8.recalibrate(twin, data)
+    training.recalibrate(model, data)
+
+    told = torch_resnet8.probabilities(twin, torch_resnet8.tensors(data.x)).numpy()
+    # PyTorch takes n - 1 examples for n in a variance.
+    assert told == pytest.approx(training.probabilities(model, data.x), abs=5e-3)
+
+
+def test_another_network_is_refused():
+    inputs = keras.Input((32, 32, 3))
+    outputs = layers.Dense(10)(layers.Flatten()(layers.Conv2D(4, 3)(inputs)))
+
+    with pytest.raises(ValueError, match="conv2d"):
+        torch_resnet8.translated(keras.Model(inputs, outputs))
+
+
+def test_batches_hold_each_example_once_a_round():
+    batches = torch_resnet8.batches(10, 3, seed=0)
+
+    first = np.concatenate([next(batches).numpy() for _ in range(3)])
+
+    assert len(set(first)) == 9
