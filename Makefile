@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := goal_tree
+BENCHMARKS := goal_tree peer_torch_pruning
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
 .PHONY: help install demo test test-slow bench check format proto clean
@@ -28,11 +28,11 @@ test: install  ## Run the tests
 test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800
 
-# Exit code 77: skipped, for want of data.
-bench: install  ## Run the quick benchmarks
+# Exit code 77: skipped, for want of data or of an optional package.
+bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	$(BIN)/pip install --quiet --editable '.[bench]'
 	failed=0; for name in $(BENCHMARKS); do \
-		$(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
+		MISTIFY_TEST_DATA=$(DATA) $(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
 	done; exit $$failed
 
 check: install  ## Format, lint, types, layers, generated code

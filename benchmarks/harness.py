@@ -6,7 +6,8 @@ its targets in its file, measures figures, prints its tables, and ends with one 
     0   every target is met
     1   a target is missed, or its figure was not measured
     2   the command line is wrong
-    77  skipped, because the data it needs were not given; the message says which
+    77  skipped, because data that it needs were not given, or an optional package is not installed; the
+        message says which
 
 A quick run may leave figures out. Their targets count as missed, unless they are declared as
 `full_run_only`; the table then says so. Times are medians over several repetitions. Ratios come from both
@@ -45,7 +46,7 @@ class Target(TypedDict, total=False):
 
 
 class MissingDataError(Exception):
-    """The benchmark needs data that were not given; the message names the option."""
+    """The benchmark needs data or a package that is not there; the message says how to give it."""
 
 
 class Pair(NamedTuple):

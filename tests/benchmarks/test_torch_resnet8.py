@@ -10,29 +10,9 @@ from benchmarks import torch_resnet8
 from executors import training
 from executors.data import Dataset
 from executors.structure import analyse
+from tests.benchmarks.networks import resnet8
 
 layers = keras.layers
-
-
-def resnet8():
-    """MLPerf Tiny's network at other widths, with random weights and statistics."""
-    keras.utils.set_random_seed(0)
-
-    def unit(x, width, kernel, strides):
-        x = layers.Conv2D(width, kernel, strides, "same")(x)
-        return x if kernel == 1 else layers.BatchNormalization()(x)
-
-    inputs = keras.Input((32, 32, 3))
-    x = layers.ReLU()(unit(inputs, 4, 3, 1))
-    for inner, outer, strides in ((3, 4, 1), (5, 6, 2), (9, 7, 2)):
-        y = unit(layers.ReLU()(unit(x, inner, 3, strides)), outer, 3, 1)
-        shortcut = x if strides == 1 else unit(x, outer, 1, strides)
-        x = layers.ReLU()(layers.Add()([y, shortcut]))
-    x = layers.Flatten()(layers.AveragePooling2D(8)(x))
-    model = keras.Model(inputs, layers.Dense(10, "softmax")(x))
-    rng = np.random.default_rng(0)
-    model.set_weights([weight + rng.uniform(0.1, 0.2, weight.shape) for weight in model.get_weights()])
-    return model
 
 
 @pytest.fixture(scope="module")
