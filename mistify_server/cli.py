@@ -36,7 +36,22 @@ def serve(
         list[Path] | None,
         typer.Option(help="Directory with models and data, may be repeated. Nothing else is read."),
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, max=256, help="Tasks that run at the same time.")] = 1,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="local|ray|ray://HOST:PORT",
+            help="Where tasks run: on this machine, on a Ray cluster of this machine, on any Ray cluster.",
+        ),
+    ] = "local",
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Tasks that run at the same time.",
+            show_default="1; with Ray the cluster's CPUs",
+        ),
+    ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that callers have to send.")
     ] = None,
@@ -60,6 +75,7 @@ def serve(
             store=store.resolve(),
             listen=listen,
             data_roots=tuple(data_root or ()),
+            engine=engine,
             slots=slots,
             token=None if token_file is None else _token(token_file),
             until_stdin_closes=until_stdin_closes,

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from mistify.v1 import porting_pb2, porting_pb2_grpc
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.porting import PortingServicer
-from mistify_server.engines.local import LocalEngine, worker_command
+from mistify_server.engines.opening import open_engine
 from mistify_server.jobs import RunningJobs
 from mistify_server.models import ModelRepository
 from mistify_server.paths import DataRoots
@@ -56,7 +56,8 @@ class ServerSettings:
         store: directory, made where there is none.
         listen: `host:port`; port 0 takes a free one.
         data_roots: the only directories from which models and data are read.
-        slots: how many tasks run at the same time.
+        engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
+        slots: how many tasks run at the same time; None takes the engine's own number.
         token: what callers have to send; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
         until_stdin_closes: whether to stop also when whoever holds the other end of standard input ends.
@@ -65,7 +66,8 @@ class ServerSettings:
     store: Path
     listen: str = DEFAULT_LISTEN
     data_roots: Sequence[Path] = ()
-    slots: int = 1
+    engine: str = "local"
+    slots: int | None = None
     token: str | None = None
     worker: Sequence[str] | None = None
     until_stdin_closes: bool = False
@@ -107,9 +109,12 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
     """A server that answers calls while the context is open; gives the address it is bound to."""
     roots = DataRoots.of(settings.data_roots)
-    with serving(settings.store), open_store(settings.store) as store:
-        command = settings.worker or worker_command(settings.store)
-        engine = LocalEngine(command, store.logs, settings.slots)
+    async with AsyncExitStack() as opened:
+        opened.enter_context(serving(settings.store))
+        store = opened.enter_context(open_store(settings.store))
+        engine = await opened.enter_async_context(
+            open_engine(settings.engine, settings.store, settings.worker, settings.slots)
+        )
         jobs = RunningJobs(store, engine)
         examiner = Examiner(ModelRepository(store.models, store.artifacts), roots, engine)
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
@@ -125,7 +130,6 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             await health_service.enter_graceful_shutdown()
             await jobs.stop()
             await server.stop(_GRACE)
-            await engine.close()
 
 
 def _grpc_server(service: PortingService, health_service: Any, token: str | None) -> Any:

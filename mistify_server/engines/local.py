@@ -6,9 +6,9 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from mistify_server.engines.pool import DEADLINES, PooledEngine
+from mistify_server.engines.pool import DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import LEASE_SECONDS, Connection
+from mistify_server.engines.supervision import Connection
 
 
 def worker_command(store: Path) -> list[str]:
@@ -23,8 +23,8 @@ class LocalEngine(PooledEngine):
         command: starts a worker.
         logs: the directory for what workers write to standard error.
         slots: how many tasks run at the same time.
-        lease: seconds without a sign of life after which a worker is given up.
-        deadlines: seconds by kind of task.
+        leases: seconds by kind of task without a sign of life, after which a worker is given up.
+        deadlines: seconds by kind of task, after which it is stopped.
     """
 
     def __init__(
@@ -32,10 +32,10 @@ class LocalEngine(PooledEngine):
         command: Sequence[str],
         logs: Path,
         slots: int = 1,
-        lease: float = LEASE_SECONDS,
+        leases: Mapping[str, float] = LEASES,
         deadlines: Mapping[str, float] = DEADLINES,
     ) -> None:
-        super().__init__(slots, lease, deadlines)
+        super().__init__(slots, leases, deadlines)
         self._command = tuple(command)
         self._logs = logs
 

@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.local import worker_command
-from mistify_server.engines.pool import DEADLINES, PooledEngine
+from mistify_server.engines.pool import DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import LEASE_SECONDS, Connection, WorkerDied
+from mistify_server.engines.supervision import Connection, WorkerDied
 
 #: Seconds that an actor has to end its worker before it is ended itself.
 _KILL_SECONDS = 10.0
@@ -67,8 +67,8 @@ class RayEngine(PooledEngine):
         store: the server's store directory.
         command: starts a worker; None for this package's own, with the Python that runs the actor.
         slots: how many tasks run at the same time, each on one CPU of the cluster.
-        lease: seconds without a sign of life after which a worker is given up.
-        deadlines: seconds by kind of task.
+        leases: seconds by kind of task without a sign of life, after which a worker is given up.
+        deadlines: seconds by kind of task, after which it is stopped.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class RayEngine(PooledEngine):
         store: Path,
         command: Sequence[str] | None = None,
         slots: int = 1,
-        lease: float = LEASE_SECONDS,
+        leases: Mapping[str, float] = LEASES,
         deadlines: Mapping[str, float] = DEADLINES,
     ) -> None:
-        super().__init__(slots, lease, deadlines)
+        super().__init__(slots, leases, deadlines)
         self._store = store
         self._command = None if command is None else tuple(command)
 

@@ -29,8 +29,8 @@ T = TypeVar("T")
 #: The longest line that a worker may write, in bytes.
 MAX_LINE = 4 * 2**20
 
-#: Seconds without a word, not even a heartbeat, after which a worker is given up.
-LEASE_SECONDS = 60.0
+#: Seconds that a question which needs no work may take.
+_REPLY_SECONDS = 30.0
 
 
 class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
@@ -73,32 +73,35 @@ class SupervisedWorker:
 
     Args:
         connection: to the worker.
-        lease: seconds without a word after which it is given up.
     """
 
     #: Different for all attempts of this process.
     _tickets = itertools.count(1)
 
-    def __init__(self, connection: Connection, lease: float = LEASE_SECONDS) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._lease = lease
         self.warm: frozenset[str] = frozenset()
 
     async def alive(self) -> bool:
         """Whether it can be asked."""
         try:
-            return await self._in_time(self._connection.alive())
+            return await _in_time(self._connection.alive(), _REPLY_SECONDS)
         except WorkerDied:
             return False
 
-    async def ask(self, task: Task, on_progress: OnProgress) -> Result:
+    async def ask(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
         """The answer to a task.
+
+        Args:
+            task: what is asked.
+            on_progress: told how far it is.
+            lease: seconds without a word, not even a heartbeat, after which the worker is given up.
 
         Raises:
             WorkerDied: it did not come to an answer. The worker must then be killed.
         """
         try:
-            result = await self._converse(task, on_progress)
+            result = await self._converse(task, on_progress, lease)
         except WorkerDied as error:
             last_words = await self._last_words()
             raise WorkerDied(f"{error}\n{last_words}" if last_words else str(error)) from error
@@ -109,38 +112,39 @@ class SupervisedWorker:
         """End it."""
         await self._connection.kill()
 
-    async def _converse(self, task: Task, on_progress: OnProgress) -> Result:
+    async def _converse(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
         order = Order(ticket=next(self._tickets), task=task)
-        await self._in_time(self._connection.send(order.model_dump_json().encode() + b"\n"))
+        await _in_time(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
         while True:
-            answer = await self._heard()
+            answer = _answer(await _in_time(self._connection.receive(), lease))
             if answer is None or answer.ticket != order.ticket:
                 continue
             if not isinstance(answer.content, Progress):
                 return answer.content
             on_progress(answer.content)
 
-    async def _heard(self) -> Answer | None:
-        """What the worker says next; None for a heartbeat."""
-        line = await self._in_time(self._connection.receive())
-        try:
-            said = SAID.validate_json(line)
-        except ValidationError as error:
-            raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
-        return said if isinstance(said, Answer) else None
-
     async def _last_words(self) -> str:
         try:
-            return await self._in_time(self._connection.last_words())
+            return await _in_time(self._connection.last_words(), _REPLY_SECONDS)
         except WorkerDied:
             return ""
 
-    async def _in_time(self, doing: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(self._lease):
-                return await doing
-        except TimeoutError as error:
-            raise WorkerDied(f"the worker gave no sign of life for {self._lease:,.0f} s") from error
+
+async def _in_time(doing: Awaitable[T], seconds: float) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await doing
+    except TimeoutError as error:
+        raise WorkerDied(f"the worker gave no sign of life for {seconds:,.0f} s") from error
+
+
+def _answer(line: bytes) -> Answer | None:
+    """What a worker has said; None for a heartbeat."""
+    try:
+        said = SAID.validate_json(line)
+    except ValidationError as error:
+        raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
+    return said if isinstance(said, Answer) else None
 
 
 def needed(task: Task) -> frozenset[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from mistify_server.engines.base import Engine
 from mistify_server.engines.local import LocalEngine
-from mistify_server.engines.pool import ATTEMPTS, DEADLINES
+from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES
 from mistify_server.tasks import AdaptResult, Inspection, Progress, Result, Task, TaskFailure
 
 Make = Callable[..., Engine]
@@ -48,7 +48,7 @@ def submit(engine: Engine, *tasks: Task) -> list[asyncio.Task[Result]]:
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="Ray is not installed")
-    ray.init(address="local", num_cpus=3, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
@@ -164,7 +164,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 ) -> None:
     for budget in (1, 2):
         (site.control / f"hold-adapt-{budget}").touch()
-    engine = make(slots=2, lease=4.0)
+    engine = make(slots=2, leases={**LEASES, "adapt": 3.0})
     silent, busy = submit(engine, *(adapt_task(site, flops=budget) for budget in (1.0, 2.0)))
     await wait_until(lambda: len(pids(site)) == 2)
     stopped = next(task["pid"] for task in site.tasks("adapt") if task["budget"]["flops"] == 1.0)
@@ -180,17 +180,21 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 
 
 @pytest.mark.parametrize(
-    ("disaster", "last_words"), [("crash", "these are my last words"), ("exhaust", "cannot allocate 9 GiB")]
+    ("disaster", "told"),
+    [
+        ("crash", ["signal SIGKILL", "these are my last words"]),
+        ("exhaust", ["exit code 1", "MemoryError: cannot allocate 9 GiB"]),
+    ],
 )
 async def test_a_worker_that_dies_again_and_again_fails_the_task(
-    make: Make, site: Any, adapt_task: Any, disaster: str, last_words: str
+    make: Make, site: Any, adapt_task: Any, disaster: str, told: list[str]
 ) -> None:
     (site.control / f"{disaster}-adapt").write_text("9")
     result = await make().run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
     assert result.code == "INTERNAL"
     assert f"failed {ATTEMPTS} times" in result.message
-    assert result.message.endswith(last_words)
+    assert all(text in result.message for text in told)
     assert len(site.tasks("adapt")) == ATTEMPTS
 
 
@@ -200,7 +204,6 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
         ("print('hello')", "no answer: b'hello"),
         ("print('x' * 5_000_000)", "more than 4,194,304 bytes"),
         ("import sys; sys.exit('no tensorflow')", "exit code 1\nno tensorflow"),
-        ("import os; os.kill(os.getpid(), 9)", "signal SIGKILL"),
     ],
 )
 async def test_a_worker_that_talks_nonsense_fails_the_task(

@@ -1,0 +1,65 @@
+"""From the name of an engine to the engine."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.engines.base import Engine
+from mistify_server.engines.local import LocalEngine, worker_command
+
+_REMOTE = "ray://"
+
+
+@asynccontextmanager
+async def open_engine(
+    name: str, store: Path, command: Sequence[str] | None = None, slots: int | None = None
+) -> AsyncIterator[Engine]:
+    """An engine, while the context is open.
+
+    Args:
+        name: `local`; `ray` for a Ray cluster of this machine, which ends with the context; `ray://HOST:PORT`.
+        store: the server's store directory.
+        command: starts a worker; None for this package's own.
+        slots: how many tasks run at the same time; None for one, with Ray for all CPUs of the cluster.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there is no such engine, or it is not installed; UNAVAILABLE, it
+            cannot be reached.
+    """
+    if name == "local":
+        async with _closing(
+            LocalEngine(command or worker_command(store), store / "logs", slots or 1)
+        ) as engine:
+            yield engine
+    elif name == "ray" or name.startswith(_REMOTE):
+        async with _open_ray("local" if name == "ray" else name, store, command, slots) as engine:
+            yield engine
+    else:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the engine "{name}"; expected local, ray or ray://HOST:PORT; leave --engine out for local',
+        )
+
+
+@asynccontextmanager
+async def _open_ray(
+    address: str, store: Path, command: Sequence[str] | None, slots: int | None
+) -> AsyncIterator[Engine]:
+    try:
+        from mistify_server.engines.ray import RayEngine, connected  # noqa: PLC0415 (optional, seconds to import)
+    except ModuleNotFoundError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            "got an engine that needs Ray, which is not installed; run pip install 'mistify-porting[ray]'",
+        ) from error
+    async with connected(address) as cpus, _closing(RayEngine(store, command, slots or cpus)) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def _closing(engine: Engine) -> AsyncIterator[Engine]:
+    try:
+        yield engine
+    finally:
+        await engine.close()

@@ -1,0 +1,41 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistify.jobs import GoalState, JobState
+from mistify_server.engines.pool import DEADLINES
+
+
+@pytest.mark.parametrize(
+    ("params", "reason"),
+    [
+        (13, "13 parameters bring bad luck"),
+        (17, "ValueError: 17 parameters are odd"),
+        (19, "the loss became nan in step 3"),
+        (23, "the adapt task was stopped as it took more than 5 s"),
+    ],
+)
+async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
+    caller: Any,
+    make_config: Callable[..., dict[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+    params: int,
+    reason: str,
+) -> None:
+    monkeypatch.setitem(DEADLINES, "adapt", 5.0)
+    job = await caller.submit(
+        [
+            make_config("bad", num_of_params=params),
+            make_config("below", num_of_params=params - 1),
+            make_config("deep", num_of_params=params - 2),
+            make_config("above", num_of_params=params + 1),
+            make_config("beside", FLOP="0.5x"),
+        ]
+    )
+    job = await caller.finished(job.id)
+    reasons = {goal.id: goal.reason for goal in job.goals if goal.state is GoalState.FAILED}
+    because = f"the goal bad, from which it is adapted, failed: {reason}"
+    assert reasons == {"bad": reason, "below": because, "deep": because}
+    assert {goal.id for goal in job.goals if goal.state is GoalState.MET} == {"above", "beside"}
+    assert job.state is JobState.DONE

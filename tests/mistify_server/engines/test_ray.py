@@ -1,0 +1,118 @@
+"""A server whose tasks run on a Ray cluster of two machines, of which one is lost."""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import GoalState, JobState
+
+pytest.importorskip("ray", reason="Ray is not installed")
+
+from ray.cluster_utils import Cluster
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def on(raylet: int, worker: int) -> bool:
+    """Whether a worker runs on the machine of a raylet, whose child its actor is."""
+    return Path(f"/proc/{worker}").exists() and parent(parent(worker)) == raylet
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    head = {"num_cpus": 1, "include_dashboard": False, "ray_client_server_port": port}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster.engine = f"ray://127.0.0.1:{port}"
+    yield cluster
+    cluster.shutdown()
+
+
+async def test_a_job_survives_the_loss_of_a_machine(
+    cluster: Any,
+    site: Any,
+    serving_at: Any,
+    make_config: Callable[..., dict[str, object]],
+    wait_until: Callable[[Callable[[], bool]], Any],
+) -> None:
+    lost = cluster.add_node(num_cpus=1)
+    raylet = lost.all_processes["raylet"][0].process.pid
+    for budget in (2_500, 250):
+        (site.control / f"hold-adapt-{budget}").touch()
+    configs = [
+        make_config("half", FLOP="0.5x"),
+        make_config("quarter", FLOP="0.25x"),
+        make_config("small", num_of_params="0.5x"),
+        make_config("tiny", num_of_params="0.25x"),
+    ]
+
+    def workers() -> dict[float, int]:
+        return {min(task["budget"].values()): task["pid"] for task in site.tasks("adapt")}
+
+    async with serving_at(site.settings(engine=cluster.engine, slots=None)) as caller:
+        job = await caller.submit(configs)
+        await wait_until(lambda: {2_500, 250} <= workers().keys())
+        (hit,) = (budget for budget, pid in workers().items() if budget in (2_500, 250) and on(raylet, pid))
+        pid = workers()[hit]
+        cluster.remove_node(lost, allow_graceful=False)
+        await wait_until(lambda: not Path(f"/proc/{pid}").exists())
+        for budget in (2_500, 250):
+            (site.control / f"hold-adapt-{budget}").unlink()
+        job = await caller.finished(job.id)
+    assert job.state is JobState.DONE
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+    attempts = Counter(min(task["budget"].values()) for task in site.tasks("adapt"))
+    assert attempts == {budget: 1 + (budget == hit) for budget in (5_000, 2_500, 500, 250)}
+    assert len(site.tasks("source")) == 1
+
+
+async def test_the_command_ends_the_cluster_that_it_started(
+    site: Any, call_at: Any, wait_until: Callable[[Callable[[], bool]], Any]
+) -> None:
+    ready = site.base / "ready"
+    command = [
+        "serve",
+        "--store",
+        site.store,
+        "--listen",
+        "127.0.0.1:0",
+        "--ready-file",
+        ready,
+        "--engine",
+        "ray",
+    ]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "mistify_server.cli", *map(str, command)
+    )
+    await wait_until(ready.exists)
+    caller = call_at(ready.read_text())
+    assert (await caller.page(1)).jobs == []
+    await caller.channel.close()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 60) == 0
+    await wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+async def test_a_cluster_that_is_not_there_is_refused(
+    site: Any, serving_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_options: object) -> None:
+        raise ConnectionError("ray client connection timeout")
+
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(MistifyError, match="Ray at ray://nowhere:1 cannot be used: ray client") as raised:
+        async with serving_at(site.settings(engine="ray://nowhere:1")):
+            pass
+    assert raised.value.code is ErrorCode.UNAVAILABLE
