@@ -31,6 +31,11 @@ class GoalState(Enum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen to the goal."""
+        return self not in (GoalState.WAITING, GoalState.RUNNING)
+
 
 @dataclass(frozen=True)
 class PackageFile:

@@ -9,6 +9,7 @@ from mistify.jobs import GoalState, Job, JobEvent, JobState
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.adaptor.runner import JobRunner
 from mistify_server.engines.base import Engine
+from mistify_server.store.base import Addition
 from mistify_server.store.directory import Store
 
 _PAGE = 256
@@ -27,15 +28,28 @@ class RunningJobs:
         self._store = store
         self._engine = engine
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._runners: dict[str, JobRunner] = {}
         self._failures: dict[str, MistifyError] = {}
         self._stopped: MistifyError | None = None
         self._news: dict[str, asyncio.Event] = {}
 
     def start(self, job_id: str) -> None:
-        """Run a job from wherever it stands."""
+        """Run a job from wherever it stands; once the server stops, the next one does so."""
+        if self._stopped is not None:
+            return
+        self._failures.pop(job_id, None)
         task = asyncio.create_task(self._run(job_id), name=job_id)
         self._tasks[job_id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(job_id, None))
+        task.add_done_callback(self._forget)
+
+    def grow(self, job_id: str, addition: Addition) -> None:
+        """Let a job take up goals that were added to it in the store; one that does not run is started."""
+        task, runner = self._tasks.get(job_id), self._runners.get(job_id)
+        if task is None or task.done():
+            self.start(job_id)
+        elif runner is not None:  # without one the job is about to be read from the store
+            runner.grow(addition)
+        self._tell(job_id)
 
     def resume(self) -> None:
         """Run every job that an earlier server has not finished."""
@@ -49,7 +63,8 @@ class RunningJobs:
 
     async def stop(self) -> None:
         """Stop all jobs for now; the next server resumes them."""
-        await asyncio.gather(*map(self._stop, list(self._tasks)))
+        while self._tasks:  # a job may be started again while others end
+            await asyncio.gather(*map(self._stop, list(self._tasks)))
         # Whoever is between two events waits for none yet: it finds the reason when it looks again.
         self._stopped = MistifyError(ErrorCode.UNAVAILABLE, "the server stops; the job can be resumed")
         for job_id in list(self._news):
@@ -76,7 +91,8 @@ class RunningJobs:
             await self._news.setdefault(job_id, asyncio.Event()).wait()
 
     async def _cancel(self, job_id: str) -> Job:
-        await self._stop(job_id)
+        while job_id in self._tasks:  # it may be started again while it ends
+            await self._stop(job_id)
         job = self._store.jobs.job(job_id)
         if not job.state.ended:
             self._runner(job).end(GoalState.CANCELLED, JobState.CANCELLED)
@@ -88,12 +104,20 @@ class RunningJobs:
             task.cancel()
             await asyncio.wait([task])
 
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(task.get_name()) is task:
+            del self._tasks[task.get_name()]
+
     async def _run(self, job_id: str) -> None:
         try:
-            await self._run_to_its_end(self._runner(self._store.jobs.job(job_id)))
+            runner = self._runner(self._store.jobs.job(job_id))
+            self._runners[job_id] = runner
+            await self._run_to_its_end(runner)
         except MistifyError as error:
             _log.error("job %s cannot go on until the server is started again: %s", job_id, error)
             self._give_up(job_id, error)
+        finally:
+            self._runners.pop(job_id, None)
 
     async def _run_to_its_end(self, runner: JobRunner) -> None:
         try:

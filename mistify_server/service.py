@@ -1,4 +1,4 @@
-"""What the porting service does, without the wire: submit, look, cancel, watch, fetch."""
+"""What the porting service does, without the wire: submit, add goals, look, cancel, watch, fetch."""
 
 import asyncio
 import secrets
@@ -10,9 +10,10 @@ from mistify.config import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Job, JobEvent, JobState, PackageFile
 from mistify_server.adaptor.plan import plan_batch
+from mistify_server.addition import Standing
 from mistify_server.jobs import RunningJobs
 from mistify_server.store.artifacts import artifact_of
-from mistify_server.store.base import Submission
+from mistify_server.store.base import Addition, Submission
 from mistify_server.store.directory import Store
 from mistify_server.submission import Examiner
 
@@ -75,6 +76,41 @@ class PortingService:
             self._jobs.start(job.id)
         return job
 
+    async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
+        """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
+
+        A job that runs takes them up at once. One that has ended runs again for them alone: goals that
+        have ended stay as they are, also failed and cancelled ones. `insert_goals` says which goal starts
+        where.
+
+        Args:
+            job_id: of the job.
+            config_text: as of `submit`; with models, data and algorithms of the job, and new ids.
+            idempotency_key: nothing is added twice to a job under one key; empty for none.
+
+        Returns:
+            The job, with the goals in the order of their configs behind its others.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with every problem found, and
+                nothing was added; CONFLICT, the key has added other goals.
+        """
+        jobs = self._store.jobs
+        if self._added(job_id, config_text, idempotency_key):
+            return jobs.job(job_id)
+        configs = await asyncio.to_thread(parse_batch, config_text)
+        standing = self._standing(job_id)
+        findings = await self._examiner.inspect(standing.unmeasured(standing.fitting(configs)))
+        # The job may have gone on meanwhile. Nothing is awaited from here on: it stays as it now stands.
+        if self._added(job_id, config_text, idempotency_key):
+            return jobs.job(job_id)
+        standing = self._standing(job_id)
+        plans, goals = standing.grown(standing.fitting(configs), findings)
+        addition = Addition(goals, plans, config_text, idempotency_key or None)
+        jobs.add_goals(job_id, addition)
+        self._jobs.grow(job_id, addition)
+        return jobs.job(job_id)
+
     def job(self, job_id: str) -> Job:
         """A job as it stands."""
         return self._store.jobs.job(job_id)
@@ -113,6 +149,12 @@ class PortingService:
             stream.seek(offset)
             while chunk := stream.read(CHUNK):
                 yield chunk
+
+    def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
+        return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)
+
+    def _standing(self, job_id: str) -> Standing:
+        return Standing(self._store.jobs.job(job_id), self._store.jobs.batches(job_id))
 
     def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
         goals = {goal.id: goal for goal in self._store.jobs.job(job_id).goals}

@@ -38,18 +38,37 @@ class Examiner:
         """
         problems: list[Problem] = []
         resolved = [self._resolve(number, batch, problems) for number, batch in enumerate(batches)]
-        found = [batch for batch in resolved if batch is not None]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.engine.run(batch.inspection(), _ignore)) for batch in found]
-        examined = []
-        for batch, task in zip(found, tasks, strict=True):
-            inspection = _inspection(batch, task.result(), problems)
-            if inspection is not None:
-                examined.append((batch, inspection))
-                problems += unreachable(batch.batch, inspection)
+        examined = await self._inspect([batch for batch in resolved if batch is not None], problems)
+        for batch, inspection in examined:
+            problems += unreachable(batch.batch, inspection)
         if problems:
             raise _rejection(problems)
         return examined
+
+    async def inspect(self, batches: Sequence[ResolvedBatch]) -> dict[int, Inspection]:
+        """What is found out about batches whose models and data are known, by their numbers.
+
+        Raises:
+            MistifyError: as `examine`.
+        """
+        problems: list[Problem] = []
+        inspected = await self._inspect(batches, problems)
+        if problems:
+            raise _rejection(problems)
+        return {batch.number: inspection for batch, inspection in inspected}
+
+    async def _inspect(
+        self, batches: Sequence[ResolvedBatch], problems: list[Problem]
+    ) -> list[tuple[ResolvedBatch, Inspection]]:
+        """The batches about which anything could be found out; problems are added."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.engine.run(batch.inspection(), _ignore)) for batch in batches]
+        inspected = []
+        for batch, task in zip(batches, tasks, strict=True):
+            inspection = _inspection(batch, task.result(), problems)
+            if inspection is not None:
+                inspected.append((batch, inspection))
+        return inspected
 
     def _resolve(self, number: int, batch: CollectiveBatch, problems: list[Problem]) -> ResolvedBatch | None:
         place, count = f"[{batch.indices[0]}]", len(problems)

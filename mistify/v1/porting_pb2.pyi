@@ -47,6 +47,16 @@ class SubmitBatchRequest(_message.Message):
     idempotency_key: str
     def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
+class AddGoalsRequest(_message.Message):
+    __slots__ = ("job_id", "config_json", "idempotency_key")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    config_json: str
+    idempotency_key: str
+    def __init__(self, job_id: _Optional[str] = ..., config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+
 class GetJobRequest(_message.Message):
     __slots__ = ("job_id",)
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

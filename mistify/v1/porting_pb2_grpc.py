@@ -50,6 +50,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.ListJobsRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.ListJobsResponse.FromString,
                 _registered_method=True)
+        self.AddGoals = channel.unary_unary(
+                '/mistify.v1.Porting/AddGoals',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.AddGoalsRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
+                _registered_method=True)
         self.CancelJob = channel.unary_unary(
                 '/mistify.v1.Porting/CancelJob',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
@@ -86,6 +91,15 @@ class PortingServicer:
 
     def ListJobs(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddGoals(self, request, context):
+        """Adds goals to a job, all or none; each is adapted from its nearest looser checkpoint. A job that runs
+        takes them up at once, one that has ended runs again for them alone: whatever has ended stays as it is,
+        also failed and cancelled goals. The same idempotency key adds nothing twice to a job.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -128,6 +142,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.ListJobs,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.ListJobsRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'AddGoals': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddGoals,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.AddGoalsRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
             ),
             'CancelJob': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelJob,
@@ -227,6 +246,33 @@ class Porting:
             '/mistify.v1.Porting/ListJobs',
             mistify_dot_v1_dot_porting__pb2.ListJobsRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddGoals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/AddGoals',
+            mistify_dot_v1_dot_porting__pb2.AddGoalsRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.Job.FromString,
             options,
             channel_credentials,
             insecure,

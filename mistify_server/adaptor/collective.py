@@ -7,11 +7,11 @@ from functools import partial
 from mistify.budget import LATENCY, SIZE, meets
 from mistify.errors import Problem
 from mistify.jobs import Goal, GoalState, PackageFile
-from mistify_server.adaptor.agenda import Agenda
+from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.engines.base import Engine
 from mistify_server.store.artifacts import Artifacts, digest_of
-from mistify_server.store.base import BatchState, CheckpointSaved, GoalChanged, NodePlan, RootSaved
+from mistify_server.store.base import BatchPlan, BatchState, CheckpointSaved, GoalChanged, NodePlan, RootSaved
 from mistify_server.tasks import (
     AdaptResult,
     AdaptTask,
@@ -32,7 +32,8 @@ class CollectiveAdaptation:
 
     What the store has is not made again, and whatever is made is in the store before anything is told
     of it: the work can be broken off at any point. A node that did not meet its goals is still the best
-    there is for its children to start from; one that failed fails its subtree.
+    there is for its children to start from; one that failed fails its subtree. The tree may grow at any
+    time.
     """
 
     def __init__(
@@ -45,52 +46,74 @@ class CollectiveAdaptation:
         self._engine = engine
         self._artifacts = artifacts
         self._agenda = agenda
+        self._begun: set[int | str | None] = set()
+        self._arrange()
+
+    def begin(self) -> None:
+        """Put on the agenda what can be done and is not on it yet."""
+        if not any(self._log.open_goals(node.goals) for node in self._plan.nodes):
+            return
+        if self._root is None:
+            self._put(None, (_TREE_RANK, self._plan.number, -1), self._make_root)
+            return
+        for index in (None, *self._checkpoints):
+            self._go_on(self._root, index)
+
+    def grow(self, plan: BatchPlan) -> None:
+        """Take up the nodes and goals by which the batch's plan has grown."""
+        self._plan = plan
+        self._arrange()
+        self.begin()
+
+    def _arrange(self) -> None:
+        self._nodes = {node.index: node for node in self._plan.nodes}
+        self._rank = {index: place for place, index in enumerate(self._nodes)}
         self._children: dict[int | None, list[NodePlan]] = {}
-        self._rank = {node.index: place for place, node in enumerate(self._plan.nodes)}
         for node in self._plan.nodes:
             self._children.setdefault(node.parent, []).append(node)
 
-    def begin(self) -> None:
-        """Put the first step on the agenda, if anything is left to do."""
-        if any(self._log.open_goals(node.goals) for node in self._plan.nodes):
-            self._agenda.add((_TREE_RANK, self._plan.number, -1), self._make_root)
+    def _put(self, what: int | str | None, rank: tuple[int, ...], step: Step) -> None:
+        """Put the step of the root (None), a node (its index) or a package (its goal) on the agenda, once."""
+        if what not in self._begun:
+            self._begun.add(what)
+            self._agenda.add(rank, step)
 
     async def _make_root(self) -> None:
-        root = self._root
-        if root is None:
-            result = await self._engine.run(self._source_task(), self._log.follow(()))
-            if not isinstance(result, SourceResult):
-                self._fail(self._plan.nodes, f"the source could not be prepared: {_reason(result)}")
-                return
-            root = result
-            self._log.record(RootSaved(self._plan.number, root))
-        for node in self._children.get(None, ()):
-            self._descend(node, root, root.root)
+        result = await self._engine.run(self._source_task(), self._log.follow(()))
+        if not isinstance(result, SourceResult):
+            self._begun.discard(None)  # goals that are added later try it again
+            self._fail(self._plan.nodes, f"the source could not be prepared: {_reason(result)}")
+            return
+        self._log.record(RootSaved(self._plan.number, result))
+        self._root = result
+        self._go_on(result, None)
 
-    def _descend(self, node: NodePlan, root: SourceResult, parent: str) -> None:
-        """Go on with a node, whose parent's checkpoint is there."""
-        if node.index in self._checkpoints or self._log.open_goals(node.goals):
-            rank = (_TREE_RANK, self._plan.number, self._rank[node.index])
-            self._agenda.add(rank, partial(self._adapt, node, root, parent))
+    def _go_on(self, root: SourceResult, index: int | None) -> None:
+        """Put on the agenda what starts from the checkpoint of a node, or from the root where it is None."""
+        made = None if index is None else self._checkpoints[index]
+        checkpoint = root.root if made is None else made.checkpoint
+        for child in self._children.get(index, ()):
+            if child.index not in self._checkpoints and self._log.open_goals(child.goals):
+                rank = (_TREE_RANK, self._plan.number, self._rank[child.index])
+                self._put(child.index, rank, partial(self._adapt, child.index, root, checkpoint))
+        if index is None or made is None:
+            return
+        for goal in self._log.open_goals(self._nodes[index].goals):
+            rank = (_PACKAGE_RANK, self._plan.number, self._rank[index])
+            self._put(goal.id, rank, partial(self._package, index, goal.id, made))
 
-    async def _adapt(self, node: NodePlan, root: SourceResult, parent: str) -> None:
-        adapted = self._checkpoints.get(node.index)
-        if adapted is None:
-            result = await self._engine.run(
-                self._adapt_task(node, root, parent), self._log.follow(node.goals)
-            )
-            if not isinstance(result, AdaptResult):
-                self._fail_subtree(node, _reason(result))
-                return
-            adapted = result
-            self._log.record(CheckpointSaved(self._plan.number, node.index, adapted))
-        for child in self._children.get(node.index, ()):
-            self._descend(child, root, adapted.checkpoint)
-        for goal in self._log.open_goals(node.goals):
-            rank = (_PACKAGE_RANK, self._plan.number, self._rank[node.index])
-            self._agenda.add(rank, partial(self._package, node, goal.id, adapted))
+    async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
+        node = self._nodes[index]
+        task = self._adapt_task(node, root, parent)
+        result = await self._engine.run(task, self._log.follow(node.goals))
+        if not isinstance(result, AdaptResult):
+            self._fail_subtree(index, _reason(result))
+            return
+        self._log.record(CheckpointSaved(self._plan.number, index, result))
+        self._checkpoints[index] = result
+        self._go_on(root, index)
 
-    async def _package(self, node: NodePlan, goal_id: str, adapted: AdaptResult) -> None:
+    async def _package(self, index: int, goal_id: str, adapted: AdaptResult) -> None:
         goal = self._log.goal(goal_id)
         result = await self._engine.run(self._package_task(goal, adapted), self._log.follow([goal_id]))
         if not isinstance(result, PackageResult):
@@ -100,7 +123,7 @@ class CollectiveAdaptation:
             PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
             for name, artifact in sorted(result.files.items())
         )
-        met, reason = _verdict(goal, node, adapted, result)
+        met, reason = _verdict(goal, self._nodes[index], adapted, result)
         self._log.record(
             GoalChanged(
                 replace(
@@ -120,7 +143,8 @@ class CollectiveAdaptation:
             )
         )
 
-    def _fail_subtree(self, node: NodePlan, reason: str) -> None:
+    def _fail_subtree(self, index: int, reason: str) -> None:
+        node = self._nodes[index]
         below = [node]
         for ancestor in below:  # grows while it is walked
             below += self._children.get(ancestor.index, ())

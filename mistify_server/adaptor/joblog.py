@@ -1,7 +1,7 @@
 """A job while it runs: how it stands, and the one way in which it changes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mistify.jobs import Goal, GoalState, Job, ProgressUpdate
@@ -11,8 +11,6 @@ from mistify_server.tasks import Progress
 
 #: Updates of one stage are told no more often than this, in seconds.
 TELL_SECONDS = 0.5
-
-_ENDED = (GoalState.MET, GoalState.UNMET, GoalState.FAILED, GoalState.CANCELLED)
 
 
 class JobLog:
@@ -41,8 +39,12 @@ class JobLog:
 
     @property
     def goals(self) -> list[Goal]:
-        """The goals as they stand, in the order of the config."""
+        """The goals as they stand, in the order of the configs."""
         return list(self._goals.values())
+
+    def add(self, goals: Iterable[Goal]) -> None:
+        """Take up goals that were added to the job in the store."""
+        self._goals |= {goal.id: goal for goal in goals}
 
     def goal(self, goal_id: str) -> Goal:
         """A goal as it stands."""
@@ -50,7 +52,7 @@ class JobLog:
 
     def open_goals(self, goal_ids: Sequence[str]) -> list[Goal]:
         """Those of some goals that have not ended."""
-        return [self._goals[goal_id] for goal_id in goal_ids if self._goals[goal_id].state not in _ENDED]
+        return [self._goals[goal_id] for goal_id in goal_ids if not self._goals[goal_id].state.ended]
 
     def record(self, *changes: Change) -> None:
         """Make changes, all or none."""

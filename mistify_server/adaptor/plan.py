@@ -1,15 +1,14 @@
 """From configs to what has to be done: the goal tree of a collective batch (paper 4.3)."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs
-from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_path, profiles_of
+from mistify.config import CollectiveBatch, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
-from mistify.goals import GoalTree
 from mistify.jobs import Goal
-from mistify_server.store.base import BatchPlan, NodePlan
+from mistify_server.adaptor.insertion import derived_seed, insert_goals
+from mistify_server.store.base import BatchPlan
 from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSource
 
 #: How far a source is widened at the most, as a multiple of its costs: the largest factor of the
@@ -63,48 +62,38 @@ def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Prob
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
     """The goal tree of a batch, parents first, and its goals in the order of the configs."""
-    configs, algorithm = resolved.batch.configs, resolved.batch.algorithm
-    budgets = [goal_budget(config, inspection.costs) for config in configs]
-    tree = GoalTree.build(budgets)
-    members: dict[int, list[int]] = {}
-    for position in range(len(configs)):
-        members.setdefault(tree.node_of(position), []).append(position)
-    nodes = tuple(
-        NodePlan(
-            index=node,
-            parent=tree.parent(node),
-            budget=budgets[members[node][0]],
-            accuracy_target=_largest_target(configs[position] for position in members[node]),
-            seed=derived_seed(algorithm.config, node),
-            goals=tuple(configs[position].id for position in members[node]),
-        )
-        for node in tree.order()
-    )
-    first_goal = {node.index: node.goals[0] for node in nodes}
-    plan = BatchPlan(
+    batch = resolved.batch
+    bare = BatchPlan(
         number=resolved.number,
+        model_name=batch.model,
+        dataset=batch.dataset,
         model=resolved.model,
         data=resolved.data,
-        algorithm=algorithm.name,
-        algorithm_config=algorithm.config,
+        algorithm=batch.algorithm.name,
+        algorithm_config=batch.algorithm.config,
         hardware={**resolved.hardware, **inspection.hardware},
-        exceed=expansion((node.budget for node in nodes if node.parent is None), inspection.costs),
-        seed=derived_seed(algorithm.config, _SOURCE),
-        nodes=nodes,
+        source_costs=inspection.costs,
+        floor=inspection.floor,
+        exceed={},
+        seed=derived_seed(batch.algorithm.config, _SOURCE),
+        nodes=(),
     )
-    goals = [
+    plan, goals = insert_goals(bare, {}, asked_goals(resolved, inspection.costs))
+    roots = (node.budget for node in plan.nodes if node.parent is None)
+    return plan.model_copy(update={"exceed": expansion(roots, inspection.costs)}), goals
+
+
+def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
+    """The goals of a batch in the order of the configs, before they have parents."""
+    return [
         Goal(
             id=config.id,
             batch=resolved.number,
-            budget=budget,
+            budget=goal_budget(config, source_costs),
             accuracy_target=config.adaptation_goal.accuracy,
-            parent=None if parent is None else first_goal[parent],
         )
-        for config, budget, parent in zip(
-            configs, budgets, (tree.parent(tree.node_of(i)) for i in range(len(configs))), strict=True
-        )
+        for config in resolved.batch.configs
     ]
-    return plan, goals
 
 
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:
@@ -122,17 +111,6 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
         for axis, limit in largest.items()
         if limit > source_costs[axis]
     }
-
-
-def derived_seed(settings: Mapping[str, object], node: int) -> int:
-    """The seed of a node, from the `seed` of the algorithm's settings (0 where there is none)."""
-    digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
-
-
-def _largest_target(configs: Iterable[PortingConfig]) -> float | None:
-    targets = [config.adaptation_goal.accuracy for config in configs]
-    return max((target for target in targets if target is not None), default=None)
 
 
 def _amount(axis: str, value: float) -> str:

@@ -7,7 +7,7 @@ from mistify_server.adaptor.agenda import Agenda
 from mistify_server.adaptor.collective import CollectiveAdaptation
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.engines.base import Engine
-from mistify_server.store.base import GoalChanged, JobChanged
+from mistify_server.store.base import Addition, GoalChanged, JobChanged
 from mistify_server.store.directory import Store
 
 
@@ -18,6 +18,8 @@ class JobRunner:
         self._store = store
         self._engine = engine
         self._log = log
+        self._agenda = Agenda()
+        self._adaptations: dict[int, CollectiveAdaptation] = {}
 
     async def run(self) -> None:
         """Adapt all batches of the job; return when every goal has ended.
@@ -26,15 +28,24 @@ class JobRunner:
             MistifyError: the store failed. The job can be run again from where it stands.
         """
         self._log.record(JobChanged(JobState.RUNNING))
-        agenda = Agenda()
         for state in self._store.jobs.batches(self._log.job_id):
-            CollectiveAdaptation(state, self._log, self._engine, self._store.artifacts, agenda).begin()
-        await agenda.run(self._engine.slots)
+            adaptation = CollectiveAdaptation(
+                state, self._log, self._engine, self._store.artifacts, self._agenda
+            )
+            self._adaptations[state.plan.number] = adaptation
+            adaptation.begin()
+        await self._agenda.run(self._engine.slots)
         goals = self._log.goals
         if all(goal.state is GoalState.FAILED for goal in goals):
             self._log.record(JobChanged(JobState.FAILED, goals[0].reason))
         else:
             self._log.record(JobChanged(JobState.DONE))
+
+    def grow(self, addition: Addition) -> None:
+        """Take up goals that were added to the job in the store while it runs."""
+        self._log.add(addition.goals)
+        for plan in addition.plans:
+            self._adaptations[plan.number].grow(plan)
 
     def end(self, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
         """End a job that does not run: what is not done is marked so, what is done stays."""

@@ -19,6 +19,11 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         """Start a job."""
         return serde.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
 
+    async def AddGoals(self, request: pb.AddGoalsRequest, context: Any) -> pb.Job:  # noqa: N802
+        """Add goals to a job."""
+        service, key = self._service, request.idempotency_key
+        return serde.job_to_proto(await service.add_goals(request.job_id, request.config_json, key))
+
     async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.Job:  # noqa: N802
         """Show a job."""
         return serde.job_to_proto(self._service.job(request.job_id))

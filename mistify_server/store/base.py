@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from mistify.config import DatasetConfig
 from mistify.jobs import Goal, Job, JobEvent, JobState, ProgressUpdate
 from mistify_server.tasks import AdaptResult, DataSource, Message, ModelSource, SourceResult
 
@@ -24,17 +25,23 @@ class NodePlan(Message):
 
 
 class BatchPlan(Message):
-    """A collective batch as it was settled at submission; nothing changes it afterwards.
+    """A collective batch as it was settled at submission; later only its tree and its hardware grow.
 
-    `exceed` are the costs that the widened source has to reach; `nodes` come parents first.
+    `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
+    least that the network can become, cover every axis of `hardware`. `exceed` are the costs that the
+    widened source has to reach; `nodes` come parents first.
     """
 
     number: int
+    model_name: str
+    dataset: DatasetConfig
     model: ModelSource
     data: DataSource
     algorithm: str
     algorithm_config: dict[str, object]
     hardware: dict[str, tuple[float, float]]
+    source_costs: dict[str, float]
+    floor: dict[str, float]
     exceed: dict[str, float]
     seed: int
     nodes: tuple[NodePlan, ...]
@@ -54,6 +61,16 @@ class Submission:
     """A job to be kept, with the text it came from. No idempotency key is None."""
 
     job: Job
+    plans: Sequence[BatchPlan]
+    config_text: str
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Goals to be added to a job, the plans that have grown by them, and the text they came from."""
+
+    goals: Sequence[Goal]
     plans: Sequence[BatchPlan]
     config_text: str
     idempotency_key: str | None
@@ -121,6 +138,21 @@ class JobStore(ABC):
     @abstractmethod
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
         """The job that was submitted under a key, None if there is none.
+
+        Raises:
+            MistifyError: CONFLICT, the key is known with another config text.
+        """
+
+    @abstractmethod
+    def add_goals(self, job_id: str, addition: Addition) -> None:
+        """Keep goals that a job does not have yet; a job that has ended is queued again.
+
+        Events tell of every goal, and of the job that is queued.
+        """
+
+    @abstractmethod
+    def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
+        """Whether goals were added to a job under a key; keys of different jobs have nothing in common.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.

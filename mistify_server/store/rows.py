@@ -8,10 +8,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
-from mistify_server.store.base import Submission
-from mistify_server.store.schema import BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
+from mistify_server.store.base import Addition, Submission
+from mistify_server.store.schema import AdditionRow, BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
 from mistify_server.tasks import AdaptResult, SourceResult
 
+_COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
@@ -39,9 +40,14 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
         BatchRow(job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None)
         for plan in submission.plans
     ]
-    yield [
+    yield goal_rows(job.id, job.goals, 0)
+
+
+def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
+    """The rows of new goals, the first of which gets the position `first` in the job."""
+    return [
         GoalRow(
-            job_id=job.id,
+            job_id=job_id,
             id=goal.id,
             position=position,
             batch=goal.batch,
@@ -55,8 +61,18 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
             seconds=goal.seconds,
             steps=goal.steps,
         )
-        for position, goal in enumerate(job.goals)
+        for position, goal in enumerate(goals, first)
     ]
+
+
+def addition_row(job_id: str, addition: Addition) -> AdditionRow:
+    """The row of goals that are added to a job."""
+    return AdditionRow(
+        job_id=job_id,
+        idempotency_key=addition.idempotency_key,
+        config_text=addition.config_text,
+        config_sha256=digest(addition.config_text),
+    )
 
 
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
@@ -75,8 +91,10 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
 
 def job_of(session: Session, row: JobRow) -> Job:
     """A job with its goals, from its rows."""
-    root = session.get_one(BatchRow, (row.id, 0)).root
-    result = None if root is None else SourceResult.model_validate(root)
+    batch = session.get_one(BatchRow, (row.id, 0))
+    result = None if batch.root is None else SourceResult.model_validate(batch.root)
+    # Costs on hardware that was named after the root was made are in the plan alone.
+    planned_costs = _COSTS.validate_python(batch.plan["source_costs"])
     files: dict[str, list[PackageFile]] = {}
     for file in session.scalars(select(FileRow).filter_by(job_id=row.id).order_by(FileRow.name)):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
@@ -86,7 +104,9 @@ def job_of(session: Session, row: JobRow) -> Job:
         state=JobState(row.state),
         goals=tuple(goal_of(goal, files.get(goal.id, ())) for goal in goals),
         created_unix_ms=row.created_unix_ms,
-        source=None if result is None else Source(result.source_costs, result.source_accuracy),
+        source=None
+        if result is None
+        else Source({**planned_costs, **result.source_costs}, result.source_accuracy),
         seconds=row.seconds,
         reason=row.reason,
     )

@@ -1,11 +1,11 @@
 """The tables of the store."""
 
-from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint
+from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Table(DeclarativeBase):
@@ -51,6 +51,18 @@ class JobRow(Table):
     seconds: Mapped[float]
 
 
+class AdditionRow(Table):
+    """Goals that were added to a job."""
+
+    __tablename__ = "additions"
+    __table_args__ = (UniqueConstraint("job_id", "idempotency_key"),)
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    idempotency_key: Mapped[str | None]
+    config_text: Mapped[str]
+    config_sha256: Mapped[str]
+
+
 class BatchRow(Table):
     """A collective batch: its plan (`BatchPlan`), and its root (`SourceResult`) once that is made."""
 
@@ -79,7 +91,7 @@ class CheckpointRow(Table):
 
 
 class GoalRow(Table):
-    """A goal; `position` is its place in the config."""
+    """A goal; `position` is its place among the goals of the job."""
 
     __tablename__ = "goals"
     __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)

@@ -10,6 +10,7 @@ from typing_extensions import override
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState, Job, JobEvent, JobState, ProgressUpdate
 from mistify_server.store.base import (
+    Addition,
     Advanced,
     BatchPlan,
     BatchState,
@@ -26,15 +27,18 @@ from mistify_server.store.base import (
 from mistify_server.store.database import Database
 from mistify_server.store.rows import (
     adapt_result,
+    addition_row,
     change_goal,
     checkpoint_row,
     digest,
     event_body,
+    goal_rows,
     job_of,
     new_rows,
     read_event,
 )
 from mistify_server.store.schema import (
+    AdditionRow,
     BatchRow,
     CheckpointRow,
     EventRow,
@@ -73,6 +77,34 @@ class SqlJobStore(JobStore):
         with self._database.read() as session:
             known = _submitted(session, idempotency_key, config_text)
             return None if known is None else job_of(session, known)
+
+    @override
+    def add_goals(self, job_id: str, addition: Addition) -> None:
+        with self._database.write() as session:
+            job = _row(session, job_id)
+            count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
+            session.add(addition_row(job_id, addition))
+            session.add_all(goal_rows(job_id, addition.goals, count))
+            for plan in addition.plans:
+                session.get_one(BatchRow, (job_id, plan.number)).plan = plan.model_dump(mode="json")
+            if JobState(job.state).ended:
+                self._apply(session, job_id, JobChanged(JobState.QUEUED))
+            for goal in addition.goals:
+                self._tell(session, job_id, goal.id, goal.state)
+
+    @override
+    def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
+        with self._database.read() as session:
+            _row(session, job_id)
+            key = {"job_id": job_id, "idempotency_key": idempotency_key}
+            row = session.scalar(select(AdditionRow).filter_by(**key))
+            if row is not None and row.config_sha256 != digest(config_text):
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'the idempotency key "{idempotency_key}" has added other goals to the job {job_id}; '
+                    "use a new key",
+                )
+            return row is not None
 
     @override
     def job(self, job_id: str) -> Job:

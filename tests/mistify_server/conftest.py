@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from mistify import serde
+from mistify.config import DatasetConfig
 from mistify.errors import MistifyError
 from mistify.jobs import Job, JobEvent
 from mistify.v1 import porting_pb2 as pb
@@ -90,6 +91,11 @@ class Caller:
         request = pb.SubmitBatchRequest(config_json=text, idempotency_key=key)
         return serde.job_from_proto(await self.call(self.stub.SubmitBatch, request))
 
+    async def add(self, job_id: str, configs: object, key: str = "") -> Job:
+        text = configs if isinstance(configs, str) else json.dumps(configs)
+        request = pb.AddGoalsRequest(job_id=job_id, config_json=text, idempotency_key=key)
+        return serde.job_from_proto(await self.call(self.stub.AddGoals, request))
+
     async def job(self, job_id: str) -> Job:
         return serde.job_from_proto(await self.call(self.stub.GetJob, pb.GetJobRequest(job_id=job_id)))
 
@@ -156,11 +162,15 @@ def plan() -> BatchPlan:
     )
     return BatchPlan(
         number=0,
+        model_name="digits-resnet",
+        dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
         model=ModelSource(builtin="digits-resnet"),
         data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
         algorithm="morphnet",
         algorithm_config={},
         hardware={},
+        source_costs={"flops": 2.0},
+        floor={},
         exceed={},
         seed=0,
         nodes=(node,),

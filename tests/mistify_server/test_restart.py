@@ -85,6 +85,34 @@ async def test_a_server_killed_again_and_again_comes_to_the_end(
     assert len(site.tasks("source")) == 1
 
 
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.DONE])
+async def test_added_goals_survive_a_killed_server(
+    site: Any, call_at: Any, make_config: Config, wait_until: Any, state: JobState
+) -> None:
+    later = [make_config("late", FLOP="0.55x"), make_config("later", FLOP="0.45x")]
+    if state is JobState.RUNNING:
+        (site.control / "hold-adapt").touch()
+    async with server(site, call_at) as (caller, process):
+        job = await caller.submit(configs(make_config))
+        if state is JobState.DONE:
+            await caller.finished(job.id)
+            (site.control / "hold-adapt").touch()
+        await wait_until(lambda: bool(site.tasks("adapt")))
+        assert len((await caller.add(job.id, later, key="k")).goals) == 7
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    (site.control / "hold-adapt").unlink()
+    async with server(site, call_at) as (caller, process):
+        assert len((await caller.add(job.id, later, key="k")).goals) == 7
+        job = await caller.finished(job.id)
+    assert job.state is JobState.DONE
+    assert {goal.state for goal in job.goals} == {GoalState.MET}
+    assert [(goal.id, goal.parent) for goal in job.goals[5:]] == [("late", "at-0.6"), ("later", "at-0.5")]
+    assert len(site.tasks("source")) == 1
+    assert len({task["budget"]["flops"] for task in site.tasks("adapt")}) == 7
+    assert len(site.tasks("package")) == 7
+
+
 async def test_a_stopped_server_leaves_a_job_to_resume(
     site: Any, call_at: Any, make_config: Config, wait_until: Any
 ) -> None:

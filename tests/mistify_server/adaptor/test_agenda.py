@@ -51,5 +51,30 @@ async def test_an_exception_ends_the_run() -> None:
     assert cancelled.is_set()
 
 
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_step_added_at_the_end_is_taken_or_finds_the_run_over(turns: int) -> None:
+    """So many turns of the event loop after the last step has begun."""
+    agenda, loop = Agenda(), asyncio.get_running_loop()
+    over, taken, added_in_time = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def late() -> None:
+        taken.set()
+
+    def add_after(left: int) -> None:
+        if left:
+            loop.call_soon(add_after, left - 1)
+        elif not over.is_set():
+            added_in_time.set()
+            agenda.add((0,), late)
+
+    async def last() -> None:
+        add_after(turns)
+
+    agenda.add((0,), last)
+    await agenda.run(2)
+    over.set()
+    assert taken.is_set() == added_in_time.is_set()
+
+
 async def test_an_empty_agenda_is_done() -> None:
     await Agenda().run(2)

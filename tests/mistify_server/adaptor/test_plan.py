@@ -5,7 +5,8 @@ import pytest
 
 from mistify.budget import meets
 from mistify.config import collective_batches, parse_batch
-from mistify_server.adaptor.plan import ResolvedBatch, derived_seed, expansion, plan_batch, unreachable
+from mistify_server.adaptor.insertion import derived_seed
+from mistify_server.adaptor.plan import ResolvedBatch, expansion, plan_batch, unreachable
 from mistify_server.tasks import DataSource, Inspection, ModelSource
 
 COSTS = {"flops": 1e6, "params": 1e3, "memory_bytes": 1e4, "size_bytes": 1e4, "latency_ms@jetson-nano": 2.0}

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from mistify.config import DatasetConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
 from mistify_server.store.base import (
+    Addition,
     Advanced,
     BatchPlan,
     BatchState,
@@ -24,11 +26,15 @@ from mistify_server.tasks import AdaptResult, DataSource, ModelSource, SourceRes
 NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, accuracy_target=0.5, seed=1, goals=("a", "b"))
 PLAN = BatchPlan(
     number=0,
+    model_name="digits-resnet",
+    dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
     model=ModelSource(builtin="digits-resnet"),
     data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
     algorithm="morphnet",
     algorithm_config={"threshold": 0.1, "nested": [1, {"x": None}]},
     hardware={"host": (50.0, 10.0)},
+    source_costs={"flops": 10.0},
+    floor={"flops": 1.0},
     exceed={},
     seed=7,
     nodes=(NODE,),
@@ -120,6 +126,52 @@ def test_a_key_names_one_job(store: Store) -> None:
     assert [job.id for job in store.jobs.jobs(10)] == ["j"]
 
 
+def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0)
+    later = Goal(id="0", batch=0, budget={"flops": 2.0}, accuracy_target=0.5, parent="a")
+    costs = {"flops": 10.0, "latency_ms@t4": 2.0}
+    node = NODE.model_copy(update={"index": 1, "parent": 0, "goals": ("0",)})
+    grown = PLAN.model_copy(update={"nodes": (NODE, node), "source_costs": costs})
+    store.jobs.add_goals("j", Addition([later], [grown], "[0]", "key"))
+    assert store.jobs.batches("j") == [BatchState(grown, ROOT, {})]
+    assert store.jobs.job("j") == Job(
+        "j", JobState.QUEUED, (*GOALS, later), 5, source=Source(costs, 0.9), seconds=3.0
+    )
+    assert store.jobs.unfinished() == ["j"]
+    store.jobs.add_goals("j", Addition([replace(later, id="1")], [], "[1]", None))
+    assert [(event.goal_id, event.event) for event in store.jobs.events("j", 2, 100)] == [
+        (None, JobState.QUEUED),
+        ("0", GoalState.WAITING),
+        ("1", GoalState.WAITING),
+    ]
+    assert [goal.id for goal in store.jobs.job("j").goals] == ["b", "a", "0", "1"]
+
+
+def test_goals_are_added_all_or_none(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    stranger = PLAN.model_copy(update={"number": 9})
+    with pytest.raises(Exception, match="No row"):
+        store.jobs.add_goals("j", Addition([replace(GOALS[0], id="c")], [stranger], "[]", "key"))
+    assert store.jobs.job("j").goals == GOALS
+    assert not store.jobs.added("j", "key", "[]")
+    assert len(store.jobs.events("j", 0, 100)) == 1
+
+
+def test_a_key_adds_goals_to_a_job_once(store: Store) -> None:
+    for name in "jk":
+        store.jobs.create(submission(name, name))
+    store.jobs.add_goals("j", Addition([replace(GOALS[0], id="c")], [PLAN], "[c]", "key"))
+    store.jobs.add_goals("j", Addition([replace(GOALS[0], id="d")], [PLAN], "[d]", None))
+    store.jobs.add_goals("j", Addition([replace(GOALS[0], id="e")], [PLAN], "[e]", None))
+    assert store.jobs.added("j", "key", "[c]")
+    assert not store.jobs.added("j", "j", "[c]")
+    assert not store.jobs.added("k", "key", "anything")
+    with pytest.raises(MistifyError) as raised:
+        store.jobs.added("j", "key", "[d]")
+    assert raised.value.code is ErrorCode.CONFLICT
+
+
 def test_jobs_are_listed_the_newest_first(store: Store) -> None:
     for name in "abc":
         store.jobs.create(submission(name))
@@ -135,6 +187,16 @@ def test_an_unknown_job_is_not_found(store: Store, ask: str) -> None:
     with pytest.raises(MistifyError) as raised:
         getattr(store.jobs, ask)("nowhere")
     assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_nothing_is_added_to_an_unknown_job(store: Store) -> None:
+    for ask in (
+        lambda: store.jobs.added("nowhere", "key", "[]"),
+        lambda: store.jobs.add_goals("nowhere", Addition([], [], "[]", None)),
+    ):
+        with pytest.raises(MistifyError) as raised:
+            ask()
+        assert raised.value.code is ErrorCode.NOT_FOUND
 
 
 def test_a_store_survives_closing(tmp_path: Path) -> None:
