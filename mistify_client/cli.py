@@ -1,4 +1,4 @@
-"""The command line `mistify`: port a batch of goals, look after jobs, run a package."""
+"""The command line `mistify`: port a batch of goals, add more, look after jobs, run a package."""
 
 import shlex
 import signal
@@ -37,18 +37,26 @@ _WORTH_SAYING_SECONDS = 1.0
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
+ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
+OutOption = Annotated[Path, typer.Option(help="Directory for the packages and report.json.")]
+PortingServer = Annotated[
+    str | None,
+    typer.Option(
+        "--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: one runs for the command."
+    ),
+]
+PortingStore = Annotated[
+    Path | None, typer.Option("--store", help="Embedded server: where it keeps jobs. Default: OUT/.mistify.")
+]
 TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
 
 
 @app.command()
 def port(
-    config: Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")],
+    config: ConfigArgument,
     *,
-    out: Annotated[Path, typer.Option(help="Directory for the packages and report.json.")],
-    server: Annotated[
-        str | None,
-        typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: one runs for the command."),
-    ] = None,
+    out: OutOption,
+    server: PortingServer = None,
     token_file: TokenFile = None,
     data_root: Annotated[
         list[Path] | None,
@@ -58,9 +66,7 @@ def port(
             "Default: the config's and the current one.",
         ),
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Embedded server: where it keeps jobs. Default: OUT/.mistify.")
-    ] = None,
+    store: PortingStore = None,
 ) -> None:
     """Port a model to every goal of CONFIG.
 
@@ -72,17 +78,44 @@ def port(
         parse_batch(text, str(config))
         token = _token(token_file)
         output_directory(out)
-        store = (store or out / ".mistify").resolve()
+        store = _store_directory(store, out)
         roots = [root.resolve() for root in data_root or [config.parent, Path()]]
-        with _resumable(server), _serving(server, store, roots) as (address, backoff):
-            console = Console()
-            with display(console) as shown:
-                patience = replace(backoff, wait=_announced(shown, address))
-                with PortingClient(address, token, backoff=patience) as client:
-                    job = attach(client, text, out, server or f"store:{store}")
-                    shown.say(f"job {job.id}, {len(job.goals)} goals")
-                    job = follow(client, job, out, shown)
-            code = finish(job, out, console)
+        console = Console()
+        with _session(server, store, roots, token, console) as (client, shown):
+            job = attach(client, text, out, server or f"store:{store}")
+            shown.say(f"job {job.id}, {len(job.goals)} goals")
+            job = follow(client, job, out, shown)
+        code = finish(job, out, console)
+    raise typer.Exit(code)
+
+
+@app.command()
+def add(
+    job_id: Annotated[str, typer.Argument(metavar="JOB")],
+    config: ConfigArgument,
+    *,
+    out: OutOption,
+    server: PortingServer = None,
+    token_file: TokenFile = None,
+    store: PortingStore = None,
+) -> None:
+    """Add the goals of CONFIG to a job, and port to them from the nearest checkpoints that it has.
+
+    CONFIG names the model, data and algorithm of the job. A job that has ended goes on. The same command
+    again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
+    """
+    with _reported_errors():
+        text = read_text(config)
+        only = [goal.id for goal in parse_batch(text, str(config))]
+        token = _token(token_file)
+        output_directory(out)
+        console = Console()
+        # Models and data lie where the job has found them: no roots are needed.
+        with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
+            job = client.add_goals(job_id, text)
+            shown.say(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
+            job = follow(client, job, out, shown, only)
+        code = finish(job, out, console, only)
     raise typer.Exit(code)
 
 
@@ -147,6 +180,20 @@ def _reported_errors() -> Iterator[None]:
 
 
 @contextmanager
+def _session(
+    server: str | None, store: Path, roots: Sequence[Path], token: str | None, console: Console
+) -> Iterator[tuple[PortingClient, Display]]:
+    """A client of the server to port with, and where its job is shown."""
+    with (
+        _resumable(server),
+        _serving(server, store, roots) as (address, backoff),
+        display(console) as shown,
+        PortingClient(address, token, backoff=replace(backoff, wait=_announced(shown, address))) as client,
+    ):
+        yield client, shown
+
+
+@contextmanager
 def _serving(remote: str | None, store: Path, roots: Sequence[Path]) -> Iterator[tuple[str, Backoff]]:
     """The address of the server to port with, and how patiently to wait for it."""
     if remote is not None:
@@ -177,6 +224,10 @@ def _announced(shown: Display, address: str) -> Callable[[float], None]:
         time.sleep(seconds)
 
     return wait
+
+
+def _store_directory(given: Path | None, out: Path) -> Path:
+    return (given or out / ".mistify").resolve()
 
 
 def _token(path: Path | None) -> str | None:

@@ -1,5 +1,6 @@
-"""The client of the porting service: submit a batch of goals, watch the job, fetch the packages."""
+"""The client of the porting service: submit a batch of goals, add more, watch, fetch the packages."""
 
+import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -64,6 +65,22 @@ class PortingClient:
         """
         request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
         return serde.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+
+    def add_goals(self, job_id: str, config_json: str) -> Job:
+        """Add goals to a job, each adapted from its nearest looser checkpoint; a job that has ended goes on.
+
+        The same text again adds nothing twice.
+
+        Args:
+            job_id: of the job.
+            config_json: configs as of `submit`, with models, data and algorithms of the job, and new ids.
+
+        Raises:
+            MistifyError: as `submit`; NOT_FOUND where there is no such job.
+        """
+        key = hashlib.sha256(config_json.encode()).hexdigest()
+        request = pb.AddGoalsRequest(job_id=job_id, config_json=config_json, idempotency_key=key)
+        return serde.job_from_proto(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
 
     def job(self, job_id: str) -> Job:
         """A job as it stands now."""

@@ -90,6 +90,10 @@ class PortingFake(PortingServicer):
         self.job = replace(self.job, id=self.keys[request.idempotency_key])
         return serde.job_to_proto(self.job)
 
+    def AddGoals(self, request, context):
+        self._note(request, context)
+        return serde.job_to_proto(self.job)
+
     def GetJob(self, request, context):
         self._note(request, context)
         if request.job_id != self.job.id:

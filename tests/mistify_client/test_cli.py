@@ -209,6 +209,67 @@ def test_an_interrupted_command_can_be_resumed(service, config, tmp_path, signal
     assert len(set(keys(service))) == 1
 
 
+@pytest.fixture
+def add(mistify, config, service, tmp_path):
+    config.write_text(json.dumps(CONFIG[:1]))
+    return lambda *args: mistify(
+        "add", "job-1", config, "--out", tmp_path / "out", "--server", service.address, *args
+    )
+
+
+def test_add_waits_for_the_added_goals_alone(service, add, config, tmp_path):
+    service.fake.watch_faults = [5]  # `half` has ended, `tenth` and the job have not
+    result = add()
+    assert service.fake.requests[0].job_id == "job-1"
+    assert service.fake.requests[0].config_json == config.read_text()
+    assert len(service.fake.requests_of(pb.WatchJobRequest)) == 1
+    package = tmp_path / "out" / "goals" / "half"
+    assert {path.name: path.read_bytes() for path in package.iterdir()} == service.fake.files
+    assert result.exit_code == 0
+    assert "job job-1, 1 of 2 goals" in result.stdout
+    assert "half: adapting 75/150" in result.stdout
+    assert "All 1 goals are met." in result.stdout
+    assert "source: tuning" not in result.stdout
+    assert "tenth is failed" not in result.stdout
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [goal["id"] for goal in report["goals"]] == ["half", "tenth"]
+
+
+def test_an_added_goal_that_is_not_met(service, add, config):
+    config.write_text(json.dumps(CONFIG[1:]))
+    result = add()
+    assert result.exit_code == 11
+    assert "tenth is failed: no room" in result.stdout
+    assert "1 of 1 goals are not met." in result.stdout
+    assert service.fake.requests_of(pb.FetchPackageRequest) == []
+
+
+def test_add_refuses_a_wrong_config_before_it_calls(service, add, config, tmp_path):
+    config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
+    result = add()
+    assert result.exit_code == 2
+    assert "[0].colour" in result.stderr
+    assert service.fake.requests == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_add_leaves_the_memory_of_the_ported_job(service, port, add, config):
+    config.write_text(json.dumps(CONFIG))
+    port()
+    config.write_text(json.dumps(CONFIG[:1]))
+    add()
+    config.write_text(json.dumps(CONFIG))
+    port()
+    assert len(set(keys(service))) == 1
+
+
+def test_add_with_an_embedded_server_uses_the_store_of_the_output(mistify, config, tmp_path):
+    result = mistify("add", "20260101-000000-x", config, "--out", tmp_path / "out")
+    assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
+    assert 'there is no job "20260101-000000-x"' in result.stderr
+    assert (tmp_path / "out" / ".mistify" / "mistify.db").exists()
+
+
 def test_jobs_lists_every_page(mistify, service):
     result = mistify("jobs", "--server", service.address)
     assert result.exit_code == 0

@@ -22,6 +22,16 @@ def test_submit_sends_config_and_key(service, client):
     assert client.submit("[1]", "another").id == "job-2"
 
 
+def test_add_goals_sends_the_job_the_config_and_a_key_of_its_own(service, client):
+    assert client.add_goals("job-1", "[1]") == service.fake.job
+    for again in ("[1]", "[2]"):
+        client.add_goals("job-1", again)
+    first, same, other = service.fake.requests
+    assert (first.job_id, first.config_json) == ("job-1", "[1]")
+    assert same == first
+    assert other.idempotency_key != first.idempotency_key != ""
+
+
 def test_job_list_and_cancel(service, client):
     assert client.job("job-1") == service.fake.job
     assert [job.id for job in client.jobs()] == ["job-1", "job-2", "job-3"]
