@@ -155,7 +155,9 @@ def _draw(rows: Rows, file: Path) -> None:
     axes = figure.subplots()
     for side, row in rows.items():
         points = sorted((reached.share, reached.accuracy) for reached in row.values())
-        axes.semilogx(*zip(*points, strict=True), base=2, marker="o", label=side)
+        axes.semilogx(*zip(*points, strict=True), marker="o", label=side)
+    axes.set_xticks(SHARES, [f"{share:g}" for share in SHARES])
+    axes.minorticks_off()
     axes.set(xlabel="share of the source's multiply-adds", ylabel="accuracy [%]")
     axes.grid(alpha=0.3)
     axes.legend()
