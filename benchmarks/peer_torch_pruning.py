@@ -34,7 +34,7 @@ from rich.table import Table
 from benchmarks.harness import Figures, MissingDataError, Target, run
 from benchmarks.resnet8_port import FILES, Mistify, Reached
 from executors.data import Dataset, load_dataset
-from executors.training import Array, probabilities
+from executors.evaluation import Array, probabilities
 
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 QUICK_SHARES: Final = (0.25,)

@@ -19,7 +19,8 @@ from torch.nn import functional
 from benchmarks.torch_resnet8 import batches, multiply_adds, recalibrate, tensors, translated
 from executors.base import Params
 from executors.data import Dataset
-from executors.training import Array, constant, cosine
+from executors.evaluation import Array
+from executors.training import constant, cosine
 
 _LEARNING_RATE: Final = 0.02
 _MOMENTUM: Final = 0.9

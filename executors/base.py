@@ -9,7 +9,7 @@ from typing import ClassVar
 import keras
 from pydantic import BaseModel, ConfigDict, Field
 
-from executors.training import Schooling
+from executors.training import Schooling, Trainer
 from mistify.budget import Budget, Costs
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HardwareProfile
@@ -57,6 +57,7 @@ class Assignment:
         profiles: The hardware whose latency the budget limits.
         schooling: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
+        source_widths: Units of each channel group of the source, which the network descends from.
     """
 
     model: keras.Model
@@ -64,6 +65,7 @@ class Assignment:
     profiles: tuple[HardwareProfile, ...]
     schooling: Schooling
     seed: int
+    source_widths: Mapping[str, int]
 
 
 class AdaptationExecutor(ABC):
@@ -76,13 +78,18 @@ class AdaptationExecutor(ABC):
         while not meets(executor.measure(), budget):
             executor.adjust(weights)
             executor.iterate()
+        executor.trainer.train(schedule)
         network = executor.network()
 
-    The same assignment gives the same network. One executor serves one edge and is used by one thread.
+    The same assignments, one after the other, give the same networks. One thread uses an executor.
+
+    Attributes:
+        trainer: Trains and evaluates the network as it stands. Set by `init`; `iterate` may replace it.
     """
 
     name: ClassVar[str]
     params_class: ClassVar[type[Params]] = Params
+    trainer: Trainer
 
     @abstractmethod
     def __init__(self, params: Params) -> None:
@@ -90,11 +97,18 @@ class AdaptationExecutor(ABC):
 
     @abstractmethod
     def init(self, assignment: Assignment) -> None:
-        """Take the network, the goal and the data. The assignment's model is never changed."""
+        """Take the network, the goal and the data. The assignment's model is never changed.
+
+        May be called again for the next edge of a path, with the network that `network` gave last: the
+        executor then goes on from where it stands, with all that it has compiled and learned.
+        """
 
     @abstractmethod
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Steer the next iteration: the share of attention for each axis of the budget, summing to 1."""
+        """Steer what follows: the share of attention for each axis of the budget.
+
+        Shares sum to 1, or to 0 while a network that meets its budget is tuned.
+        """
 
     @abstractmethod
     def iterate(self) -> int:
@@ -110,7 +124,7 @@ class AdaptationExecutor(ABC):
 
     @abstractmethod
     def network(self) -> keras.Model:
-        """The network as it stands, physically at its widths."""
+        """A copy of the network as it stands, physically at its widths."""
 
 
 class StuckError(Exception):

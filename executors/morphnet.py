@@ -14,8 +14,8 @@ from pydantic import Field
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
 from executors.sparsity import Masks, StructureLoss, importances
-from executors.structure import Keep, analyse, narrow
-from executors.training import Trainer, constant
+from executors.structure import Keep, analyse, narrow, narrow_arrays
+from executors.training import Memory, Trainer, constant
 from mistify.budget import FLOPS, Costs, exceeded
 
 
@@ -23,7 +23,8 @@ class MorphNetParams(Params):
     """MorphNet's settings.
 
     Attributes:
-        threshold: Importance below which a unit is cut, as a share of the mean in its channel group.
+        threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
+            group's width in the source.
         init_reg_strength: Loss per multiply-add of an unpruned network at the start of an edge; the other
             costs are weighed so that each counts as much as the multiply-adds.
         cuts: Iterations, with a cut each, over which an edge is spread.
@@ -48,14 +49,16 @@ class MorphNetExecutor(AdaptationExecutor):
         if not isinstance(params, MorphNetParams):
             raise TypeError(f"params are {type(params).__name__}; expected MorphNetParams")
         self._params = params
+        self._delivered: keras.Model | None = None
 
     def init(self, assignment: Assignment) -> None:
         """Find where structure losses go, and how large the steps towards the goal are."""
         self._assignment = assignment
         self._cuts = 0
-        copy = keras.models.clone_model(assignment.model)
-        copy.set_weights(assignment.model.get_weights())
-        self._rebuild(copy)
+        if self._delivered is None or assignment.model is not self._delivered:
+            copy = keras.models.clone_model(assignment.model)
+            copy.set_weights(assignment.model.get_weights())
+            self._take(copy, None)
         self._start = self.measure()
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
 
@@ -70,7 +73,7 @@ class MorphNetExecutor(AdaptationExecutor):
     def iterate(self) -> int:
         """Train for an even part of the edge's steps, then cut towards the next share of the way."""
         steps = max(1, self._params.adapt_steps // self._params.cuts)
-        self._trainer.train(constant(steps))
+        self.trainer.train(constant(steps))
         self._cuts += 1
         self._cut(self._limits())
         return steps
@@ -81,16 +84,26 @@ class MorphNetExecutor(AdaptationExecutor):
 
     def network(self) -> keras.Model:
         """The network without its masked units."""
-        return narrow(self._structure, self._masks.keep)
+        self._delivered = narrow(self._structure, self._masks.keep)
+        return self._delivered
 
-    def _rebuild(self, model: keras.Model) -> None:
-        """Go on with a network that is physically as narrow as its masks were."""
+    def _take(self, model: keras.Model, memory: Memory | None) -> None:
+        """Work on a network that has no masked units."""
         self._structure = analyse(model)
         self._loss = StructureLoss(self._structure)
         self._masks = Masks(self._structure)
         self._physical = self._structure.network().flops
         seed = self._assignment.seed + self._cuts
-        self._trainer = Trainer(model, self._assignment.schooling, seed, self._loss, self._masks.apply)
+        self.trainer = Trainer(
+            model, self._assignment.schooling, seed, self._loss, self._masks.apply, memory=memory
+        )
+
+    def _rebuild(self) -> None:
+        """Go on with a network that is physically as narrow as its masks were."""
+        keep, memory = self._masks.keep, self.trainer.memory()
+        arrays = {kind: narrow_arrays(self._structure, keep, found) for kind, found in memory.arrays.items()}
+        self._take(narrow(self._structure, keep), Memory(memory.steps, arrays))
+        self.adjust(self._weights)
 
     def _limits(self) -> Costs:
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""
@@ -118,7 +131,7 @@ class MorphNetExecutor(AdaptationExecutor):
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
         left = self._structure.network(self._masks.widths).flops
         if left < _REBUILD_BELOW * self._physical or self._normalised_over_channels():
-            self._rebuild(self.network())
+            self._rebuild()
 
     def _normalised_over_channels(self) -> bool:
         """Whether a layer norm counts masked channels, as zeros, in its statistics."""
@@ -129,13 +142,15 @@ class MorphNetExecutor(AdaptationExecutor):
         """Importance, group and index of every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
-        Costs do not count beside importance here: they act through the structure losses. Dividing by them
-        as well starves the layers near the input, the more so the smaller the cuts.
+        A unit counts the more, the less of its group is left: norms say little about units of different
+        groups, and a group that lost more than the others is a bottleneck. Costs do not count here: they
+        act through the structure losses. Dividing by them as well starves the layers near the input.
         """
         pressure = self._marginal_costs()
         found = []
-        for name, importance in importances(self._structure).items():
+        for name, norms in importances(self._structure, self._masks.keep).items():
             left = np.flatnonzero(self._masks.keep[name])
+            importance = norms * self._assignment.source_widths[name] / len(left)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]

@@ -10,9 +10,9 @@ import keras
 import numpy as np
 
 from executors.data import load_dataset
+from executors.evaluation import recalibrate
 from executors.structure import UnsupportedLayerError, analyse, narrow
 from executors.structure.handlers import registered
-from executors.training import recalibrate
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 _SUFFIXES = (".keras", ".h5", ".hdf5")

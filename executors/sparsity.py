@@ -12,8 +12,8 @@ from executors.structure import ChannelGroup, Keep, Role, Structure
 Array = npt.NDArray[np.float64]
 
 
-def importances(structure: Structure) -> dict[str, Array]:
-    """For each group the L2 norm of everything that belongs to each unit, over the group's mean.
+def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
+    """For each group the L2 norm of everything that belongs to each unit, over the mean of those kept.
 
     Weights of every slot count: what makes the channel, what scales it, and what reads it.
     """
@@ -27,7 +27,7 @@ def importances(structure: Structure) -> dict[str, Array]:
                 per_position = np.square(weight).reshape(len(weight), -1).sum(axis=1)
                 squares += per_position[slot.positions].sum(axis=1)
         norms = np.sqrt(squares)
-        found[group.name] = norms / max(norms.mean(), np.finfo(float).tiny)
+        found[group.name] = norms / max(norms[keep[group.name]].mean(), np.finfo(float).tiny)
     return found
 
 

@@ -1,6 +1,6 @@
 """The one training loop: cross entropy, distillation from a teacher, and whatever penalty is added."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import keras
@@ -9,12 +9,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Dataset
-
-Array = npt.NDArray[np.float32]
-
-EVALUATION_BATCH = 500
-RECALIBRATION_BATCH = 250
-RECALIBRATION_EXAMPLES = 2_500
+from executors.evaluation import SMALLEST, Array, Evaluation, call, log_probabilities
+from executors.timesheet import activity
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
@@ -25,9 +21,7 @@ _PRIMING_STEPS = 10
 
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
-
-# Below this a probability's logarithm says nothing in float32.
-_SMALLEST = 1e-7
+_HORIZON = 1 / (1 - _AVERAGE_DECAY)
 
 
 @dataclass(frozen=True)
@@ -58,6 +52,19 @@ class Schooling:
         return replace(self, train=train, teacher=None)
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What a trainer knows of a network besides its weights.
+
+    Attributes:
+        steps: Updates so far.
+        arrays: Adam's moments and the running averages: kind -> path of the weight -> array of its shape.
+    """
+
+    steps: int
+    arrays: Mapping[str, Mapping[str, Array]]
+
+
 def constant(steps: int) -> Array:
     """A learning rate that stays at its highest, as shares of it [steps]."""
     return np.ones(steps, np.float32)
@@ -69,7 +76,7 @@ def cosine(steps: int) -> Array:
 
 
 class Trainer:
-    """Trains one network. The step is traced once and serves every later call.
+    """Trains one network and evaluates it. The step is traced once and serves every later call.
 
     Args:
         model: The network, changed in place.
@@ -77,6 +84,7 @@ class Trainer:
         seed: Where the order of the examples starts from.
         penalty: Added to the loss at every step; reads variables only.
         after_step: Run after every update, in the same graph.
+        memory: What an earlier trainer knew of these weights, to go on with.
     """
 
     def __init__(
@@ -86,18 +94,23 @@ class Trainer:
         seed: int,
         penalty: Callable[[], tf.Tensor] | None = None,
         after_step: Callable[[], None] | None = None,
+        *,
+        memory: Memory | None = None,
     ) -> None:
         self.model = model
+        self.evaluation = Evaluation(model)
         self._schooling = schooling
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = False
+        self._primed = memory is not None
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
-        self._averaged = tf.Variable(0.0)
+        self._averaged = tf.Variable(0.0 if memory is None else _HORIZON)
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
         self._optimizer = keras.optimizers.Adam(schooling.learning_rate)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
+        if memory is not None:
+            self._recall(memory)
 
     def train(self, schedule: Array) -> float:
         """Train one step for each entry of the schedule; returns the mean loss.
@@ -110,6 +123,35 @@ class Trainer:
         if not self._primed:
             self._primed = True
             self.train(np.zeros(_PRIMING_STEPS, np.float32))
+        with activity("tracing"):
+            self._run.get_concrete_function()
+        with activity("training"):
+            return self._train(schedule)
+
+    def memory(self) -> Memory:
+        """What another trainer of the same weights, or of a part of them, can go on with."""
+        arrays = {
+            kind: {path: variable.numpy() for path, variable in variables.items()}
+            for kind, variables in self._remembered().items()
+        }
+        return Memory(int(self._optimizer.iterations), arrays)
+
+    def _recall(self, memory: Memory) -> None:
+        self._optimizer.iterations.assign(memory.steps)
+        for kind, variables in self._remembered().items():
+            for path, variable in variables.items():
+                variable.assign(memory.arrays[kind][path])
+
+    def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
+        paths = [variable.path for variable in self.model.trainable_variables]
+        kinds = {
+            "average": self._averages,
+            "momentum": self._optimizer._momentums,
+            "velocity": self._optimizer._velocities,
+        }
+        return {kind: dict(zip(paths, found, strict=True)) for kind, found in kinds.items()}
+
+    def _train(self, schedule: Array) -> float:
         total = 0.0
         for at in range(0, len(schedule), _CHUNK_STEPS):
             rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self._schooling.learning_rate)
@@ -178,83 +220,12 @@ class Trainer:
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
         if teacher is not None:
             share, heat = self._schooling.distillation, self._schooling.temperature
-            soft = tf.nn.softmax(tf.math.log(teacher + _SMALLEST) / heat)
+            soft = tf.nn.softmax(tf.math.log(teacher + SMALLEST) / heat)
             entropy = tf.nn.softmax_cross_entropy_with_logits(labels=soft, logits=logits / heat)
             loss = (1 - share) * loss + share * heat**2 * tf.reduce_mean(entropy)
         if self.model.losses:
             loss += tf.add_n(self.model.losses)
         return loss if self._penalty is None else loss + self._penalty()
-
-
-def call(model: keras.Model, inputs: tf.Tensor, training: bool) -> tf.Tensor:
-    """Call a model of one input, in whichever structure it expects the input."""
-    return model([inputs] if isinstance(model.input, list) else inputs, training=training)
-
-
-def ends_in_softmax(model: keras.Model) -> bool:
-    """Whether a classifier's outputs are probabilities (else they are logits)."""
-    last = model.outputs[0]._keras_history.operation
-    activation = getattr(last, "activation", None)
-    return isinstance(last, keras.layers.Softmax) or activation is keras.activations.softmax
-
-
-def log_probabilities(model: keras.Model, outputs: tf.Tensor) -> tf.Tensor:
-    """Logits of a classifier's outputs, which are probabilities or logits already."""
-    return tf.math.log(outputs + _SMALLEST) if ends_in_softmax(model) else outputs
-
-
-def probabilities(model: keras.Model, inputs: npt.NDArray[np.generic]) -> Array:
-    """What a classifier says of many inputs [examples, classes]."""
-    outputs = _predictor(model)
-    batches = [
-        outputs(_float(inputs[at : at + EVALUATION_BATCH])) for at in range(0, len(inputs), EVALUATION_BATCH)
-    ]
-    return np.concatenate(batches)
-
-
-def accuracy(model: keras.Model, data: Dataset) -> float:
-    """Share of examples whose class a classifier tells right."""
-    return float(np.mean(probabilities(model, data.x).argmax(axis=1) == data.y))
-
-
-def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
-    """Set the statistics of every batch norm to those of the network as it is now.
-
-    They are the mean over `RECALIBRATION_EXAMPLES` examples: starting at zero, the running mean of n
-    batches is the mean times `1 - momentum^n`.
-    """
-    norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
-    if not norms:
-        return
-    order = np.random.default_rng(seed).permutation(len(data))[:RECALIBRATION_EXAMPLES]
-    forward = tf.function(
-        lambda inputs: call(model, inputs, training=True), reduce_retracing=True, autograph=False
-    )
-    statistics = [variable for norm in norms for variable in (norm.moving_mean, norm.moving_variance)]
-    for variable in statistics:
-        variable.assign(tf.zeros_like(variable))
-    batches = range(0, len(order), RECALIBRATION_BATCH)
-    for at in batches:
-        forward(tf.constant(_float(data.x[order[at : at + RECALIBRATION_BATCH]])))
-    for norm in norms:
-        share = 1 - norm.momentum ** len(batches)
-        norm.moving_mean.assign(norm.moving_mean / share)
-        norm.moving_variance.assign(norm.moving_variance / share)
-
-
-def _predictor(model: keras.Model) -> Callable[[Array], Array]:
-    softmax = not ends_in_softmax(model)
-
-    @tf.function(reduce_retracing=True, autograph=False)
-    def predict(inputs: tf.Tensor) -> tf.Tensor:
-        outputs = call(model, inputs, training=False)
-        return tf.nn.softmax(outputs) if softmax else outputs
-
-    return lambda inputs: predict(tf.constant(inputs)).numpy()
-
-
-def _float(inputs: npt.NDArray[np.generic]) -> Array:
-    return inputs.astype(np.float32, copy=False)
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

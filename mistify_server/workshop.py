@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
@@ -12,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from executors.base import Assignment, Params, executor_class
+from executors.base import AdaptationExecutor, Assignment, Params, executor_class
 from executors.data import Dataset, check_dataset, load_dataset
+from executors.evaluation import accuracy, probabilities
 from executors.sources import builtin_source, flatten, load_source
 from executors.structure import analyse
-from executors.training import Schooling, accuracy, probabilities
+from executors.training import Schooling
 from mistify.budget import Costs
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
@@ -44,6 +46,21 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class _Journey:
+    """A path of a goal tree on its way down: the executor, where it has come to, and what it was told.
+
+    Attributes:
+        checkpoint: The artifact of `network`, the executor's latest.
+        told: What an edge has in common with the next one, for the executor to go on.
+    """
+
+    executor: AdaptationExecutor
+    checkpoint: str
+    network: keras.Model
+    told: tuple[object, ...]
+
+
 class Workshop:
     """Does tasks, one at a time."""
 
@@ -54,6 +71,7 @@ class Workshop:
         self._source = _until_changed(_load_source, lambda source: source.path or "")
         self._model = lru_cache(maxsize=4)(self._load_model)
         self._lesson: tuple[str, Dataset, npt.NDArray[np.float32]] | None = None
+        self._journey: _Journey | None = None
 
     def do(self, task: Task) -> Result:
         """The result of a task.
@@ -130,17 +148,20 @@ class Workshop:
         params = _params(task.algorithm, task.algorithm_config)
         train, test = self._data(task.data.train), self._data(task.data.test)
         teacher = self._taught(task.teacher, train)
+        executor, parent, told = self._set_out(task, params, (train, test, teacher))
         assignment = Assignment(
-            model=self._model(task.parent),
+            model=parent,
             budget=task.budget,
             profiles=_profiles(task.hardware),
             schooling=_schooling(train, test, teacher, params),
             seed=task.seed,
+            source_widths=analyse(self._model(task.teacher)).widths,
         )
-        executor = executor_class(task.algorithm)(params)
         outcome = run_edge(executor, assignment, params, task.accuracy_target, self._progress)
+        checkpoint = self._keep(outcome.model)
+        self._journey = _Journey(executor, checkpoint, outcome.model, told)
         return AdaptResult(
-            checkpoint=self._keep(outcome.model),
+            checkpoint=checkpoint,
             costs=dict(outcome.costs),
             accuracy=outcome.accuracy,
             met=outcome.met,
@@ -148,6 +169,21 @@ class Workshop:
             steps=outcome.steps,
             seconds=time.monotonic() - start,
         )
+
+    def _set_out(
+        self, task: AdaptTask, params: Params, lesson: tuple[object, ...]
+    ) -> tuple[AdaptationExecutor, keras.Model, tuple[object, ...]]:
+        """The executor of an edge, its parent's network, and what the executor is told.
+
+        The executor is the parent edge's, if that was the last one here: it goes on with all that it has
+        compiled and learned. It is given away, so that an edge that fails leaves nothing behind.
+        """
+        # The executor holds the lesson, so that no other can get its identity.
+        told = (task.algorithm, params, sorted(task.hardware.items()), *map(id, lesson))
+        journey, self._journey = self._journey, None
+        if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
+            return journey.executor, journey.network, told
+        return executor_class(task.algorithm)(params), self._model(task.parent), told
 
     def _package(self, task: PackageTask) -> PackageResult:
         self._progress("packaging", 0, 1, task.costs, task.accuracy)

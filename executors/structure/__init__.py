@@ -8,7 +8,7 @@ from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
 from executors.structure.folding import fold_batch_norm
 from executors.structure.handlers import LayerHandler, UnsupportedLayerError, register
-from executors.structure.surgery import Keep, narrow, widen
+from executors.structure.surgery import Keep, narrow, narrow_arrays, widen
 
 __all__ = [
     "ChannelGroup",
@@ -22,6 +22,7 @@ __all__ = [
     "analyse",
     "fold_batch_norm",
     "narrow",
+    "narrow_arrays",
     "register",
     "widen",
 ]

@@ -32,12 +32,26 @@ def narrow(structure: Structure, keep: Keep) -> keras.Model:
             )
             raise ValueError(f"keep[{name!r}] is {np.asarray(mask)}; expected {expected}")
     weights = structure.graph.weights
-    for (layer, weight, axis), slots in _slots_by_axis(structure).items():
-        cut = [slot.positions[~keep[group]].ravel() for group, slot in slots if group in keep]
-        if cut:
-            weights[layer][weight] = np.delete(weights[layer][weight], np.concatenate(cut), axis=axis)
+    _cut(structure, keep, weights)
     widths = {name: int(np.count_nonzero(mask)) for name, mask in keep.items()}
     return _build(structure, widths, weights)
+
+
+def narrow_arrays(
+    structure: Structure, keep: Keep, arrays: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Arrays of the shapes of the model's weights, by their paths, cut as `narrow` cuts the weights."""
+    places = {
+        variable.path: (layer, index)
+        for layer, found in structure.graph.layers.items()
+        for index, variable in enumerate(found.weights)
+    }
+    cut: Weights = structure.graph.weights
+    for path, array in arrays.items():
+        layer, index = places[path]
+        cut[layer][index] = array
+    _cut(structure, keep, cut)
+    return {path: cut[places[path][0]][places[path][1]] for path in arrays}
 
 
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
@@ -71,6 +85,14 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
         copied = np.take(weights[layer][weight], sources, axis=axis)
         weights[layer][weight] = copied * scale.reshape(along).astype(copied.dtype)
     return _build(structure, widths, weights)
+
+
+def _cut(structure: Structure, keep: Keep, weights: Weights) -> None:
+    """Cut what belongs to the units that do not stay out of arrays of the model's shapes."""
+    for (layer, weight, axis), slots in _slots_by_axis(structure).items():
+        cut = [slot.positions[~keep[group]].ravel() for group, slot in slots if group in keep]
+        if cut:
+            weights[layer][weight] = np.delete(weights[layer][weight], np.concatenate(cut), axis=axis)
 
 
 def _build(structure: Structure, widths: Widths, weights: Weights) -> keras.Model:

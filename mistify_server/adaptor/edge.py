@@ -7,8 +7,7 @@ from functools import partial
 import keras
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
-from executors.structure import analyse
-from executors.training import Trainer, accuracy, cosine, recalibrate
+from executors.training import Trainer, cosine
 from mistify.budget import Costs, exceeded, meets
 from mistify_server.adaptor.schedule import StructureLossSchedule
 
@@ -43,22 +42,20 @@ def run_edge(
     Raises:
         FloatingPointError: Training diverged.
     """
-    model, steps, stuck = _adapt(executor, assignment, params, report)
-    schooling = assignment.schooling
-    trainer = Trainer(model, schooling, assignment.seed)
-    costs = analyse(model).network().costs(assignment.profiles)
+    steps, stuck = _adapt(executor, assignment, params, report)
+    executor.adjust(dict.fromkeys(assignment.budget, 0.0))
+    costs, schooling, trainer = executor.measure(), assignment.schooling, executor.trainer
     reached = 0.0
     for round_steps in _rounds(steps, params):
-        total = params.max_steps
-        tune(trainer, round_steps, partial(_report_tuning, report, steps, total, costs))
+        tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
         steps += round_steps
-        recalibrate(model, schooling.train)
-        reached = accuracy(model, schooling.test)
-        report("tuning", steps, total, costs, reached)
-        if reached >= (accuracy_target or 0.0):
+        trainer.evaluation.recalibrate(schooling.train)
+        reached = trainer.evaluation.accuracy(schooling.test)
+        report("tuning", steps, params.max_steps, costs, reached)
+        if steps >= params.max_steps or reached >= (accuracy_target or 0.0):
             break
     reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
-    return EdgeOutcome(model, costs, reached, steps, not reason, reason)
+    return EdgeOutcome(executor.network(), costs, reached, steps, not reason, reason)
 
 
 def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
@@ -86,8 +83,8 @@ def _report_tuning(report: Report, before: int, total: int, costs: Costs, done: 
 
 def _adapt(
     executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report
-) -> tuple[keras.Model, int, str]:
-    """Iterate until the budget is met; the network, the steps taken, and why it stopped short, if it did."""
+) -> tuple[int, str]:
+    """Iterate until the budget is met; the steps taken, and why it stopped short, if it did."""
     executor.init(assignment)
     costs = executor.measure()
     schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)
@@ -101,7 +98,7 @@ def _adapt(
             break
         costs = executor.measure()
         report("adapting", steps, params.max_steps, costs, None)
-    return executor.network(), steps, stuck
+    return steps, stuck
 
 
 def _shortfall(

@@ -7,8 +7,9 @@ import keras
 import numpy as np
 
 from executors.base import Params
+from executors.evaluation import accuracy, recalibrate
 from executors.structure import Structure, analyse, widen
-from executors.training import Schooling, Trainer, accuracy, recalibrate, split
+from executors.training import Schooling, Trainer, split
 from mistify.hardware import HOST, HardwareProfile
 from mistify_server.adaptor.edge import tune
 from mistify_server.packaging import litert

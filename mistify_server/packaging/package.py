@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.training import call
+from executors.evaluation import call
 from mistify.budget import SIZE, Budget, Costs
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import MANIFEST, Manifest, PackagedFile, Versions

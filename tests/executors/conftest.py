@@ -2,7 +2,8 @@ import keras
 import pytest
 
 from executors.data import load_dataset
-from executors.training import Schooling, probabilities
+from executors.evaluation import probabilities
+from executors.training import Schooling
 
 layers = keras.layers
 

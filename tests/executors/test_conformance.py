@@ -17,7 +17,7 @@ QUICK = {"adapt_steps": 12, "batch_size": 32}
 
 
 def assignment(model, schooling, budget, seed=3):
-    return Assignment(model, budget, (BOARD,), schooling, seed)
+    return Assignment(model, budget, (BOARD,), schooling, seed, analyse(model).widths)
 
 
 def adapted(algorithm, given, limit=40):

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 from executors.base import Assignment
+from executors.evaluation import accuracy, recalibrate
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
-from executors.training import accuracy, recalibrate
 from mistify.budget import FLOPS, PARAMS, SIZE, exceeded
 from mistify_server.adaptor.edge import run_edge
 
@@ -14,7 +14,7 @@ from .conftest import small_resnet
 
 def started(trained, schooling, budget, **settings):
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=8, cuts=4, **settings))
-    executor.init(Assignment(trained, budget, (), schooling, 0))
+    executor.init(Assignment(trained, budget, (), schooling, 0, analyse(trained).widths))
     return executor
 
 
@@ -83,7 +83,7 @@ def test_an_edge_keeps_accuracy(trained, schooling):
     start = analyse(trained).network().costs()
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
-    given = Assignment(trained, budget, (), schooling, 1)
+    given = Assignment(trained, budget, (), schooling, 1, analyse(trained).widths)
     outcome = run_edge(MorphNetExecutor(params), given, params, None, lambda *_: None)
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from executors.data import load_dataset
+from executors.evaluation import accuracy
 from executors.sources import builtin_source, flatten, load_source
-from executors.training import accuracy
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 

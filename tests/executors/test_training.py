@@ -5,16 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.training import (
-    Trainer,
-    accuracy,
-    constant,
-    cosine,
-    ends_in_softmax,
-    probabilities,
-    recalibrate,
-    split,
-)
+from executors.evaluation import accuracy, ends_in_softmax, probabilities, recalibrate
+from executors.training import Trainer, constant, cosine, split
 
 layers = keras.layers
 
