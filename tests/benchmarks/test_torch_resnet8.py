@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'")
 
 from benchmarks import torch_resnet8
-from executors import training
+from executors import evaluation
 from executors.data import Dataset
 from executors.structure import analyse
 from tests.benchmarks.networks import resnet8
@@ -31,8 +31,8 @@ def test_outputs_are_the_same(model, data):
 
     told = torch_resnet8.probabilities(twin, torch_resnet8.tensors(data.x)).numpy()
 
-    assert told == pytest.approx(training.probabilities(model, data.x), abs=1e-5)
-    assert torch_resnet8.accuracy(twin, data) == training.accuracy(model, data)
+    assert told == pytest.approx(evaluation.probabilities(model, data.x), abs=1e-5)
+    assert torch_resnet8.accuracy(twin, data) == evaluation.accuracy(model, data)
 
 
 def test_multiply_adds_are_counted_alike(model, data):
@@ -48,11 +48,11 @@ def test_recalibration_is_the_same(data):
     twin = torch_resnet8.translated(model)
 
     torch_resnet8.recalibrate(twin, data)
-    training.recalibrate(model, data)
+    evaluation.recalibrate(model, data)
 
     told = torch_resnet8.probabilities(twin, torch_resnet8.tensors(data.x)).numpy()
     # PyTorch takes n - 1 examples for n in a variance.
-    assert told == pytest.approx(training.probabilities(model, data.x), abs=5e-3)
+    assert told == pytest.approx(evaluation.probabilities(model, data.x), abs=5e-3)
 
 
 def test_another_network_is_refused():
