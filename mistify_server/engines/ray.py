@@ -1,6 +1,7 @@
 """The engine of a Ray cluster."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -36,6 +37,8 @@ async def connected(address: str) -> AsyncIterator[int]:
         MistifyError: UNAVAILABLE, the cluster cannot be reached or started.
     """
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    # A cluster of our own reports to nobody, unless the operator wants it to.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     begin = partial(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **options)
     try:
         # On a thread: it takes seconds, and on the main thread it would take SIGTERM for itself.
@@ -43,7 +46,8 @@ async def connected(address: str) -> AsyncIterator[int]:
     except (OSError, RuntimeError, RayError) as error:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
-            f"Ray at {address} cannot be used: {_short(error)}; start it, then this again",
+            f"Ray at {address} cannot be used: {_short(error)}; check that it runs, and that RAY_AUTH_TOKEN "
+            "(or ~/.ray/auth_token) is its own",
         ) from error
     try:
         # A cluster may begin with none, and get some when they are asked for.

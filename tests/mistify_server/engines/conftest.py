@@ -1,3 +1,5 @@
+import os
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -5,6 +7,11 @@ import pytest
 
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import AdaptTask, DataSource, InspectTask, ModelSource
+
+# Before Ray is imported, which reads this once, and else writes a token into the home directory.
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 def adapt(site: Any, data: str = "d", **budget: float) -> AdaptTask:
