@@ -48,6 +48,7 @@ class Killed:
     digests_before: dict[str, str]
     before: BatchState
     after: BatchState
+    added: Path
 
     def goal(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = next(goal for goal in self.report["goals"] if goal["id"] == name)
@@ -123,6 +124,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         before, digests = state_of(store, job_id), digests_in(store, job_id)
         with server(store, address):
             rest, _ = command.communicate()
+            after = state_of(store, job_id)
+            config.write_text(json.dumps([{"id": "added", "adaptation_goal": {"FLOP": "0.3x"}, **common}]))
+            add = [MISTIFY, "add", job_id, config, "--out", base / "added", "--server", address]
+            subprocess.run(add, check=True, capture_output=True)
     return Killed(
         out=out,
         store=store,
@@ -132,7 +137,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         met_before=[line.split(":")[0] for line in output if ": met, " in line],
         digests_before=digests,
         before=before,
-        after=state_of(store, job_id),
+        after=after,
+        added=base / "added",
     )
 
 
@@ -202,6 +208,16 @@ def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: 
     np.testing.assert_allclose(package(test_data.x[:7]), expected, atol=1e-4)
     one_by_one = np.concatenate([np.asarray(package(test_data.x[i : i + 1])) for i in range(7)])
     np.testing.assert_allclose(one_by_one, package(test_data.x[:7]), atol=1e-5)
+
+
+def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, test_data: Any) -> None:
+    report = json.loads((killed.added / "report.json").read_text())
+    *others, added = report["goals"]
+    assert others == killed.report["goals"]
+    assert (added["id"], added["parent"], added["met"]) == ("added", "half", True)
+    package = load(killed.added / "goals" / "added")
+    found = float(np.mean(np.asarray(package(test_data.x)).argmax(axis=1) == test_data.y))
+    assert found == pytest.approx(added["achieved"]["accuracy"], abs=1e-6)
 
 
 def test_a_goal_above_the_source_is_an_expanded_network(killed: Killed, source_flops: float) -> None:

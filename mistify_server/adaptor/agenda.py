@@ -31,8 +31,7 @@ class Agenda:
             while self._left:  # one may be added while the takers end
                 async with asyncio.TaskGroup() as group:
                     takers = [group.create_task(self._take()) for _ in range(at_once)]
-                    while self._left:  # one may be added between the last one's end and here
-                        await self._queue.join()
+                    await self._queue.join()
                     for taker in takers:
                         taker.cancel()
         except ExceptionGroup as failures:
