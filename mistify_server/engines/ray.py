@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -49,11 +51,19 @@ async def connected(address: str) -> AsyncIterator[int]:
             f"Ray at {address} cannot be used: {_short(error)}; check that it runs, and that RAY_AUTH_TOKEN "
             "(or ~/.ray/auth_token) is its own",
         ) from error
+    _keep_sigterm()
     try:
         # A cluster may begin with none, and get some when they are asked for.
         yield max(1, int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 0)))
     finally:
         await asyncio.to_thread(ray.shutdown)
+
+
+def _keep_sigterm() -> None:
+    """Take SIGTERM back from Ray, which prints a stack at it and aborts where that takes it too long."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 class RayEngine(PooledEngine):
