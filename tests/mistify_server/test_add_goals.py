@@ -209,14 +209,16 @@ async def test_goals_find_their_batch(caller: Any, site: Any, make_config: Confi
     job = await caller.submit(batches)
     await caller.finished(job.id)
     later = [{**config, "id": f"{config['id']}-2", "adaptation_goal": {"FLOP": "0.4x"}} for config in batches]
-    await caller.add(job.id, later[::-1])
+    one_more = {**batches[2], "id": "c-3", "adaptation_goal": {"FLOP": "0.3x"}}
+    await caller.add(job.id, [*later[::-1], one_more])
     job = await caller.finished(job.id)
     assert [(goal.id, goal.batch, goal.parent) for goal in job.goals[3:]] == [
         ("c-2", 2, "c"),
         ("b-2", 1, "b"),
         ("a-2", 0, "a"),
+        ("c-3", 2, "c-2"),
     ]
-    assert [goal.budget["flops"] for goal in job.goals[3:]] == [4_000, 200, 4_000]
+    assert [goal.budget["flops"] for goal in job.goals[3:]] == [4_000, 200, 4_000, 3_000]
     assert {task["algorithm_config"].get("seed") for task in site.tasks("adapt")} == {None, 7}
 
 
@@ -366,3 +368,37 @@ async def test_a_goal_added_while_the_job_is_cancelled_is_cancelled(
     await caller.add(job.id, [make_config("later", FLOP="0.3x")])
     job = await caller.finished(job.id)
     assert goals(job) == {"a": GoalState.CANCELLED, "late": GoalState.CANCELLED, "later": GoalState.MET}
+
+
+@pytest.mark.parametrize("moment", ["_stop", "stop"])
+async def test_a_goal_added_while_the_server_stops_is_for_the_next_one(
+    site: Any,
+    make_config: Config,
+    serving_at: Any,
+    wait_until: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    moment: str,
+) -> None:
+    """When one job has been stopped, and when all of them have."""
+    (site.control / "hold-adapt").touch()
+    original, late = getattr(RunningJobs, moment), [make_config("late", FLOP="0.4x")]
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", FLOP="0.5x")])
+        await wait_until(lambda: bool(site.tasks("adapt")))
+
+        async def stop_and_add(*arguments: Any) -> None:
+            await original(*arguments)
+            if late:
+                await other.add(job.id, [late.pop()])
+
+        monkeypatch.setattr(RunningJobs, moment, stop_and_add)
+        other = type(caller)(caller.address)  # the caller's own channel closes before the server stops
+    assert not late
+    assert job.id not in {task.get_name() for task in asyncio.all_tasks()}
+    await other.channel.close()
+    (site.control / "hold-adapt").unlink()
+    async with serving_at(site.settings()) as caller:
+        job = await caller.finished(job.id)
+    assert goals(job) == {"a": GoalState.MET, "late": GoalState.MET}
+    assert parents(job)["late"] == "a"

@@ -1,11 +1,14 @@
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState, JobState
-from mistify_server.store.base import CheckpointSaved
+from mistify_server.jobs import RunningJobs
+from mistify_server.store.base import CheckpointSaved, GoalChanged, JobChanged
 from mistify_server.store.sql import SqlJobStore
 
 Config = Callable[..., dict[str, object]]
@@ -59,3 +62,28 @@ async def test_an_error_of_the_program_fails_the_job(
     assert job.state is JobState.FAILED
     assert [goal.state for goal in job.goals] == [GoalState.FAILED]
     assert job.reason == "an error inside the server; its log has the details"
+
+
+async def test_a_job_started_again_as_it_ends_can_be_cancelled(
+    caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the end of its task and the moment when that is forgotten."""
+    tell = RunningJobs._tell
+
+    def again(jobs: RunningJobs, job_id: str) -> None:
+        (site.control / "hold-package").touch()
+        store = jobs._store.jobs
+        goal = replace(store.job(job_id).goals[0], state=GoalState.WAITING)
+        store.record(job_id, [GoalChanged(goal), JobChanged(JobState.QUEUED)], 0.0)
+        jobs.start(job_id)
+
+    def tell_and_start(jobs: RunningJobs, job_id: str) -> None:
+        tell(jobs, job_id)
+        if jobs._store.jobs.job(job_id).state is JobState.DONE:
+            asyncio.get_running_loop().call_soon(again, jobs, job_id)
+
+    monkeypatch.setattr(RunningJobs, "_tell", tell_and_start)
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await wait_until(lambda: len(site.tasks("package")) == 2)
+    assert (await caller.cancel(job.id)).state is JobState.CANCELLED
+    assert job.id not in {task.get_name() for task in asyncio.all_tasks()}
