@@ -1,9 +1,9 @@
 """A real worker process that does no work: networks are JSON texts of their costs.
 
 What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
-killed at such a task, `exhaust-KIND` how often it runs out of memory; at `hold-KIND`, or for an adaptation
-`hold-adapt-BUDGET`, it waits until the file is gone. `tasks` lists every task it got. Some budgets end in a
-disaster each.
+killed at such a task, `exhaust-KIND` how often it runs out of memory; at `hold-KIND` it waits until the file
+is gone. For adaptations of one budget, KIND is `adapt-BUDGET`. `tasks` lists every task it got. Some budgets
+end in a disaster each.
 """
 
 import argparse
@@ -44,9 +44,10 @@ class ScriptedWorker:
     def answer(self, task: Task) -> Result:
         with (self.control / "tasks").open("a") as log:
             log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
+        self.say(Progress(stage=f"in {task.kind}", step=1, total_steps=2))
         self.meet(task.kind)
         if isinstance(task, AdaptTask):
-            self.wait_at(f"hold-adapt-{min(task.budget.values()):g}")
+            self.meet(f"adapt-{min(task.budget.values()):g}")
         match task:
             case InspectTask():
                 return self.inspect(task)
@@ -113,14 +114,13 @@ class ScriptedWorker:
             seconds=2.0,
         )
 
-    def meet(self, kind: str) -> None:
-        self.say(Progress(stage=f"in {kind}", step=1, total_steps=2))
-        if self.counted(f"crash-{kind}"):
+    def meet(self, name: str) -> None:
+        if self.counted(f"crash-{name}"):
             print("these are my last words", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        if self.counted(f"exhaust-{kind}"):
+        if self.counted(f"exhaust-{name}"):
             raise MemoryError("cannot allocate 9 GiB")
-        self.wait_at(f"hold-{kind}")
+        self.wait_at(f"hold-{name}")
 
     def counted(self, name: str) -> bool:
         file = self.control / name

@@ -90,10 +90,16 @@ async def test_a_worker_is_kept_for_the_next_task(make: Make, site: Any, adapt_t
     assert len(set(pids(site))) == 1
 
 
-async def test_a_task_goes_where_its_data_is_loaded(make: Make, site: Any, adapt_task: Any) -> None:
+async def test_a_task_goes_where_its_data_is_loaded(
+    make: Make, site: Any, adapt_task: Any, wait_until: Until
+) -> None:
+    (site.control / "hold-adapt").touch()
     engine = make(slots=2)
     tasks = [adapt_task(site, data) for data in ("one", "two")]
-    await asyncio.gather(*submit(engine, *tasks))
+    running = submit(engine, *tasks)
+    await wait_until(lambda: len(pids(site)) == 2)
+    (site.control / "hold-adapt").unlink()
+    await asyncio.gather(*running)
     for task in reversed(tasks):
         await engine.run(task, ignore)
     seen = {
@@ -146,10 +152,10 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     make: Make, site: Any, adapt_task: Any, wait_until: Until, disaster: str
 ) -> None:
     (site.control / "hold-adapt-1").touch()
+    (site.control / f"{disaster}-adapt-2").write_text("2")
     engine = make(slots=2)
     (other,) = submit(engine, adapt_task(site, flops=1.0))
     await wait_until(lambda: bool(pids(site)))
-    (site.control / f"{disaster}-adapt").write_text("2")
     told: list[Progress] = []
     assert isinstance(await engine.run(adapt_task(site, flops=2.0), told.append), AdaptResult)
     assert [progress.stage for progress in told] == ["starting", "in adapt"] * 3
@@ -164,7 +170,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 ) -> None:
     for budget in (1, 2):
         (site.control / f"hold-adapt-{budget}").touch()
-    engine = make(slots=2, leases={**LEASES, "adapt": 3.0})
+    engine = make(slots=2, leases={**LEASES, "adapt": 4.0})
     silent, busy = submit(engine, *(adapt_task(site, flops=budget) for budget in (1.0, 2.0)))
     await wait_until(lambda: len(pids(site)) == 2)
     stopped = next(task["pid"] for task in site.tasks("adapt") if task["budget"]["flops"] == 1.0)
