@@ -31,12 +31,14 @@ class WorkerProcess(Connection):
         stdin: asyncio.StreamWriter,
         stdout: asyncio.StreamReader,
         log: Path,
+        log_start: int,
     ) -> None:
         self._process = process
         self._stdin = stdin
         self._stdout = stdout
         self._log = log
-        self._log_start = 0
+        self._log_start = log_start
+        self._asked = False
 
     @classmethod
     async def start(cls, command: Sequence[str], log: Path) -> "WorkerProcess":
@@ -48,6 +50,7 @@ class WorkerProcess(Connection):
         try:
             _truncate(log)
             with log.open("ab") as errors:
+                log_start = errors.tell()
                 process = await asyncio.create_subprocess_exec(
                     *command,
                     stdin=asyncio.subprocess.PIPE,
@@ -60,7 +63,7 @@ class WorkerProcess(Connection):
             raise WorkerDied(f"the worker could not be started: {error}") from error
         if process.stdin is None or process.stdout is None:
             raise WorkerDied("the worker has no pipes")
-        return cls(process, process.stdin, process.stdout, log)
+        return cls(process, process.stdin, process.stdout, log, log_start)
 
     @override
     async def alive(self) -> bool:
@@ -68,7 +71,9 @@ class WorkerProcess(Connection):
 
     @override
     async def send(self, line: bytes) -> None:
-        self._log_start = self._log.stat().st_size
+        if self._asked:  # what it has said of its start belongs to the first task
+            self._log_start = self._log.stat().st_size
+        self._asked = True
         with suppress(ConnectionError):  # it has ended; reading says so
             self._stdin.write(line)
             await self._stdin.drain()

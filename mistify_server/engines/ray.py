@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.local import worker_command
-from mistify_server.engines.pool import DEADLINES, LEASES, PooledEngine
+from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import Connection, WorkerDied
 
@@ -38,13 +38,10 @@ async def connected(address: str) -> AsyncIterator[int]:
     Raises:
         MistifyError: UNAVAILABLE, the cluster cannot be reached or started.
     """
-    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     # A cluster of our own reports to nobody, unless the operator wants it to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    begin = partial(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **options)
     try:
-        # On a thread: it takes seconds, and on the main thread it would take SIGTERM for itself.
-        await asyncio.to_thread(begin)
+        await _join(address)
     except (OSError, RuntimeError, RayError) as error:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
@@ -57,6 +54,21 @@ async def connected(address: str) -> AsyncIterator[int]:
         yield max(1, int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 0)))
     finally:
         await asyncio.to_thread(ray.shutdown)
+
+
+async def _join(address: str) -> None:
+    options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    begin = partial(ray.init, address=address, log_to_driver=False, logging_level="WARNING", **options)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            # On a thread: it takes seconds, and on the main thread it would take SIGTERM for itself.
+            await asyncio.to_thread(begin)
+        except ConnectionAbortedError:
+            # Of the processes that the cluster forks, one per client, some die at once.
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
 
 
 def _keep_sigterm() -> None:

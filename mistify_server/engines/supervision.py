@@ -58,7 +58,7 @@ class Connection(ABC):
 
     @abstractmethod
     async def last_words(self) -> str:
-        """The end of what the process has logged since the last line was sent."""
+        """The end of what the process has logged since the last line was sent; at the first, of all."""
 
     @abstractmethod
     async def kill(self) -> None:

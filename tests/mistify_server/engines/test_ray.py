@@ -18,6 +18,8 @@ pytest.importorskip("ray", reason="Ray is not installed")
 
 from ray.cluster_utils import Cluster
 
+from mistify_server.engines.ray import connected
+
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -107,6 +109,30 @@ async def test_the_command_ends_the_cluster_that_it_started(
     # Ray's own handler would print a stack, and abort where that takes long.
     assert "SIGTERM received" not in errors.read_text()
     await wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+@pytest.mark.parametrize(("failures", "joined"), [(2, True), (3, False)])
+async def test_a_cluster_that_drops_a_new_client_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, failures: int, joined: bool
+) -> None:
+    dropped: list[str] = []
+
+    def init(**options: str) -> None:
+        if len(dropped) < failures:
+            dropped.append(options["address"])
+            raise ConnectionAbortedError("Starting Ray client server failed.")
+
+    monkeypatch.setattr("ray.init", init)
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 7.0})
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    if joined:
+        async with connected("ray://head:10001") as cpus:
+            assert cpus == 7
+    else:
+        with pytest.raises(MistifyError, match="Starting Ray client server failed"):
+            async with connected("ray://head:10001"):
+                pass
+    assert dropped == ["ray://head:10001"] * failures
 
 
 async def test_a_cluster_that_is_not_there_is_refused(
