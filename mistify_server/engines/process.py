@@ -67,6 +67,10 @@ class WorkerProcess(Connection):
 
     @override
     async def alive(self) -> bool:
+        try:
+            os.kill(self._process.pid, 0)  # the event loop may not have heard of its end yet
+        except ProcessLookupError:
+            return False
         return self._process.returncode is None and not self._stdout.at_eof()
 
     @override

@@ -1,4 +1,7 @@
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,4 +32,15 @@ async def test_the_last_words_of_a_worker_are_about_its_last_task(tmp_path: Path
         await worker.send(task)
         await worker.receive()
     assert await worker.last_words() == "about two"
+    await worker.kill()
+
+
+async def test_a_worker_is_not_alive_before_the_event_loop_knows_of_its_death(tmp_path: Path) -> None:
+    worker = await WorkerProcess.start([sys.executable, "-c", "input()"], tmp_path / "log")
+    assert await worker.alive()
+    pid = worker._process.pid
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.01)  # and not asyncio.sleep, which would let the loop hear of it
+    assert not await worker.alive()
     await worker.kill()
