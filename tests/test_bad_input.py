@@ -341,8 +341,8 @@ def test_all_problems_of_what_a_text_names_at_once(site: Site, mistify: Any, tmp
         Told("[0].algorithm.config.thresold", "", "", "did you mean"),
         Told("[0].dataset.train", "NaN", "", ""),
         Told("[0].dataset.test", "y[5] = 3", "", ""),
-        Told("[0].adaptation_goal.FLOP", "0.0001x", "", ""),
         Told("[1].model", "notes.txt", "", ""),
+        Told("[0].adaptation_goal.FLOP", "0.0001x", "", ""),
     ]
     error = refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
     assert error.code is ErrorCode.INVALID_CONFIG
