@@ -1,5 +1,6 @@
 """A porting job as server and client see it: its state, its goals, its events."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -78,7 +79,11 @@ class Goal:
 
 @dataclass(frozen=True)
 class Job:
-    """A submitted batch of configs. `source` is None until the source was measured."""
+    """A submitted batch of configs. `source` is None until the source was measured.
+
+    `spent` says where the time went: seconds by activity, summed over all tasks. Where tasks ran at the same
+    time that is more than `seconds`, which have passed while the job ran.
+    """
 
     id: str
     state: JobState
@@ -86,6 +91,7 @@ class Job:
     created_unix_ms: int
     source: Source | None = None
     seconds: float = 0.0
+    spent: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
 
 

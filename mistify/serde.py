@@ -11,6 +11,7 @@ def job_to_proto(job: Job) -> pb.Job:
         id=job.id,
         state=_JOB_STATES[job.state],
         seconds=job.seconds,
+        spent=job.spent,
         source=None
         if job.source is None
         else pb.Source(costs=job.source.costs, accuracy=job.source.accuracy),
@@ -27,6 +28,7 @@ def job_from_proto(message: pb.Job) -> Job:
         id=message.id,
         state=_job_state_from_proto(message.state),
         seconds=message.seconds,
+        spent=dict(message.spent),
         source=Source(dict(source.costs), source.accuracy) if message.HasField("source") else None,
         goals=tuple(goal_from_proto(goal) for goal in message.goals),
         reason=message.reason,

@@ -30,6 +30,17 @@ class DataSource(Message):
     test: str
 
 
+class TaskDone(Message):
+    """The result of a task that was done; `spent` says where the worker's time went: seconds by activity."""
+
+    spent: dict[str, float] = {}
+
+    @property
+    def seconds(self) -> float:
+        """What the worker took."""
+        return sum(self.spent.values())
+
+
 class InspectTask(Message):
     """Look at a model and its data before anything is started."""
 
@@ -41,7 +52,7 @@ class InspectTask(Message):
     hardware: dict[str, tuple[float, float]]
 
 
-class Inspection(Message):
+class Inspection(TaskDone):
     """The source's costs, the least that it can become, and every problem found.
 
     `hardware` is the task's, with this machine's own profile calibrated by measuring the source.
@@ -70,7 +81,7 @@ class SourceTask(Message):
     seed: int
 
 
-class SourceResult(Message):
+class SourceResult(TaskDone):
     """The tuned source (the teacher of every goal) and the root, the same where nothing was widened."""
 
     kind: Literal["source_result"] = "source_result"
@@ -81,7 +92,6 @@ class SourceResult(Message):
     root: str
     root_costs: dict[str, float]
     steps: int
-    seconds: float
 
 
 class AdaptTask(Message):
@@ -99,7 +109,7 @@ class AdaptTask(Message):
     seed: int
 
 
-class AdaptResult(Message):
+class AdaptResult(TaskDone):
     """The goal's checkpoint, or the best model found where the goal was not met."""
 
     kind: Literal["adapt_result"] = "adapt_result"
@@ -109,7 +119,6 @@ class AdaptResult(Message):
     met: bool
     reason: str
     steps: int
-    seconds: float
 
 
 class PackageTask(Message):
@@ -127,7 +136,7 @@ class PackageTask(Message):
     hardware: dict[str, tuple[float, float]]
 
 
-class PackageResult(Message):
+class PackageResult(TaskDone):
     """The package's files (name -> digest) and what LiteRT measured on this machine."""
 
     kind: Literal["package_result"] = "package_result"

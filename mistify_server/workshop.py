@@ -1,12 +1,11 @@
 """What a worker does with each kind of task. What one task loads or computes stays warm for the next."""
 
 import tempfile
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import keras
 import numpy as np
@@ -18,6 +17,7 @@ from executors.data import Dataset, check_dataset, load_dataset
 from executors.evaluation import accuracy, probabilities
 from executors.sources import builtin_source, flatten, load_source
 from executors.structure import analyse
+from executors.timesheet import activity, timesheet
 from executors.training import Schooling
 from mistify.budget import Costs
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -36,7 +36,6 @@ from mistify_server.tasks import (
     PackageResult,
     PackageTask,
     Progress,
-    Result,
     SourceResult,
     SourceTask,
     Task,
@@ -44,6 +43,8 @@ from mistify_server.tasks import (
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+
+Done: TypeAlias = Inspection | SourceResult | AdaptResult | PackageResult
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,18 @@ class Workshop:
         self._lesson: tuple[str, Dataset, npt.NDArray[np.float32]] | None = None
         self._journey: _Journey | None = None
 
-    def do(self, task: Task) -> Result:
-        """The result of a task.
+    def do(self, task: Task) -> Done:
+        """The result of a task, with where its time went.
 
         Raises:
             MistifyError: what the user gave cannot be used, or a package is not what it should be.
             FloatingPointError: training diverged.
         """
+        with timesheet() as sheet, activity("other"):
+            result = self._do(task)
+        return result.model_copy(update={"spent": sheet.seconds})
+
+    def _do(self, task: Task) -> Done:
         if isinstance(task, InspectTask):
             return self._inspect(task)
         if isinstance(task, SourceTask):
@@ -114,7 +120,6 @@ class Workshop:
         )
 
     def _prepare(self, task: SourceTask) -> SourceResult:
-        start = time.monotonic()
         keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         profiles = _profiles(task.hardware)
@@ -139,11 +144,9 @@ class Workshop:
             root=self._keep(root),
             root_costs=dict(analyse(root).network().costs(profiles)),
             steps=params.source_steps,
-            seconds=time.monotonic() - start,
         )
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
-        start = time.monotonic()
         keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         train, test = self._data(task.data.train), self._data(task.data.test)
@@ -167,7 +170,6 @@ class Workshop:
             met=outcome.met,
             reason=outcome.reason,
             steps=outcome.steps,
-            seconds=time.monotonic() - start,
         )
 
     def _set_out(
@@ -185,6 +187,7 @@ class Workshop:
             return journey.executor, journey.network, told
         return executor_class(task.algorithm)(params), self._model(task.parent), told
 
+    @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
         self._progress("packaging", 0, 1, task.costs, task.accuracy)
         order = PackageOrder(
@@ -202,6 +205,7 @@ class Workshop:
     def _progress(self, stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
         self._say(Progress(stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy))
 
+    @activity("saving")
     def _keep(self, model: keras.Model) -> str:
         """Put a checkpoint into the artifacts."""
         with tempfile.TemporaryDirectory() as directory:
@@ -209,6 +213,7 @@ class Workshop:
             model.save(path)
             return self._artifacts.put(path)
 
+    @activity("loading")
     def _load_model(self, artifact: str) -> keras.Model:
         return keras.models.load_model(self._artifacts.path(artifact), compile=False, safe_mode=True)
 
@@ -229,6 +234,7 @@ def _until_changed(load: Callable[[K], T], path_of: Callable[[K], str]) -> Calla
     """Keep what was loaded from the last files until a file changes."""
 
     @lru_cache(maxsize=4)
+    @activity("loading")
     def loaded(key: K, _stamp: tuple[int, int] | None) -> T:
         return load(key)
 

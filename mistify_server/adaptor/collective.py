@@ -1,6 +1,6 @@
 """Collective adaptation of one batch (paper 4.3): the source, then goal after goal, then packages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from mistify_server.tasks import (
     Result,
     SourceResult,
     SourceTask,
+    Task,
     TaskFailure,
 )
 
@@ -79,7 +80,7 @@ class CollectiveAdaptation:
             self._agenda.add(rank, step)
 
     async def _make_root(self) -> None:
-        result = await self._engine.run(self._source_task(), self._log.follow(()))
+        result = await self._run(self._source_task(), ())
         if not isinstance(result, SourceResult):
             self._begun.discard(None)  # goals that are added later try it again
             self._fail(self._plan.nodes, f"the source could not be prepared: {_reason(result)}")
@@ -104,8 +105,7 @@ class CollectiveAdaptation:
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
         node = self._nodes[index]
-        task = self._adapt_task(node, root, parent)
-        result = await self._engine.run(task, self._log.follow(node.goals))
+        result = await self._run(self._adapt_task(node, root, parent), node.goals)
         if not isinstance(result, AdaptResult):
             self._fail_subtree(index, _reason(result))
             return
@@ -115,7 +115,7 @@ class CollectiveAdaptation:
 
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult) -> None:
         goal = self._log.goal(goal_id)
-        result = await self._engine.run(self._package_task(goal, adapted), self._log.follow([goal_id]))
+        result = await self._run(self._package_task(goal, adapted), [goal_id])
         if not isinstance(result, PackageResult):
             self._log.record(GoalChanged(_failed(goal, f"the package could not be made: {_reason(result)}")))
             return
@@ -142,6 +142,10 @@ class CollectiveAdaptation:
                 )
             )
         )
+
+    async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
+        """The result of a task that serves some goals, or the source where there are none."""
+        return await self._log.booked(self._engine.run(task, self._log.follow(goal_ids)))
 
     def _fail_subtree(self, index: int, reason: str) -> None:
         node = self._nodes[index]

@@ -1,13 +1,14 @@
-"""A job while it runs: how it stands, and the one way in which it changes."""
+"""A job while it runs: how it stands, where its time goes, and the one way in which it changes."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mistify.jobs import Goal, GoalState, Job, ProgressUpdate
 from mistify_server.engines.base import OnProgress
 from mistify_server.store.base import Advanced, Change, GoalChanged, JobStore
-from mistify_server.tasks import Progress
+from mistify_server.tasks import Progress, Result, TaskFailure
 
 #: Updates of one stage are told no more often than this, in seconds.
 TELL_SECONDS = 0.5
@@ -36,6 +37,7 @@ class JobLog:
         self._on_change = on_change
         self._clock = clock
         self._start = clock() - job.seconds
+        self._spent = defaultdict(float, job.spent)
 
     @property
     def goals(self) -> list[Goal]:
@@ -56,11 +58,29 @@ class JobLog:
 
     def record(self, *changes: Change) -> None:
         """Make changes, all or none."""
-        self._jobs.record(self.job_id, changes, self._clock() - self._start)
+        self._jobs.record(self.job_id, changes, self._clock() - self._start, self._spent)
         for change in changes:
             if isinstance(change, GoalChanged):
                 self._goals[change.goal.id] = change.goal
         self._on_change()
+
+    async def booked(self, running: Awaitable[Result]) -> Result:
+        """The result of a task that begins to run now; where its time went is in the next record.
+
+        What its worker did not spend on it is booked as waiting: for a free worker, for one to start, for
+        attempts whose worker died, for the wire. The time of a task that failed is booked as such.
+        """
+        start = self._clock()
+        result = await running
+        taken = self._clock() - start
+        if isinstance(result, TaskFailure):
+            spent = {"failed": taken}
+        else:
+            # Two clocks may disagree a little.
+            spent = {**result.spent, "waiting": max(0.0, taken - result.seconds)}
+        for activity, seconds in spent.items():
+            self._spent[activity] += seconds
+        return result
 
     def follow(self, goal_ids: Sequence[str]) -> OnProgress:
         """What records the progress of a task that serves some goals, or the source where there are none.

@@ -175,13 +175,16 @@ class JobStore(ABC):
         """A job's collective batches with what has been made of them."""
 
     @abstractmethod
-    def record(self, job_id: str, changes: Iterable[Change], seconds: float) -> None:
+    def record(
+        self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
+    ) -> None:
         """Make changes and tell of them in events, all or none.
 
         Args:
             job_id: of a job that has not ended.
             changes: in the order in which their events are numbered.
             seconds: of work on the job so far.
+            spent: seconds by activity so far, summed over all tasks of the job.
         """
 
     @abstractmethod

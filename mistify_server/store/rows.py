@@ -34,6 +34,7 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
             created_unix_ms=job.created_unix_ms,
             reason=job.reason,
             seconds=job.seconds,
+            spent=dict(job.spent),
         )
     ]
     yield [
@@ -108,6 +109,7 @@ def job_of(session: Session, row: JobRow) -> Job:
         if result is None
         else Source({**planned_costs, **result.source_costs}, result.source_accuracy),
         seconds=row.seconds,
+        spent=row.spent,
         reason=row.reason,
     )
 
@@ -142,7 +144,7 @@ def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> C
         met=result.met,
         reason=result.reason,
         steps=result.steps,
-        seconds=result.seconds,
+        spent=result.spent,
     )
 
 
@@ -155,7 +157,7 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
         met=row.met,
         reason=row.reason,
         steps=row.steps,
-        seconds=row.seconds,
+        spent=row.spent,
     )
 
 

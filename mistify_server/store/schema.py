@@ -5,11 +5,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 class Table(DeclarativeBase):
-    """Base of all tables. Costs and budgets are JSON objects, axis -> number."""
+    """Base of all tables. Costs and budgets (by axis) and seconds (by activity) are JSON objects."""
 
     type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own way of declaring it)
         dict[str, float]: JSON,
@@ -49,6 +49,7 @@ class JobRow(Table):
     created_unix_ms: Mapped[int]
     reason: Mapped[str]
     seconds: Mapped[float]
+    spent: Mapped[dict[str, float]]
 
 
 class AdditionRow(Table):
@@ -87,7 +88,7 @@ class CheckpointRow(Table):
     met: Mapped[bool]
     reason: Mapped[str]
     steps: Mapped[int]
-    seconds: Mapped[float]
+    spent: Mapped[dict[str, float]]
 
 
 class GoalRow(Table):

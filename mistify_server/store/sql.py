@@ -1,7 +1,7 @@
 """Jobs and model names in SQLite."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -147,9 +147,12 @@ class SqlJobStore(JobStore):
             ]
 
     @override
-    def record(self, job_id: str, changes: Iterable[Change], seconds: float) -> None:
+    def record(
+        self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
+    ) -> None:
         with self._database.write() as session:
-            _row(session, job_id).seconds = seconds
+            job = _row(session, job_id)
+            job.seconds, job.spent = seconds, dict(spent)
             for change in changes:
                 self._apply(session, job_id, change)
 

@@ -36,6 +36,7 @@ jobs = st.builds(
     created_unix_ms=int64,
     source=st.none() | st.builds(Source, costs, finite),
     seconds=finite,
+    spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,
 )
 updates = st.builds(ProgressUpdate, texts, int64, int64, costs, st.none() | finite)

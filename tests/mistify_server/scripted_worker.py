@@ -64,7 +64,7 @@ class ScriptedWorker:
                     root=root,
                     root_costs=json.loads(self.artifacts.path(root).read_text()),
                     steps=10,
-                    seconds=1.0,
+                    spent={"loading": 0.25, "training": 0.5, "other": 0.25},
                 )
             case AdaptTask():
                 return self.adapt(task)
@@ -78,6 +78,7 @@ class ScriptedWorker:
                     },
                     size_bytes=len(network) * 20_000,
                     measured_latency_ms=0.5,
+                    spent={"packaging": 0.125},
                 )
 
     def inspect(self, task: InspectTask) -> Result:
@@ -111,7 +112,7 @@ class ScriptedWorker:
             met=met,
             reason="" if met else f"reached 0.8 of {task.accuracy_target}",
             steps=100,
-            seconds=2.0,
+            spent={"tracing": 0.5, "training": 1.5},
         )
 
     def meet(self, name: str) -> None:

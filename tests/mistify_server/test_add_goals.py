@@ -80,6 +80,9 @@ async def test_a_job_that_has_ended_runs_again_for_the_new_goals_alone(
     events = await caller.events(job.id)
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert job.seconds >= before.seconds
+    assert before.spent["training"] == 0.5 + 2 * 1.5
+    assert job.spent["training"] == 0.5 + 4 * 1.5
+    assert (before.spent["packaging"], job.spent["packaging"]) == (0.25, 0.5)
 
 
 async def test_a_goal_with_a_known_budget_only_gets_a_package(

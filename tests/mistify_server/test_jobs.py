@@ -18,11 +18,11 @@ def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Let the store fail when a checkpoint is to be kept."""
     record = SqlJobStore.record
 
-    def broken(self: SqlJobStore, job_id: str, changes: Any, seconds: float) -> None:
+    def broken(self: SqlJobStore, job_id: str, changes: Any, *time: Any) -> None:
         changes = list(changes)
         if any(isinstance(change, CheckpointSaved) for change in changes):
             raise error
-        record(self, job_id, changes, seconds)
+        record(self, job_id, changes, *time)
 
     monkeypatch.setattr(SqlJobStore, "record", broken)
 
@@ -74,7 +74,7 @@ async def test_a_job_started_again_as_it_ends_can_be_cancelled(
         (site.control / "hold-package").touch()
         store = jobs._store.jobs
         goal = replace(store.job(job_id).goals[0], state=GoalState.WAITING)
-        store.record(job_id, [GoalChanged(goal), JobChanged(JobState.QUEUED)], 0.0)
+        store.record(job_id, [GoalChanged(goal), JobChanged(JobState.QUEUED)], 0.0, {})
         jobs.start(job_id)
 
     def tell_and_start(jobs: RunningJobs, job_id: str) -> None:

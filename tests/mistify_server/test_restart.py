@@ -62,6 +62,8 @@ async def test_a_killed_server_loses_nothing(
         name: len(site.tasks(name)) - once for name, once in (("source", 1), ("adapt", 5), ("package", 5))
     }
     assert again == {"source": 0, "adapt": 0, "package": 0, kind: 1}
+    assert job.spent["training"] == 0.5 + 5 * 1.5
+    assert job.spent["packaging"] == 5 * 0.125
 
 
 async def test_a_server_killed_again_and_again_comes_to_the_end(

@@ -38,4 +38,6 @@ async def test_a_failed_edge_fails_its_subtree_with_the_reason_and_not_the_job(
     because = f"the goal bad, from which it is adapted, failed: {reason}"
     assert reasons == {"bad": reason, "below": because, "deep": because}
     assert {goal.id for goal in job.goals if goal.state is GoalState.MET} == {"above", "beside"}
+    assert job.spent["failed"] > 0
+    assert job.spent["training"] == 0.5 + 2 * 1.5
     assert job.state is JobState.DONE

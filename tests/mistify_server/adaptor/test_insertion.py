@@ -200,7 +200,7 @@ def test_a_node_without_a_future_promises_nothing() -> None:
         NodePlan(index=i, parent=None, budget={"flops": 1.0 + i}, accuracy_target=target, seed=0, goals=goals)
         for i, (target, goals) in enumerate([(0.9, ("made",)), (0.7, ("failed", "open")), (None, ("gone",))])
     ]
-    made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=False, reason="", steps=1, seconds=1.0)
+    made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=False, reason="", steps=1)
     plan = BARE.model_copy(update={"nodes": (*nodes, nodes[2].model_copy(update={"index": 3}))})
     states = {"made": GoalState.MET, "failed": GoalState.FAILED, "open": GoalState.RUNNING}
     goals = [

@@ -6,7 +6,7 @@ from mistify.jobs import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_server.adaptor.joblog import TELL_SECONDS, JobLog
 from mistify_server.store.base import BatchPlan, Submission
 from mistify_server.store.directory import Store
-from mistify_server.tasks import Progress
+from mistify_server.tasks import PackageResult, Progress, Result, TaskFailure
 
 GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
 
@@ -27,7 +27,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
-    job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0, seconds=7.0)
+    job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0, seconds=7.0, spent={"training": 5.0})
     store.jobs.create(Submission(job, [plan], "[]", None))
     return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), clock)
 
@@ -69,3 +69,44 @@ def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: 
     clock.now += 3.0
     log.record()
     assert store.jobs.job("j").seconds == 10.0
+
+
+async def after(clock: Clock, seconds: float, result: Result) -> Result:
+    """A task that takes so long."""
+    clock.now += seconds
+    return result
+
+
+def package(**spent: float) -> PackageResult:
+    return PackageResult(files={}, size_bytes=1, measured_latency_ms=1.0, spent=spent)
+
+
+async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store, clock: Clock) -> None:
+    first, second = package(training=2.5, packaging=0.5), package(packaging=1.0)
+    assert await log.booked(after(clock, 4.0, first)) is first
+    assert await log.booked(after(clock, 1.25, second)) is second
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 7.5, "packaging": 1.5, "waiting": 1.25}
+
+
+async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
+    log: JobLog, store: Store, clock: Clock
+) -> None:
+    waiting = log.booked(after(clock, 2.0, package(packaging=1.5)))
+    clock.now += 9.0
+    await waiting
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.5}
+
+
+async def test_the_time_of_a_failed_task_is_its_own(log: JobLog, store: Store, clock: Clock) -> None:
+    failure = TaskFailure(code="INTERNAL", message="why")
+    assert await log.booked(after(clock, 3.0, failure)) is failure
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 5.0, "failed": 3.0}
+
+
+async def test_a_worker_whose_clock_is_fast_has_not_waited(log: JobLog, store: Store, clock: Clock) -> None:
+    await log.booked(after(clock, 1.0, package(packaging=1.5)))
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.0}

@@ -47,10 +47,10 @@ ROOT = SourceResult(
     root="r",
     root_costs={"flops": 10.0},
     steps=1,
-    seconds=2.0,
+    spent={"training": 1.5, "other": 0.5},
 )
 ADAPTED = AdaptResult(
-    checkpoint="c", costs={"flops": 4.0}, accuracy=0.8, met=True, reason="", steps=3, seconds=4.0
+    checkpoint="c", costs={"flops": 4.0}, accuracy=0.8, met=True, reason="", steps=3, spent={"training": 4.0}
 )
 GOALS = (
     Goal(id="b", batch=0, budget={"flops": 5.0}),
@@ -81,12 +81,15 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
         files=(PackageFile("m", 1, "x"), PackageFile("s", 2, "y")),
     )
     update = ProgressUpdate("adapting", 1, 2, {"flops": 4.0}, 0.5)
-    store.jobs.record("j", [JobChanged(JobState.RUNNING), RootSaved(0, ROOT), Advanced(None, update)], 1.0)
-    store.jobs.record("j", [CheckpointSaved(0, 0, ADAPTED), Advanced("a", update), GoalChanged(met)], 2.0)
-    store.jobs.record("j", [GoalChanged(met), JobChanged(JobState.DONE)], 3.0)
+    root = [JobChanged(JobState.RUNNING), RootSaved(0, ROOT), Advanced(None, update)]
+    store.jobs.record("j", root, 1.0, {"training": 1.5, "other": 0.5})
+    adapted = [CheckpointSaved(0, 0, ADAPTED), Advanced("a", update), GoalChanged(met)]
+    store.jobs.record("j", adapted, 2.0, {"training": 5.5, "other": 0.5})
+    spent = {"training": 5.5, "other": 0.5, "waiting": 0.25}
+    store.jobs.record("j", [GoalChanged(met), JobChanged(JobState.DONE)], 3.0, spent)
     assert store.jobs.batches("j") == [BatchState(PLAN, ROOT, {0: ADAPTED})]
     assert store.jobs.job("j") == Job(
-        "j", JobState.DONE, (GOALS[0], met), 5, source=Source({"flops": 10.0}, 0.9), seconds=3.0
+        "j", JobState.DONE, (GOALS[0], met), 5, source=Source({"flops": 10.0}, 0.9), seconds=3.0, spent=spent
     )
     events = store.jobs.events("j", 0, 100)
     assert [(event.sequence, event.goal_id, event.event) for event in events] == [
@@ -104,7 +107,7 @@ def test_changes_are_made_all_or_none(store: Store) -> None:
     store.jobs.create(submission("j"))
     stranger = GoalChanged(replace(GOALS[0], id="stranger"))
     with pytest.raises(Exception, match="No row"):
-        store.jobs.record("j", [JobChanged(JobState.RUNNING), stranger], 1.0)
+        store.jobs.record("j", [JobChanged(JobState.RUNNING), stranger], 1.0, {})
     assert store.jobs.job("j").state is JobState.QUEUED
     assert len(store.jobs.events("j", 0, 100)) == 1
 
@@ -128,7 +131,7 @@ def test_a_key_names_one_job(store: Store) -> None:
 
 def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
     store.jobs.create(submission("j"))
-    store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0)
+    store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0, {"failed": 3.0})
     later = Goal(id="0", batch=0, budget={"flops": 2.0}, accuracy_target=0.5, parent="a")
     costs = {"flops": 10.0, "latency_ms@t4": 2.0}
     node = NODE.model_copy(update={"index": 1, "parent": 0, "goals": ("0",)})
@@ -136,7 +139,13 @@ def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> No
     store.jobs.add_goals("j", Addition([later], [grown], "[0]", "key"))
     assert store.jobs.batches("j") == [BatchState(grown, ROOT, {})]
     assert store.jobs.job("j") == Job(
-        "j", JobState.QUEUED, (*GOALS, later), 5, source=Source(costs, 0.9), seconds=3.0
+        "j",
+        JobState.QUEUED,
+        (*GOALS, later),
+        5,
+        source=Source(costs, 0.9),
+        seconds=3.0,
+        spent={"failed": 3.0},
     )
     assert store.jobs.unfinished() == ["j"]
     store.jobs.add_goals("j", Addition([replace(later, id="1")], [], "[1]", None))
@@ -175,7 +184,7 @@ def test_a_key_adds_goals_to_a_job_once(store: Store) -> None:
 def test_jobs_are_listed_the_newest_first(store: Store) -> None:
     for name in "abc":
         store.jobs.create(submission(name))
-    store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0)
+    store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0, {})
     assert [job.id for job in store.jobs.jobs(2)] == ["c", "b"]
     assert [job.id for job in store.jobs.jobs(2, before="b")] == ["a"]
     assert store.jobs.unfinished() == ["a", "c"]
