@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs
@@ -37,12 +39,14 @@ _COLUMNS = {
 def report(job: Job) -> dict[str, object]:
     """A job as plain data, the form of `report.json`; null stands for what was not achieved or measured.
 
-    `flops` are multiply-adds of one inference, `latency_ms` is the one on the first hardware profile.
+    `flops` are multiply-adds of one inference, `latency_ms` is the one on the first hardware profile, `spent`
+    are seconds by activity, the most first, summed over all tasks.
     """
     source = job.source
     return {
         "job": job.id,
         "seconds": job.seconds,
+        "spent": _most_first(job.spent),
         "source": None
         if source is None
         else {
@@ -80,7 +84,8 @@ def write_json(path: Path, value: object) -> None:
 def table(job: Job, width: int = 80) -> Table:
     """A job's goals, below the source model: as many figures as a console of so many columns has room for."""
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    caption = _where_time_went(job.spent)
+    table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     columns = [column for column, least in _COLUMNS.items() if width >= least]
     for column in columns:
         if column in (_GOAL, _PARENT):
@@ -97,6 +102,20 @@ def table(job: Job, width: int = 80) -> Table:
         row[_MET] = "yes" if goal.state is GoalState.MET else "no"
         table.add_row(*(row[column] for column in columns))
     return table
+
+
+def _where_time_went(spent: Mapping[str, float]) -> str | None:
+    """What each activity took, as shares of their sum, without those that round to 0%."""
+    total = sum(spent.values())
+    if not total:
+        return None
+    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in _most_first(spent).items()}
+    shown = ", ".join(f"{activity} {share}" for activity, share in shares.items() if share != "0%")
+    return escape(f"where the time went: {shown}")
+
+
+def _most_first(spent: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(spent.items(), key=lambda booked: booked[1], reverse=True))
 
 
 def _figures(costs: Costs, accuracy: float | None, source: Source | None) -> dict[str, str]:

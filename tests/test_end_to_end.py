@@ -174,9 +174,13 @@ def test_what_was_done_is_not_done_again(killed: Killed) -> None:
 
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
-    assert list(report) == ["job", "seconds", "source", "goals"]
+    assert list(report) == ["job", "seconds", "spent", "source", "goals"]
     assert list(report["source"]) == ["flops", "params", "memory_bytes", "accuracy"]
     assert all(value > 0 for value in report["source"].values())
+    activities = {"loading", "tracing", "training", "measuring", "saving", "packaging", "waiting", "other"}
+    assert activities <= set(report["spent"])
+    assert all(seconds > 0 for seconds in report["spent"].values())
+    assert sum(report["spent"].values()) <= report["seconds"]
     figures = ["flops", "params", "memory_bytes", "latency_ms", "accuracy"]
     for goal in report["goals"]:
         assert list(goal) == ["id", "parent", "budget", "achieved", "met", "reason", "seconds", "steps"]
@@ -214,6 +218,7 @@ def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, te
     report = json.loads((killed.added / "report.json").read_text())
     *others, added = report["goals"]
     assert others == killed.report["goals"]
+    assert all(seconds >= killed.report["spent"][name] for name, seconds in report["spent"].items())
     assert (added["id"], added["parent"], added["met"]) == ("added", "half", True)
     package = load(killed.added / "goals" / "added")
     found = float(np.mean(np.asarray(package(test_data.x)).argmax(axis=1) == test_data.y))

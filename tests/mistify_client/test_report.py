@@ -13,6 +13,7 @@ def test_report_has_exactly_the_documented_form(service):
     assert report(service.fake.job) == {
         "job": "job-1",
         "seconds": 4.5,
+        "spent": {"training": 7.25, "tracing": 0.5, "other": 0.25, "saving": 0.01, "waiting": 0.0},
         "source": {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "accuracy": 0.8},
         "goals": [
             {
@@ -51,6 +52,11 @@ def test_report_has_exactly_the_documented_form(service):
     }
 
 
+def test_what_took_most_comes_first(service):
+    spent = report(service.fake.job)["spent"]
+    assert list(spent) == ["training", "tracing", "other", "saving", "waiting"]
+
+
 def test_write_json_leaves_nothing_else(tmp_path):
     write_json(tmp_path / "report.json", {"a": 1})
     write_json(tmp_path / "report.json", {"a": 2})
@@ -79,6 +85,26 @@ def test_table_shows_source_and_goals(service, width):
     assert half.split()[-8:] == ["480", "(0.48)", "100", "4KB", "500us", "1.25ms", "75.0%", "yes"]
     assert tenth.split()[-1] == "no"
     assert ("half" in tenth) == (width >= 100)
+
+
+@pytest.mark.parametrize(
+    ("spent", "caption"),
+    [
+        (
+            {"tracing": 4.0, "training": 90.0, "saving": 0.49, "other": 1.0, "[/]": 4.51},
+            "training 90%, [/] 5%, tracing 4%, other 1%",
+        ),
+        ({"failed": 2.0}, "failed 100%"),
+    ],
+)
+def test_the_caption_says_where_the_time_went(service, spent, caption):
+    last = lines_of_table(replace(service.fake.job, spent=spent), 100)[-1]
+    assert last.strip() == f"where the time went: {caption}"
+
+
+@pytest.mark.parametrize("spent", [{}, {"waiting": 0.0}])
+def test_without_known_times_there_is_no_caption(service, spent):
+    assert table(replace(service.fake.job, spent=spent)).caption is None
 
 
 def measured(job):
