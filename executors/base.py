@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import ClassVar
+from typing import Any, ClassVar, Final, Literal
 
 import keras
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,13 +16,22 @@ from mistify.hardware import HardwareProfile
 
 ENTRY_POINTS = "mistify.executors"
 
+#: Learning rates that suit most networks.
+_LEARNING_RATES: Final = {"sgd": 0.01, "adam": 2e-3}
+
+
+def _usual_rate(params: dict[str, Any]) -> float:
+    return _LEARNING_RATES[params.get("optimizer", "sgd")]
+
 
 class Params(BaseModel):
     """What every algorithm can be told in `algorithm.config`.
 
     Attributes:
         batch_size: Examples of a training step.
-        learning_rate: Adam's highest learning rate.
+        optimizer: `sgd`, with Nesterov momentum and weight decay, or `adam`, which networks without batch
+            norms may need.
+        learning_rate: The optimizer's highest learning rate; without one, one that suits it.
         source_steps: Steps that tune the source on the data before anything is cut.
         adapt_steps: The most steps between a goal's parent and a network that meets its budget.
         tune_steps: Steps that tune a network once it meets its budget.
@@ -36,7 +45,8 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     batch_size: int = Field(default=64, ge=1, le=4096)
-    learning_rate: float = Field(default=2e-3, gt=0, le=1)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = Field(default_factory=_usual_rate, gt=0, le=1)
     source_steps: int = Field(default=2400, ge=0)
     adapt_steps: int = Field(default=400, ge=1)
     tune_steps: int = Field(default=600, ge=0)

@@ -1,6 +1,7 @@
 """What a network says: its probabilities and its accuracy, with batch-norm statistics that are true of it."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from executors.data import Dataset
 from executors.timesheet import activity
 
 Array = npt.NDArray[np.float32]
+T = TypeVar("T")
 
 EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
@@ -26,8 +28,8 @@ class Evaluation:
     def __init__(self, model: keras.Model) -> None:
         self._model = model
         self._norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
-        self._predict = _compiled(self._outputs, model)
-        self._adopt = _compiled(lambda inputs: call(model, inputs, training=True), model)
+        self._predict = compiled(self._outputs, model)
+        self._adopt = compiled(lambda inputs: call(model, inputs, training=True), model)
 
     def probabilities(self, inputs: npt.NDArray[np.generic]) -> Array:
         """What the classifier says of many inputs [examples, classes]."""
@@ -98,16 +100,17 @@ def log_probabilities(model: keras.Model, outputs: tf.Tensor) -> tf.Tensor:
     return tf.math.log(outputs + SMALLEST) if ends_in_softmax(model) else outputs
 
 
-def _compiled(forward: Callable[[tf.Tensor], tf.Tensor], model: keras.Model) -> Callable[[Array], tf.Tensor]:
+def compiled(forward: Callable[[tf.Tensor], T], model: keras.Model) -> Callable[[Array], T]:
     """A forward pass for any number of examples, traced when it is first called."""
     function = tf.function(
         forward, input_signature=[tf.TensorSpec([None, *model.inputs[0].shape[1:]])], autograph=False
     )
 
-    def run(inputs: Array) -> tf.Tensor:
+    def run(inputs: Array) -> T:
         with activity("tracing"):
             function.get_concrete_function()
-        return function(tf.constant(inputs))
+        found: T = function(tf.constant(inputs))
+        return found
 
     return run
 

@@ -1,20 +1,24 @@
 """MorphNet: sparsify under structure losses, cut what falls below a threshold (paper 4.2, [31]).
 
 Each iteration trains with the structure losses, then cuts the units whose importance is below the
-threshold. `adjust` turns the knobs: the strength of each structure loss, and the threshold, which is
-raised as far as the next small step towards the goal asks.
+threshold; the units that stay take over from them as well as they can without training. `adjust` turns
+the knobs: the strength of each structure loss, and the threshold, which is raised as far as the next small
+step towards the goal asks.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from math import ceil, log
 
 import keras
 import numpy as np
 from pydantic import Field
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
+from executors.compensation import Compensation
 from executors.sparsity import Masks, StructureLoss, importances
 from executors.structure import Keep, analyse, narrow, narrow_arrays
+from executors.timesheet import activity
 from executors.training import Memory, Trainer, constant
 from mistify.budget import FLOPS, Costs, exceeded
 
@@ -27,13 +31,17 @@ class MorphNetParams(Params):
             group's width in the source.
         init_reg_strength: Loss per multiply-add of an unpruned network at the start of an edge; the other
             costs are weighed so that each counts as much as the multiply-adds.
-        cuts: Iterations, with a cut each, over which an edge is spread.
+        cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
+            and so fewer of the `adapt_steps`.
     """
 
     threshold: float = Field(default=0.1, ge=0, lt=1)
     init_reg_strength: float = Field(default=1e-9, ge=0)
     cuts: int = Field(default=8, ge=1)
 
+
+#: A cut takes at least this share of the costs; a network is hardly hurt by less.
+_LEAST_CUT = 0.2
 
 #: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
 _REBUILD_BELOW = 0.6
@@ -60,6 +68,7 @@ class MorphNetExecutor(AdaptationExecutor):
             copy.set_weights(assignment.model.get_weights())
             self._take(copy, None)
         self._start = self.measure()
+        self._planned_cuts = min(self._params.cuts, self._least_cuts())
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
 
     def adjust(self, weights: Mapping[str, float]) -> None:
@@ -75,7 +84,8 @@ class MorphNetExecutor(AdaptationExecutor):
         steps = max(1, self._params.adapt_steps // self._params.cuts)
         self.trainer.train(constant(steps))
         self._cuts += 1
-        self._cut(self._limits())
+        with activity("cutting"):
+            self._cut(self._limits())
         return steps
 
     def measure(self) -> Costs:
@@ -92,6 +102,7 @@ class MorphNetExecutor(AdaptationExecutor):
         self._structure = analyse(model)
         self._loss = StructureLoss(self._structure)
         self._masks = Masks(self._structure)
+        self._compensation = Compensation(self._structure)
         self._physical = self._structure.network().flops
         seed = self._assignment.seed + self._cuts
         self.trainer = Trainer(
@@ -105,9 +116,14 @@ class MorphNetExecutor(AdaptationExecutor):
         self._take(narrow(self._structure, keep), Memory(memory.steps, arrays))
         self.adjust(self._weights)
 
+    def _least_cuts(self) -> int:
+        """Cuts on the way to the budget if each takes the least share of the costs."""
+        way = max(log(self._start[axis] / limit) for axis, limit in self._assignment.budget.items())
+        return max(1, ceil(way / -log(1 - _LEAST_CUT)))
+
     def _limits(self) -> Costs:
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""
-        done = min(1.0, self._cuts / self._params.cuts)
+        done = min(1.0, self._cuts / self._planned_cuts)
         return {
             axis: self._start[axis] * (limit / self._start[axis]) ** done
             if limit < self._start[axis]
@@ -125,7 +141,9 @@ class MorphNetExecutor(AdaptationExecutor):
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
         spared = self._cuts_until(self._assignment.budget, candidates)
-        self._masks.set(self._keep_without(candidates[: max(wanted, min(dead, spared))]))
+        keep = self._keep_without(candidates[: max(wanted, min(dead, spared))])
+        self._compensation.apply(self._masks.keep, keep, self._assignment.schooling.train)
+        self._masks.set(keep)
         if wanted == len(candidates) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")

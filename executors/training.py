@@ -19,6 +19,13 @@ _CHUNK_STEPS = 50
 #: every weight, however small its gradient, which costs a trained network several points of accuracy.
 _PRIMING_STEPS = 10
 
+#: Of SGD.
+_MOMENTUM = 0.9
+_WEIGHT_DECAY = 5e-4
+
+#: What each optimizer remembers of the weights: the names of its lists of variables.
+_MOMENTS = {"sgd": ("momentums",), "adam": ("_momentums", "_velocities")}
+
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
 _HORIZON = 1 / (1 - _AVERAGE_DECAY)
@@ -34,6 +41,7 @@ class Schooling:
         teacher: The teacher's probabilities for the training data [examples, classes], None to learn
             from the labels alone.
         batch_size: Examples of a step.
+        optimizer: `sgd` (with Nesterov momentum and weight decay) or `adam`.
         learning_rate: The highest learning rate.
         distillation: Part of the loss that comes from the teacher.
         temperature: Softening of both outputs in distillation.
@@ -43,6 +51,7 @@ class Schooling:
     test: Dataset
     teacher: Array | None
     batch_size: int
+    optimizer: str
     learning_rate: float
     distillation: float
     temperature: float
@@ -58,7 +67,8 @@ class Memory:
 
     Attributes:
         steps: Updates so far.
-        arrays: Adam's moments and the running averages: kind -> path of the weight -> array of its shape.
+        arrays: The optimizer's moments and the running averages: kind -> path of the weight -> array of its
+            shape.
     """
 
     steps: int
@@ -102,11 +112,11 @@ class Trainer:
         self._schooling = schooling
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = memory is not None
+        self._primed = memory is not None or schooling.optimizer != "adam"
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0 if memory is None else _HORIZON)
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
-        self._optimizer = keras.optimizers.Adam(schooling.learning_rate)
+        self._optimizer = _optimizer(schooling)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
@@ -144,11 +154,8 @@ class Trainer:
 
     def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
         paths = [variable.path for variable in self.model.trainable_variables]
-        kinds = {
-            "average": self._averages,
-            "momentum": self._optimizer._momentums,
-            "velocity": self._optimizer._velocities,
-        }
+        moments = {kind: getattr(self._optimizer, kind) for kind in _MOMENTS[self._schooling.optimizer]}
+        kinds = {"averages": self._averages, **moments}
         return {kind: dict(zip(paths, found, strict=True)) for kind, found in kinds.items()}
 
     def _train(self, schedule: Array) -> float:
@@ -226,6 +233,12 @@ class Trainer:
         if self.model.losses:
             loss += tf.add_n(self.model.losses)
         return loss if self._penalty is None else loss + self._penalty()
+
+
+def _optimizer(schooling: Schooling) -> keras.optimizers.Optimizer:
+    if schooling.optimizer == "adam":
+        return keras.optimizers.Adam(schooling.learning_rate)
+    return keras.optimizers.SGD(schooling.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

@@ -284,5 +284,12 @@ def _schooling(
     train: Dataset, test: Dataset, teacher: npt.NDArray[np.float32] | None, params: Params
 ) -> Schooling:
     return Schooling(
-        train, test, teacher, params.batch_size, params.learning_rate, params.distillation, params.temperature
+        train,
+        test,
+        teacher,
+        params.batch_size,
+        params.optimizer,
+        params.learning_rate,
+        params.distillation,
+        params.temperature,
     )

@@ -6,7 +6,7 @@ prepares a model for packaging.
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
-from executors.structure.folding import fold_batch_norm
+from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.handlers import LayerHandler, UnsupportedLayerError, register
 from executors.structure.surgery import Keep, narrow, narrow_arrays, widen
 
@@ -21,6 +21,7 @@ __all__ = [
     "Widths",
     "analyse",
     "fold_batch_norm",
+    "foldable",
     "narrow",
     "narrow_arrays",
     "register",

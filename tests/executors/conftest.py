@@ -42,4 +42,4 @@ def trained(digits):
 @pytest.fixture(scope="session")
 def schooling(digits, trained):
     teacher = probabilities(trained, digits[0].x)
-    return Schooling(*digits, teacher, 32, 2e-3, distillation=0.7, temperature=2.0)
+    return Schooling(*digits, teacher, 32, "adam", 2e-3, distillation=0.7, temperature=2.0)

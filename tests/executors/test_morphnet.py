@@ -30,6 +30,17 @@ def test_cuts_are_spread_over_the_edge(trained, schooling):
     assert all(0.75 * wanted < share <= wanted for share, wanted in zip(found, expected, strict=True)), found
 
 
+def test_a_short_edge_takes_few_cuts(trained, schooling):
+    whole = analyse(trained).network().flops
+    for share, cuts in ((0.85, 1), (0.65, 2), (0.02, 4)):
+        executor = started(trained, schooling, {FLOPS: share * whole})
+        steps = 0
+        while executor.measure()[FLOPS] > share * whole:
+            executor.adjust({FLOPS: 1.0})
+            steps += executor.iterate()
+        assert steps == cuts * 2, share
+
+
 def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(trained, schooling):
     """Half of every group is dead: gone in the first cut, where a threshold of 0 keeps to the schedule."""
     dying = small_resnet()
