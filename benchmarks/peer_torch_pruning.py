@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, MissingDataError, Target, run
-from benchmarks.resnet8_port import FILES, Mistify, Reached
+from benchmarks.porting import FILES, Reached, resnet8
 from executors.data import Dataset, load_dataset
 from executors.evaluation import Array, probabilities
 
@@ -61,16 +61,16 @@ def measure(options: Namespace) -> Figures:
         raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
     shares = QUICK_SHARES if options.quick else SHARES
     with TemporaryDirectory() as directory:
-        ours = Mistify(options.data, Path(directory), options.steps, options.seed)
+        ours = resnet8(options.data, Path(directory), {"seed": options.seed})
         source = ours.source()
-        train, test = load_dataset(ours.files.train), load_dataset(ours.files.test)
+        train, test = load_dataset(ours.data.train), load_dataset(ours.data.test)
         sides: dict[str, Callable[[float], Reached]] = {
             LABELS: lambda share: _peer(source, share, (train, test), None, options)
         }
         if not options.quick:
             teacher = probabilities(source, train.x)
             sides[TAUGHT] = lambda share: _peer(source, share, (train, test), teacher, options)
-        sides[OURS] = ours.port
+        sides[OURS] = lambda share: ours.case(share, options.steps)
         rows: Rows = {side: {} for side in sides}
         for share in shares:
             for side, port in sides.items():
@@ -100,7 +100,7 @@ def _peer(
         100 * torch_resnet8.accuracy(network, test),
         torch_resnet8.multiply_adds(network, image) / full,
         options.steps,
-        seconds,
+        {"all": seconds},
     )
 
 

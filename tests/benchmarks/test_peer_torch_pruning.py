@@ -14,7 +14,7 @@ def rows(shares, ours=80.0, left=0.9):
     """A table in which every goal leaves this part of its share."""
     accuracies = {LABELS: 76.0, TAUGHT: 78.0, OURS: ours}
     return {
-        side: {share: Reached(accuracy, left * share, 900, 30.0) for share in shares}
+        side: {share: Reached(accuracy, left * share, 900, {"training": 30.0}) for share in shares}
         for side, accuracy in accuracies.items()
     }
 

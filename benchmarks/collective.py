@@ -1,0 +1,294 @@
+"""Goals adapted one from the other, against each from the source (paper 4.3 and 8.1: Figure 6(a), Table 2).
+
+`python -m benchmarks.collective --data DIR [--quick] [--json FILE] [--picture FILE]`
+
+n goals lie between twice and an eighth of a source's multiply-adds, evenly on a logarithmic scale. Collective
+adaptation goes down the path of all of them. Per case, the same executor starts from the same tuned source
+for each goal, widened first where the goal is larger, with the least steps of a ladder that bring it within
+half a point of the accuracy that collective adaptation reached. Where even the most steps of the ladder do
+not, they count; `unmatched` says how many goals that are, whose ratios are lower bounds.
+
+Both sides run in one warm worker, which has loaded the data and knows what the teacher says; neither side is
+charged for tuning the source, for packages, or for the per-case runs that were not enough.
+
+ResNet-8 on CIFAR-10 and a network of depthwise convolutions, trained from nothing by the benchmark, are
+ported to up to 16 goals, the built-in digits model to up to 128. DIR has `cifar10/train.npz` and
+`cifar10/test.npz` (arrays x, uint8, and y), and `mlperf_tiny/resnet8_cifar10.h5`. `--quick` ports the digits
+model to 8 goals and needs no data.
+"""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import keras
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Figures, MissingDataError, Target, run
+from benchmarks.porting import FILES, TEST, TRAIN, Porting, Reached, resnet8
+from mistify_server.tasks import DataSource, ModelSource
+
+LARGEST: Final = 2.0
+SMALLEST: Final = 0.125
+
+#: Points of accuracy by which a goal ported per case may fall short.
+TOLERANCE: Final = 0.5
+
+#: Steps of the per-case runs.
+LADDER: Final = tuple(round(10 * 1.3**power) for power in range(23))
+
+_RESNET8, _DEPTHWISE, _DIGITS = "resnet8", "depthwise", "digits"
+
+TARGETS: Final[dict[str, Target]] = {
+    "resnet8_time_ratio_at_16": {"min": 10, "full_run_only": True},
+    "digits_time_ratio_at_128": {"min": 35, "full_run_only": True},
+    "mean_loss": {"max": 0.5},
+    "worst_loss": {"max": 1},
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A source to be ported.
+
+    Attributes:
+        open: Prepares it, in a directory for its checkpoints.
+        counts: Numbers of goals.
+        steps: Steps that collective adaptation takes, however many goals they are divided among.
+    """
+
+    open: Callable[[Path], Porting]
+    counts: tuple[int, ...]
+    steps: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Both sides for one number of goals: what they reached, by share."""
+
+    collective: Mapping[float, Reached]
+    per_case: Mapping[float, Reached]
+
+    @property
+    def time_ratio(self) -> float:
+        """Seconds per case over seconds of collective adaptation."""
+        return _seconds(self.per_case) / _seconds(self.collective)
+
+    @property
+    def step_ratio(self) -> float:
+        """Steps per case over steps of collective adaptation."""
+        return _steps(self.per_case) / _steps(self.collective)
+
+    @property
+    def losses(self) -> list[float]:
+        """Points of accuracy by which collective adaptation falls short of the goals ported per case."""
+        return [self.per_case[share].accuracy - one.accuracy for share, one in self.collective.items()]
+
+    @property
+    def unmatched(self) -> int:
+        """Goals for which the most steps of the ladder were not enough."""
+        return sum(loss < -TOLERANCE for loss in self.losses)
+
+
+def measure(options: Namespace) -> Figures:
+    """All figures; prints the tables and draws the picture."""
+    if not options.quick and (
+        options.data is None or not all((options.data / file).is_file() for file in FILES)
+    ):
+        raise MissingDataError(f"--data DIR names no directory with {', '.join(FILES)}")
+    found = {}
+    for name, network in (_quick_networks() if options.quick else _networks(options.data)).items():
+        with TemporaryDirectory() as directory:
+            found[name] = _compare(network, Path(directory))
+        Console().print(*_tables(name, found[name]), sep="\n")
+    if options.picture:
+        _draw(found, options.picture)
+    return figures_of(found)
+
+
+def _networks(data: Path) -> dict[str, Network]:
+    return {
+        _RESNET8: Network(lambda directory: resnet8(data, directory, {}), (1, 2, 4, 8, 16), 1600),
+        _DEPTHWISE: Network(lambda directory: _depthwise(data, directory), (1, 2, 4, 8, 16), 1600),
+        _DIGITS: Network(_digits, (1, 2, 4, 8, 16, 32, 64, 128), 1600),
+    }
+
+
+def _quick_networks() -> dict[str, Network]:
+    return {_DIGITS: Network(_digits, (8,), 480)}
+
+
+def _digits(directory: Path) -> Porting:
+    data = DataSource(train="builtin:digits-train", test="builtin:digits-test")
+    return Porting(ModelSource(builtin="digits-resnet"), data, directory, {})
+
+
+def _depthwise(data: Path, directory: Path) -> Porting:
+    """A network as MobileNet is built, with random weights: tuning the source trains it."""
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    inputs = keras.Input((32, 32, 3), name="image")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(inputs)
+    x = layers.Conv2D(24, 3, padding="same", use_bias=False)(x)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    for width, stride in ((48, 2), (48, 1), (96, 2), (96, 1), (192, 2), (192, 1)):
+        x = layers.DepthwiseConv2D(3, stride, padding="same", use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization()(x))
+        x = layers.Conv2D(width, 1, use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization()(x))
+    outputs = layers.Dense(10, "softmax", name="class")(layers.GlobalAveragePooling2D()(x))
+    path = directory / "depthwise.keras"
+    keras.Model(inputs, outputs, name="depthwise").save(path)
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    settings = {"learning_rate": 0.05}
+    return Porting(ModelSource(path=str(path)), files, directory, settings)
+
+
+def shares_of(count: int) -> list[float]:
+    """So many shares of the source's multiply-adds, those of 2n goals among them those of n goals."""
+    return [LARGEST * (SMALLEST / LARGEST) ** (place / count) for place in range(1, count + 1)]
+
+
+def _compare(network: Network, directory: Path) -> dict[int, Comparison]:
+    """Both sides for every number of goals; a per-case run serves all of them."""
+    porting = network.open(directory)
+    runs: dict[tuple[float, int], Reached] = {}
+
+    def case(share: float, steps: int) -> Reached:
+        if (share, steps) not in runs:
+            runs[share, steps] = porting.case(share, steps)
+        return runs[share, steps]
+
+    def accuracy(share: float, place: int) -> float:
+        return case(share, LADDER[place]).accuracy
+
+    found = {}
+    for count in network.counts:
+        collective = porting.collective(shares_of(count), network.steps // count)
+        per_case = {}
+        place = 0
+        for share, reached in collective.items():
+            place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place)
+            per_case[share] = case(share, LADDER[place])
+        found[count] = Comparison(collective, per_case)
+    return found
+
+
+def least_place(accuracy_at: Callable[[int], float], wanted: float, start: int) -> int:
+    """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one."""
+    place = start
+    if accuracy_at(place) >= wanted:
+        while place > 0 and accuracy_at(place - 1) >= wanted:
+            place -= 1
+        return place
+    while place + 1 < len(LADDER) and accuracy_at(place) < wanted:
+        place += 1
+    return place
+
+
+def figures_of(found: Mapping[str, Mapping[int, Comparison]]) -> dict[str, float]:
+    """The figures of all networks and numbers of goals."""
+    figures = {}
+    for name, row in found.items():
+        for count, comparison in row.items():
+            figures[f"{name}_time_ratio_at_{count}"] = comparison.time_ratio
+            figures[f"{name}_step_ratio_at_{count}"] = comparison.step_ratio
+            figures[f"{name}_mean_loss_at_{count}"] = mean(comparison.losses)
+            figures[f"{name}_worst_loss_at_{count}"] = max(comparison.losses)
+            figures[f"{name}_unmatched_at_{count}"] = comparison.unmatched
+    largest = [row[max(row)] for row in found.values()]
+    figures["mean_loss"] = max(mean(comparison.losses) for comparison in largest)
+    figures["worst_loss"] = max(max(comparison.losses) for comparison in largest)
+    return figures
+
+
+def _seconds(rows: Mapping[float, Reached]) -> float:
+    return sum(reached.seconds for reached in rows.values())
+
+
+def _steps(rows: Mapping[float, Reached]) -> int:
+    return sum(reached.steps for reached in rows.values())
+
+
+def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
+    ratios = Table(title=f"{name}: by the number of goals", title_justify="left")
+    for column in (
+        "goals",
+        "steps",
+        "per case",
+        "ratio",
+        "seconds",
+        "per case",
+        "ratio",
+        "mean loss",
+        "worst",
+    ):
+        ratios.add_column(column, justify="right")
+    for count, comparison in found.items():
+        collective, per_case = comparison.collective, comparison.per_case
+        ratios.add_row(
+            str(count),
+            f"{_steps(collective):,}",
+            f"{_steps(per_case):,}",
+            f"{comparison.step_ratio:.1f}",
+            f"{_seconds(collective):.1f}",
+            f"{_seconds(per_case):.1f}",
+            f"{comparison.time_ratio:.1f}",
+            f"{mean(comparison.losses):.2f}",
+            f"{max(comparison.losses):.2f}",
+        )
+    count, comparison = max(found.items())
+    goals = Table(title=f"{name}: each of {count} goals", title_justify="left")
+    for column in ("share", "accuracy", "per case", "steps", "per case", "seconds", "per case"):
+        goals.add_column(column, justify="right")
+    for share, ours in comparison.collective.items():
+        case = comparison.per_case[share]
+        goals.add_row(
+            f"{share:.3f}",
+            f"{ours.accuracy:.1f}",
+            f"{case.accuracy:.1f}",
+            f"{ours.steps:,}",
+            f"{case.steps:,}",
+            f"{ours.seconds:.1f}",
+            f"{case.seconds:.1f}",
+        )
+    return ratios, goals
+
+
+def _draw(found: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, row in found.items():
+        axes.loglog(list(row), [comparison.time_ratio for comparison in row.values()], "o-", label=name)
+    counts = sorted({count for row in found.values() for count in row})
+    axes.set_xticks(counts, map(str, counts))
+    axes.minorticks_off()
+    axes.set(xlabel="goals", ylabel="time per case / time of collective adaptation")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(file, dpi=120)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The options of this benchmark."""
+    given = os.environ.get("MISTIFY_TEST_DATA")
+    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios into this PNG file")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark; returns the exit code."""
+    return run("collective", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

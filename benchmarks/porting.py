@@ -1,0 +1,145 @@
+"""Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
+
+from collections.abc import Iterable, Mapping
+from math import ceil, log
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import keras
+
+from mistify.budget import FLOPS
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks import AdaptResult, AdaptTask, DataSource, ModelSource, SourceResult, SourceTask
+from mistify_server.workshop import Workshop
+
+TRAIN: Final = "cifar10/train.npz"
+TEST: Final = "cifar10/test.npz"
+RESNET8: Final = "mlperf_tiny/resnet8_cifar10.h5"
+FILES: Final = (TRAIN, TEST, RESNET8)
+
+#: Part of a goal's steps in which it is cut, the most cuts, and the least that a cut takes.
+_CUTTING: Final = 0.4
+_CUTS: Final = 8
+_LEAST_CUT: Final = 0.2
+
+
+class Reached(NamedTuple):
+    """What becomes of one goal.
+
+    Attributes:
+        accuracy: On the test file, in percent.
+        share: Multiply-adds, as a share of the source's.
+        steps: Training steps of this goal alone.
+        spent: Seconds by activity.
+    """
+
+    accuracy: float
+    share: float
+    steps: int
+    spent: Mapping[str, float]
+
+    @property
+    def seconds(self) -> float:
+        """What the goal took."""
+        return sum(self.spent.values())
+
+
+class Porting:
+    """A source, tuned on its data, from which goals are adapted.
+
+    Args:
+        model: The source.
+        data: Training and test data.
+        directory: Where checkpoints go.
+        settings: Of the algorithm, for the source and for all goals.
+    """
+
+    def __init__(
+        self, model: ModelSource, data: DataSource, directory: Path, settings: Mapping[str, object]
+    ) -> None:
+        self.data = data
+        self._artifacts = Artifacts(directory)
+        self._workshop = Workshop(self._artifacts, lambda progress: None)
+        self._settings = dict(settings)
+        self._made = self._prepare(model, self._settings, {})
+        self._full = self._made.root_costs[FLOPS]
+
+    @property
+    def accuracy(self) -> float:
+        """The tuned source's, in percent."""
+        return 100 * self._made.teacher_accuracy
+
+    def source(self) -> keras.Model:
+        """The tuned source."""
+        return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
+
+    def collective(self, shares: Iterable[float], steps: int) -> dict[float, Reached]:
+        """Goals adapted one from the other, the largest first, with so many steps each."""
+        shares = sorted(shares, reverse=True)
+        parent, start = self._root(shares[0]), shares[0]
+        rows = {}
+        for share in shares:
+            result = self._adapt(parent, share, steps, start / share)
+            parent, start, rows[share] = result.checkpoint, share, self._reached(result)
+        return rows
+
+    def case(self, share: float, steps: int) -> Reached:
+        """One goal adapted from the source, with so many steps."""
+        return self._reached(self._adapt(self._root(share), share, steps, 1 / share))
+
+    def _reached(self, result: AdaptResult) -> Reached:
+        share = result.costs[FLOPS] / self._full
+        return Reached(100 * result.accuracy, share, result.steps, result.spent)
+
+    def _root(self, share: float) -> str:
+        """The tuned source, widened where a goal is larger."""
+        if share <= 1:
+            return self._made.root
+        tuned = ModelSource(path=str(self._artifacts.path(self._made.teacher)))
+        return self._prepare(tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}).root
+
+    def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
+        """All steps are taken, a part of them on the way: the factor by which costs fall."""
+        cuts = min(_CUTS, ceil(log(way) / -log(1 - _LEAST_CUT))) if way > 1 else 0
+        each = max(1, round(_CUTTING * steps / max(1, cuts)))
+        settings = {"cuts": _CUTS, "adapt_steps": _CUTS * each, "tune_steps": steps - cuts * each}
+        result = self._workshop.do(
+            AdaptTask(
+                parent=parent,
+                teacher=self._made.teacher,
+                data=self.data,
+                algorithm="morphnet",
+                algorithm_config={**self._settings, **settings},
+                hardware={},
+                budget={FLOPS: share * self._full},
+                accuracy_target=None,
+                seed=int(self._settings.get("seed", 0)),  # type: ignore[call-overload]
+            )
+        )
+        if not isinstance(result, AdaptResult) or not result.met:
+            raise TypeError(f"an adaptation gave {result}")
+        return result
+
+    def _prepare(
+        self, model: ModelSource, settings: dict[str, object], exceed: dict[str, float]
+    ) -> SourceResult:
+        result = self._workshop.do(
+            SourceTask(
+                model=model,
+                data=self.data,
+                algorithm="morphnet",
+                algorithm_config=settings,
+                hardware={},
+                exceed=exceed,
+                seed=0,
+            )
+        )
+        if not isinstance(result, SourceResult):
+            raise TypeError(f"a source gave {result}")
+        return result
+
+
+def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Porting:
+    """MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    return Porting(ModelSource(path=str(data / RESNET8)), files, directory, settings)

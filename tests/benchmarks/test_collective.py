@@ -1,0 +1,67 @@
+"""What the figures of the comparison say, and which per-case run counts."""
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
+
+from benchmarks.collective import (
+    LADDER,
+    TARGETS,
+    Comparison,
+    _networks,
+    figures_of,
+    least_place,
+    main,
+    shares_of,
+)
+from benchmarks.porting import Reached
+
+
+def reached(accuracy, steps, seconds):
+    return Reached(accuracy, 0.5, steps, {"training": seconds})
+
+
+def comparison(losses, collective=(100, 2.0), per_case=(900, 12.0)):
+    ours = {share: reached(80.0, *collective) for share in shares_of(len(losses))}
+    cases = {share: reached(80.0 + loss, *per_case) for share, loss in zip(ours, losses, strict=True)}
+    return Comparison(ours, cases)
+
+
+def test_shares_of_fewer_goals_are_among_those_of_more():
+    for count in (1, 2, 4, 8, 16):
+        assert set(shares_of(count)) <= set(shares_of(2 * count))
+        assert shares_of(count)[-1] == 0.125
+        assert max(shares_of(count)) < 2
+
+
+def test_the_least_steps_that_are_enough_count_wherever_the_search_starts():
+    accuracies = [10 * place for place in range(len(LADDER))]
+    for wanted in (0, 35, 40, 10 * len(LADDER)):
+        expected = min(-(-wanted // 10), len(LADDER) - 1)
+        for start in range(len(LADDER)):
+            assert least_place(accuracies.__getitem__, wanted, start) == expected
+
+
+def test_ratios_are_of_the_totals():
+    found = comparison([0.0, 0.4])
+    assert (found.step_ratio, found.time_ratio) == (9.0, 6.0)
+
+
+def test_losses_are_of_the_goals_that_collective_adaptation_made():
+    figures = figures_of({"net": {1: comparison([0.9]), 2: comparison([0.4, -0.7])}})
+    assert figures["mean_loss"] == pytest.approx(-0.15)
+    assert figures["worst_loss"] == pytest.approx(0.4)
+    assert figures["net_unmatched_at_2"] == 1
+
+
+def test_all_targets_are_among_the_figures(tmp_path):
+    one = comparison([0.0])
+    figures = figures_of({name: dict.fromkeys(net.counts, one) for name, net in _networks(tmp_path).items()})
+    assert TARGETS.keys() <= figures.keys()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"]])
+def test_is_skipped_without_data(arguments, monkeypatch, capsys):
+    monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
+    assert main(arguments) == 77
+    assert "--data DIR" in capsys.readouterr().out
