@@ -1,6 +1,6 @@
 """Letting the channels that stay take over from those that are cut, by least squares, without training."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,7 @@ _BATCH: Final = 250
 _RIDGE: Final = 1e-3
 
 #: Wider than this, a layer is left as it is: its covariances would take longer than they save.
-_MOST_CHANNELS: Final = 4_096
+_MOST_CHANNELS: Final = 2_048
 
 layers = keras.layers
 
@@ -40,10 +40,11 @@ _READERS: Final = (
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """A layer that sums over channels, and where each group stands among them.
 
     Attributes:
+        layer: The layer, with a `kernel`.
         tensor: What it reads, by its index in the graph.
         axis: Axis of its kernel along which the channels stand.
         slots: The groups with their slots along the axis.
@@ -63,9 +64,14 @@ class _Reader:
             mask[slot.positions] = keep[group][:, None]
         return mask
 
+    def rows(self) -> Array:
+        """What the kernel does with each channel [channels, all else]."""
+        kernel = np.moveaxis(np.asarray(self.layer.kernel, np.float64), self.axis, 0)
+        return kernel.reshape(len(kernel), -1)
+
 
 @dataclass(frozen=True)
-class _Moments:
+class Moments:
     """Mean [channels] and mean outer product [channels, channels] of a tensor's channels."""
 
     mean: Array
@@ -80,43 +86,51 @@ class Compensation:
     weights for the cut channel multiplied by `A` and added to those for the kept ones. Training goes on
     from a network that still computes nearly what it did. (Weight reconstruction after pruning, as in
     channel pruning by He et al., 2017, layer by layer and in closed form.)
+
+    Attributes:
+        readers: What can be adjusted, for each group that is read so.
     """
 
     def __init__(self, structure: Structure) -> None:
-        self._readers = _readers(structure)
-        self._tensors = tuple(dict.fromkeys(reader.tensor for reader in self._readers))
-        if self._readers:
+        self._all = _readers(structure)
+        self._tensors = tuple(dict.fromkeys(reader.tensor for reader in self._all))
+        self.readers: dict[str, list[Reader]] = {}
+        for reader in self._all:
+            for group in dict.fromkeys(name for name, _ in reader.slots):
+                self.readers.setdefault(group, []).append(reader)
+        if self._all:
             graph = replace(structure.graph, outputs=self._tensors)
             self._watched = graph.build(lambda _, layer: layer, {})
             self._sums = compiled(self._products, self._watched)
 
-    def apply(self, before: Keep, after: Keep, data: Dataset, seed: int = 0) -> None:
+    def moments(self, data: Dataset, seed: int = 0) -> dict[int, Moments]:
+        """Of every tensor that is read, over some examples; the tensors by their index in the graph."""
+        if not self._all:
+            return {}
+        order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
+        batches = [order[at : at + _BATCH] for at in range(0, len(order), _BATCH)]
+        found = [self._sums(data.x[batch].astype(np.float32, copy=False)) for batch in batches]
+        moments = {}
+        for number, tensor in enumerate(self._tensors):
+            mean, product, count = (_total(part[number][kind] for part in found) for kind in range(3))
+            moments[tensor] = Moments(mean / count, product / count)
+        return moments
+
+    def apply(self, before: Keep, after: Keep, moments: Mapping[int, Moments]) -> None:
         """Change the weights of a network whose units `before` are to become `after`, which cuts some.
 
         The weights of the units that are cut stay: whoever cuts them takes them out.
+
+        Args:
+            before: The units that are left.
+            after: Those that shall stay.
+            moments: Of the network with the units `before`.
         """
-        touched = [reader for reader in self._readers if (reader.kept(before) & ~reader.kept(after)).any()]
-        if not touched:
-            return
-        moments = self._moments(data, seed)
-        for reader in touched:
+        for reader in self._all:
             kept = np.flatnonzero(reader.kept(after))
             cut = np.flatnonzero(reader.kept(before) & ~reader.kept(after))
-            _take_over(reader, moments[reader.tensor], kept, cut)
-
-    def _moments(self, data: Dataset, seed: int) -> Mapping[int, _Moments]:
-        order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
-        totals: list[tuple[Array, Array, float]] = [(np.zeros(()), np.zeros(()), 0.0) for _ in self._tensors]
-        for at in range(0, len(order), _BATCH):
-            found = self._sums(data.x[order[at : at + _BATCH]].astype(np.float32, copy=False))
-            totals = [
-                (total[0] + part[0].numpy(), total[1] + part[1].numpy(), total[2] + float(part[2]))
-                for total, part in zip(totals, found, strict=True)
-            ]
-        return {
-            tensor: _Moments(mean / count, product / count)
-            for tensor, (mean, product, count) in zip(self._tensors, totals, strict=True)
-        }
+            if len(cut):
+                _take_over(reader, moments[reader.tensor], kept, cut)
 
     def _products(self, inputs: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Sum, sum of outer products and number of positions, for each tensor."""
@@ -130,7 +144,25 @@ class Compensation:
         return found
 
 
-def _readers(structure: Structure) -> list[_Reader]:
+def _total(parts: Iterable[tf.Tensor]) -> Array:
+    return np.asarray(np.sum([np.asarray(part, np.float64) for part in parts], axis=0))
+
+
+def covariance(reader: Reader, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
+    """How the kept channels vary together, as far as it matters to a reader, with the ridge added."""
+    product = _product(reader, moments)[np.ix_(kept, kept)]
+    ridge = _RIDGE * np.maximum(np.diag(product).mean(), np.finfo(np.float32).tiny)
+    return np.asarray(product + ridge * np.eye(len(kept)))
+
+
+def _product(reader: Reader, moments: Moments) -> Array:
+    """About the mean where a constant can be added behind the reader."""
+    if not reader.absorbs_shift:
+        return moments.product
+    return np.asarray(moments.product - np.outer(moments.mean, moments.mean))
+
+
+def _readers(structure: Structure) -> list[Reader]:
     """The layers whose kernels sum over channels of groups, called once each."""
     graph = structure.graph
     calls = [node.name for node in graph.nodes]
@@ -149,26 +181,22 @@ def _readers(structure: Structure) -> list[_Reader]:
         channels = node.layer.kernel.shape[axis]
         if channels == graph.shapes[node.inputs[0]][-1] and channels <= _MOST_CHANNELS:
             absorbs = node.layer.use_bias or name in followed
-            found.append(_Reader(node.layer, node.inputs[0], axis, tuple(along), absorbs))
+            found.append(Reader(node.layer, node.inputs[0], axis, tuple(along), absorbs))
     return found
 
 
 def _take_over(
-    reader: _Reader, moments: _Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
+    reader: Reader, moments: Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
 ) -> None:
     """Add to the weights for the kept channels what they do for the cut ones."""
-    product = moments.product
-    if reader.absorbs_shift:
-        product = product - np.outer(moments.mean, moments.mean)
-    ridge = _RIDGE * np.maximum(np.diag(product)[kept].mean(), np.finfo(np.float32).tiny)
-    among = product[np.ix_(kept, kept)] + ridge * np.eye(len(kept))
-    combination = np.linalg.solve(among, product[np.ix_(kept, cut)])
+    crossed = _product(reader, moments)[np.ix_(kept, cut)]
+    combination = np.linalg.solve(covariance(reader, moments, kept), crossed)
     layer = reader.layer
     kernel = np.moveaxis(np.asarray(layer.kernel, np.float64), reader.axis, 0)
     changed = kernel.copy()
     changed[kept] += np.tensordot(combination, kernel[cut], 1)
     layer.kernel.assign(np.moveaxis(changed, 0, reader.axis))
-    if reader.absorbs_shift and layer.use_bias:
+    if layer.use_bias:
         shift = np.tensordot(moments.mean[cut] - moments.mean[kept] @ combination, kernel[cut], 1)
         # A constant at every position of a kernel: the sum over the positions (but for padded borders).
         layer.bias.assign_add(shift.reshape(-1, shift.shape[-1]).sum(axis=0))

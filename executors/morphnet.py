@@ -15,7 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
-from executors.compensation import Compensation
+from executors.compensation import Compensation, Moments
+from executors.elimination import damages
 from executors.sparsity import Masks, StructureLoss, importances
 from executors.structure import Keep, analyse, narrow, narrow_arrays
 from executors.timesheet import activity
@@ -137,13 +138,15 @@ class MorphNetExecutor(AdaptationExecutor):
         Raises:
             StuckError: The limits do not hold though nothing is left to cut.
         """
-        candidates = self._candidates()
+        moments = self._compensation.moments(self._assignment.schooling.train)
+        candidates = self._candidates(moments)
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
         spared = self._cuts_until(self._assignment.budget, candidates)
         keep = self._keep_without(candidates[: max(wanted, min(dead, spared))])
-        self._compensation.apply(self._masks.keep, keep, self._assignment.schooling.train)
+        self._compensation.apply(self._masks.keep, keep, moments)
         self._masks.set(keep)
+        self.trainer.start_average()
         if wanted == len(candidates) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
@@ -156,7 +159,7 @@ class MorphNetExecutor(AdaptationExecutor):
         layers = self._structure.graph.layers.values()
         return any(isinstance(layer, keras.layers.LayerNormalization) for layer in layers)
 
-    def _candidates(self) -> list[tuple[float, str, int]]:
+    def _candidates(self, moments: Mapping[int, Moments]) -> list[tuple[float, str, int]]:
         """Importance, group and index of every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
@@ -166,9 +169,12 @@ class MorphNetExecutor(AdaptationExecutor):
         """
         pressure = self._marginal_costs()
         found = []
-        for name, norms in importances(self._structure, self._masks.keep).items():
-            left = np.flatnonzero(self._masks.keep[name])
-            importance = norms * self._assignment.source_widths[name] / len(left)
+        keep = self._masks.keep
+        losses = damages(self._compensation.readers, keep, moments)
+        for name, norms in importances(self._structure, keep).items():
+            left = np.flatnonzero(keep[name])
+            values = losses[name] / losses[name][left].mean() if name in losses else norms
+            importance = values * self._assignment.source_widths[name] / len(left)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]

@@ -28,7 +28,6 @@ _MOMENTS = {"sgd": ("momentums",), "adam": ("_momentums", "_velocities")}
 
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
-_HORIZON = 1 / (1 - _AVERAGE_DECAY)
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,7 @@ class Memory:
 
     Attributes:
         steps: Updates so far.
-        arrays: The optimizer's moments and the running averages: kind -> path of the weight -> array of its
-            shape.
+        arrays: The optimizer's moments: kind -> path of the weight -> array of its shape.
     """
 
     steps: int
@@ -114,7 +112,7 @@ class Trainer:
         self._after_step = after_step
         self._primed = memory is not None or schooling.optimizer != "adam"
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
-        self._averaged = tf.Variable(0.0 if memory is None else _HORIZON)
+        self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
         self._optimizer = _optimizer(schooling)
         self._optimizer.build(model.trainable_variables)
@@ -154,9 +152,10 @@ class Trainer:
 
     def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
         paths = [variable.path for variable in self.model.trainable_variables]
-        moments = {kind: getattr(self._optimizer, kind) for kind in _MOMENTS[self._schooling.optimizer]}
-        kinds = {"averages": self._averages, **moments}
-        return {kind: dict(zip(paths, found, strict=True)) for kind, found in kinds.items()}
+        return {
+            kind: dict(zip(paths, getattr(self._optimizer, kind), strict=True))
+            for kind in _MOMENTS[self._schooling.optimizer]
+        }
 
     def _train(self, schedule: Array) -> float:
         total = 0.0
@@ -171,6 +170,12 @@ class Trainer:
         if not np.isfinite(total):
             raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
         return total / len(schedule)
+
+    def start_average(self) -> None:
+        """Average the weights from here on: those before were of another network."""
+        self._averaged.assign(0.0)
+        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
+            average.assign(variable)
 
     def settle(self) -> None:
         """Give the network the running average of its weights, which is better than where a step left it."""

@@ -24,7 +24,8 @@ def cut(model, keep, data, compensated=True):
     structure = analyse(model)
     masks = Masks(structure)
     if compensated:
-        Compensation(structure).apply(masks.keep, {**masks.keep, **keep}, data)
+        compensation = Compensation(structure)
+        compensation.apply(masks.keep, {**masks.keep, **keep}, compensation.moments(data))
     masks.set(keep)
 
 
@@ -110,7 +111,8 @@ def test_where_nothing_is_cut_nothing_changes(digits):
     before = kernels(model)
     structure = analyse(model)
     everything = Masks(structure).keep
-    Compensation(structure).apply(everything, everything, digits[0])
+    compensation = Compensation(structure)
+    compensation.apply(everything, everything, compensation.moments(digits[0]))
     for name, kernel in kernels(model).items():
         np.testing.assert_array_equal(kernel, before[name])
 
@@ -133,7 +135,8 @@ def test_layers_that_do_not_add_up_all_channels_stay(reader):
     name = next(iter(structure.groups))
     everything = Masks(structure).keep
     after = {**everything, name: np.arange(structure.groups[name].size) != 0}
-    Compensation(structure).apply(everything, after, examples(model, 50))
+    compensation = Compensation(structure)
+    compensation.apply(everything, after, compensation.moments(examples(model, 50)))
     for weight, expected in zip(reader.weights, before, strict=True):
         np.testing.assert_array_equal(np.asarray(weight), expected)
 
