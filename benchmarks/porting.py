@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 import keras
 
+from executors.data import load_dataset
+from executors.evaluation import accuracy
 from mistify.budget import FLOPS
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import AdaptResult, AdaptTask, DataSource, ModelSource, SourceResult, SourceTask
@@ -72,6 +74,11 @@ class Porting:
     def source(self) -> keras.Model:
         """The tuned source."""
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
+
+    def widened_accuracy(self, share: float) -> float:
+        """The tuned source's, right after it is widened to a share above 1 of its multiply-adds."""
+        widened = keras.models.load_model(self._artifacts.path(self._root(share)), compile=False)
+        return 100 * accuracy(widened, load_dataset(self.data.test))
 
     def collective(self, shares: Iterable[float], steps: int) -> dict[float, Reached]:
         """Goals adapted one from the other, the largest first, with so many steps each."""
