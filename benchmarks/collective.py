@@ -14,8 +14,10 @@ charged for tuning the source, for packages, or for the per-case runs that were 
 ResNet-8 on CIFAR-10 and a network of depthwise convolutions, trained from nothing by the benchmark, are
 ported to up to 16 goals, the built-in digits model to up to 128. DIR has `cifar10/train.npz` and
 `cifar10/test.npz` (arrays x, uint8, and y), and `mlperf_tiny/resnet8_cifar10.h5`. `--network` ports one of
-them: `resnet8`, `depthwise` or `digits`; `--quick` ports the digits model to 8 goals and needs no data. Beside that, ResNet-8 is widened to four times its multiply-adds: `expansion_difference` is by how
-many points of accuracy that changes it.
+them: `resnet8`, `depthwise` or `digits`; `--quick` ports the digits model to 8 goals and needs no data.
+
+Beside that, ResNet-8 is widened to four times its multiply-adds; `expansion_difference` is by how many points
+of accuracy that changes it.
 """
 
 import os

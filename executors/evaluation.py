@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
-RECALIBRATION_EXAMPLES = 2_500
+RECALIBRATION_EXAMPLES = 1_000
 
 # Below this a probability's logarithm says nothing in float32.
 SMALLEST = 1e-7
