@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import Role, analyse, fold_batch_norm, narrow, widen
+from executors.structure import Role, analyse, fold_batch_norm, narrow, narrow_arrays, widen
 
 from .architectures import FAMILIES
 from .networks import (
@@ -21,6 +21,8 @@ from .networks import (
 )
 
 layers = keras.layers
+
+BATCH_NORM = ("gamma", "beta", "moving_mean", "moving_variance")
 
 
 def source_of(family, seed=0):
@@ -59,6 +61,66 @@ def test_folded_equals_source(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_clone_equals_source(family):
     check_clone(source_of(family))
+
+
+def arrays_like(model, seed=5):
+    """Arrays of the shapes of all weights, by path, with values of their own."""
+    rng = np.random.default_rng(seed)
+    paths = [variable.path for variable in model.weights]
+    assert len(set(paths)) == len(paths)
+    return {variable.path: rng.normal(size=variable.shape).astype("float32") for variable in model.weights}
+
+
+def narrowed_with_weights(source, structure, keep, arrays):
+    """The arrays after `narrow` has cut them as the source's weights."""
+    kept = source.get_weights()
+    source.set_weights([arrays[variable.path] for variable in source.weights])
+    small = narrow(structure, keep)
+    source.set_weights(kept)
+    return {variable.path: variable.numpy() for variable in small.weights}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_arrays_are_cut_as_the_weights_of_their_shapes(family):
+    """Every group alone, and all of them at once."""
+    _, groups = FAMILIES[family]
+    source = source_of(family)
+    structure, arrays = analyse(source), arrays_like(source)
+    masks = {name: alternate(size, i) for i, (name, size) in enumerate(groups.items())}
+    for keep in [masks, *({name: mask} for name, mask in masks.items())]:
+        expected = narrowed_with_weights(source, structure, keep, arrays)
+        found = narrow_arrays(structure, keep, arrays)
+        assert found.keys() == expected.keys()
+        for path, array in found.items():
+            np.testing.assert_array_equal(array, expected[path], path)
+
+
+def test_some_arrays_are_cut_without_the_others():
+    source = source_of("residual_identity")
+    structure, arrays = analyse(source), arrays_like(source)
+    keep = {"stem": alternate(6), "a1": alternate(5)}
+    expected = narrowed_with_weights(source, structure, keep, arrays)
+    some = {path: arrays[path] for path in ("a2/kernel", "stem_bn/moving_mean", "b1/kernel")}
+    found = narrow_arrays(structure, keep, some)
+    assert found.keys() == some.keys()
+    for path, array in found.items():
+        np.testing.assert_array_equal(array, expected[path], path)
+
+
+def test_arrays_that_no_cut_concerns_stay_as_they_are():
+    source = source_of("chain")
+    structure, arrays = analyse(source), arrays_like(source)
+    before = {path: array.copy() for path, array in arrays.items()}
+    weights = source.get_weights()
+    found = narrow_arrays(structure, {"a": alternate(6)}, arrays)
+    changed = {path for path in arrays if found[path].shape != arrays[path].shape}
+    assert changed == {"a/kernel", "b/kernel", *(f"a_bn/{kind}" for kind in BATCH_NORM)}
+    for path, array in arrays.items():
+        np.testing.assert_array_equal(array, before[path])
+        if path not in changed:
+            np.testing.assert_array_equal(found[path], array)
+    for old, new in zip(weights, source.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
 
 
 def perceptron(with_input=False, affine=True):
