@@ -93,6 +93,11 @@ class Trainer:
         penalty: Added to the loss at every step; reads variables only.
         after_step: Run after every update, in the same graph.
         memory: What an earlier trainer knew of these weights, to go on with.
+
+    Attributes:
+        model: The network.
+        evaluation: Evaluates it.
+        learning_rate: The highest; may be changed between two calls.
     """
 
     def __init__(
@@ -107,6 +112,7 @@ class Trainer:
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
+        self.learning_rate = schooling.learning_rate
         self._schooling = schooling
         self._penalty = penalty
         self._after_step = after_step
@@ -160,7 +166,7 @@ class Trainer:
     def _train(self, schedule: Array) -> float:
         total = 0.0
         for at in range(0, len(schedule), _CHUNK_STEPS):
-            rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self._schooling.learning_rate)
+            rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self.learning_rate)
             indices = np.stack([next(self._batches) for _ in rates])
             data = self._schooling.train
             given = [data.x[indices], data.y[indices], rates]
