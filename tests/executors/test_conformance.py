@@ -1,12 +1,15 @@
 """What every registered algorithm has to do, whatever it is."""
 
+from dataclasses import replace
 from importlib.metadata import entry_points
 
+import keras
 import numpy as np
 import pytest
 
 from executors.base import ENTRY_POINTS, AdaptationExecutor, Assignment, StuckError, executor_class
 from executors.structure import analyse
+from executors.training import constant
 from mistify.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.errors import MistifyError
 from mistify.hardware import HardwareProfile
@@ -20,17 +23,26 @@ def assignment(model, schooling, budget, seed=3):
     return Assignment(model, budget, (BOARD,), schooling, seed, analyse(model).widths)
 
 
-def adapted(algorithm, given, limit=40):
-    """The executor after as many iterations as it takes to meet the budget."""
+def adapted(algorithm, given):
+    """A new executor after as many iterations as it takes to meet the budget."""
     executor_type = executor_class(algorithm)
-    executor = executor_type(executor_type.params_class(**QUICK))
+    return sent(executor_type(executor_type.params_class(**QUICK)), given)
+
+
+def sent(executor, given, limit=40):
+    """The executor, given an assignment, after as many iterations as it takes to meet the budget."""
     executor.init(given)
     for _ in range(limit):
         if meets(executor.measure(), given.budget):
             return executor
         executor.adjust({axis: 1 / len(given.budget) for axis in given.budget})
         assert executor.iterate() >= 0
-    raise AssertionError(f"{algorithm} did not meet {given.budget} in {limit} iterations")
+    raise AssertionError(f"{executor.name} did not meet {given.budget} in {limit} iterations")
+
+
+def assert_equal(weights, expected):
+    for left, right in zip(weights, expected, strict=True):
+        np.testing.assert_array_equal(left, right)
 
 
 def costs(model):
@@ -46,8 +58,7 @@ def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(algorithm, sh
     network = executor.network()
     assert meets(costs(network), budget)
     assert costs(network) == pytest.approx(executor.measure())
-    for old, new in zip(before, trained.get_weights(), strict=True):
-        np.testing.assert_array_equal(old, new)
+    assert_equal(trained.get_weights(), before)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -63,8 +74,7 @@ def test_measuring_changes_nothing(algorithm, trained, schooling):
     executor = adapted(algorithm, assignment(trained, schooling, budget))
     first, network = executor.measure(), executor.network()
     assert executor.measure() == first
-    for old, new in zip(network.get_weights(), executor.network().get_weights(), strict=True):
-        np.testing.assert_array_equal(old, new)
+    assert_equal(executor.network().get_weights(), network.get_weights())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -74,12 +84,46 @@ def test_the_same_assignment_gives_the_same_network(algorithm, trained, schoolin
         adapted(algorithm, assignment(trained, schooling, budget)).network().get_weights() for _ in range(2)
     )
     another_seed = adapted(algorithm, assignment(trained, schooling, budget, seed=4)).network().get_weights()
-    for left, right in zip(one, other, strict=True):
-        np.testing.assert_array_equal(left, right)
+    assert_equal(one, other)
     assert any(
         left.shape != right.shape or not np.array_equal(left, right)
         for left, right in zip(one, another_seed, strict=True)
     )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_goes_on_along_a_path(algorithm, trained, schooling):
+    """With all that it has compiled, from where it stands; what it has delivered is left alone."""
+    first, second = ({FLOPS: share * costs(trained)[FLOPS]} for share in (0.55, 0.4))
+    given = assignment(trained, schooling, first)
+    executor = adapted(algorithm, given)
+    executor.trainer.train(constant(1))
+    reached, trainer, delivered = executor.measure(), executor.trainer, executor.network()
+    traces = trainer._run.experimental_get_tracing_count()
+    before = delivered.get_weights()
+
+    executor.init(replace(given, model=delivered, budget=second))
+    assert executor.measure() == reached
+    assert executor.trainer is trainer
+    assert_equal(executor.network().get_weights(), before)
+    trainer.train(constant(1))
+    assert trainer._run.experimental_get_tracing_count() == traces
+
+    sent(executor, replace(given, model=executor.network(), budget=second))
+    assert meets(costs(executor.network()), second)
+    assert costs(executor.network())[FLOPS] > 0.85 * second[FLOPS]
+    assert_equal(delivered.get_weights(), before)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_with_another_network_it_starts_anew(algorithm, trained, schooling):
+    """Even if it is a copy of the one that it gave last."""
+    given = assignment(trained, schooling, {FLOPS: 0.6 * costs(trained)[FLOPS]})
+    executor = adapted(algorithm, given)
+    trainer, delivered = executor.trainer, executor.network()
+    executor.init(replace(given, model=keras.models.clone_model(delivered)))
+    assert executor.trainer is not trainer
+    assert_equal(sent(executor, given).network().get_weights(), delivered.get_weights())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

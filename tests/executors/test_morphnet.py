@@ -3,9 +3,11 @@ import numpy as np
 import pytest
 
 from executors.base import Assignment
+from executors.data import Dataset
 from executors.evaluation import accuracy, recalibrate
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
+from executors.training import Schooling, constant
 from mistify.budget import FLOPS, PARAMS, SIZE, exceeded
 from mistify_server.adaptor.edge import run_edge
 
@@ -108,6 +110,70 @@ def test_an_edge_keeps_accuracy(trained, schooling):
     assert outcome.accuracy > accuracy(trained, schooling.test) - 0.05
 
 
+def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, schooling):
+    """Masks do not change shapes; a network of less than 0.6 of the multiply-adds is rebuilt."""
+    start = analyse(trained).network().flops
+    executor = started(trained, schooling, {FLOPS: start})
+    executor.trainer.train(constant(1))
+    trainer = executor.trainer
+
+    def sent_on(share):
+        budget = {FLOPS: share * start}
+        widths = analyse(trained).widths
+        executor.init(Assignment(executor.network(), budget, (), schooling, 0, widths))
+        while exceeded(executor.measure(), budget):
+            executor.adjust({FLOPS: 1.0})
+            executor.iterate()
+
+    for share in (0.9, 0.75):
+        sent_on(share)
+        assert executor.trainer is trainer
+        assert trainer._run.experimental_get_tracing_count() == 1
+    sent_on(0.5)
+    assert executor.trainer is not trainer
+
+
+def two_alike():
+    """Two branches of eight units each, on data in which no unit can take over from another.
+
+    Units matter by their outgoing weights, 1, 3, ..., 15 in both branches: the incoming ones are small
+    beside them and, like the variances, the same for all.
+    """
+    inputs = keras.Input((16,))
+    a, b = (keras.layers.Dense(8, use_bias=False, name=name)(inputs) for name in "ab")
+    outputs = keras.layers.Dense(16, name="sum")(keras.layers.Concatenate()([a, b]))
+    model = keras.Model(inputs, outputs)
+    for name, columns in (("a", np.eye(16)[:, :8]), ("b", np.eye(16)[:, 8:])):
+        model.get_layer(name).set_weights([columns])
+    outgoing = 100 * np.diag(np.tile(np.arange(1, 16, 2), 2))
+    model.get_layer("sum").set_weights([outgoing, np.zeros(16)])
+    signs = np.array([[(-1) ** bin(i & j).count("1") for j in range(1, 17)] for i in range(32)])
+    data = Dataset(signs.astype("float32"), np.zeros(32, np.int64))
+    return model, Schooling(data, data, None, 32, "sgd", 1e-12, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "after_six_cuts", "after_ten"),
+    [
+        # Alike in all: 1, 3 and 5 of both go, then 7 and 9.
+        ({"a": 8, "b": 8}, {"a": 5, "b": 5}, {"a": 3, "b": 3}),
+        # What is left of a counts 16/8: 1, 3, 5, 7 of b and 2, 6 of a go before 9 and 10. Then, as shares of
+        # the means 10 and 12 and times 16/6 and 8/4, b has 1.50, 1.83, 2.17, 2.50 and a 1.33, 1.87, 2.40, ...
+        ({"a": 16, "b": 8}, {"a": 6, "b": 4}, {"a": 4, "b": 2}),
+    ],
+)
+def test_units_count_the_more_the_less_of_their_group_is_left(source, after_six_cuts, after_ten):
+    model, lesson = two_alike()
+    start = analyse(model).network().flops
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, threshold=0, init_reg_strength=0))
+    for units, widths in ((10, after_six_cuts), (6, after_ten)):
+        executor.init(Assignment(model, {FLOPS: start * units / 16}, (), lesson, 0, source))
+        executor.adjust({FLOPS: 1.0})
+        executor.iterate()
+        model = executor.network()
+        assert analyse(model).widths == widths
+
+
 def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
     """A masked channel would still count in the norm's statistics, as a zero."""
     keras.utils.set_random_seed(0)
@@ -121,3 +187,18 @@ def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
     executor.iterate()
     assert all(mask.all() for mask in executor._masks.keep.values())
     assert executor.network().count_params() < model.count_params()
+
+
+def test_the_less_is_left_of_the_source_the_faster_it_learns(trained, schooling):
+    whole = analyse(trained).network().flops
+    paces = []
+    for share in (0.9, 0.5, 0.3, 0.1):
+        executor = started(trained, schooling, {FLOPS: share * whole}, threshold=0)
+        executor._cuts = 4
+        executor._cut({FLOPS: share * whole})
+        paces.append(executor.trainer.learning_rate / schooling.learning_rate)
+        left = executor.measure()[FLOPS] / whole
+        assert paces[-1] == pytest.approx(np.clip(np.log2(1 / left), 1, 2))
+    assert paces[0] == 1
+    assert 1 < paces[2] < 2
+    assert paces[3] == 2
