@@ -94,25 +94,24 @@ def test_the_same_assignment_gives_the_same_network(algorithm, trained, schoolin
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_it_goes_on_along_a_path(algorithm, trained, schooling):
     """With all that it has compiled, from where it stands; what it has delivered is left alone."""
-    first, second = ({FLOPS: share * costs(trained)[FLOPS]} for share in (0.55, 0.4))
-    given = assignment(trained, schooling, first)
+    whole = costs(trained)[FLOPS]
+    given = assignment(trained, schooling, {FLOPS: whole})
     executor = adapted(algorithm, given)
-    executor.trainer.train(constant(1))
-    reached, trainer, delivered = executor.measure(), executor.trainer, executor.network()
-    traces = trainer._run.experimental_get_tracing_count()
-    before = delivered.get_weights()
+    for share in (0.6, 0.45):
+        executor.trainer.train(constant(1))
+        reached, trainer, delivered = executor.measure(), executor.trainer, executor.network()
+        traces, before = trainer._run.experimental_get_tracing_count(), delivered.get_weights()
+        onward = replace(given, model=delivered, budget={FLOPS: share * whole})
 
-    executor.init(replace(given, model=delivered, budget=second))
-    assert executor.measure() == reached
-    assert executor.trainer is trainer
-    assert_equal(executor.network().get_weights(), before)
-    trainer.train(constant(1))
-    assert trainer._run.experimental_get_tracing_count() == traces
+        executor.init(onward)
+        assert executor.measure() == reached
+        assert executor.trainer is trainer
+        trainer.train(constant(1))
+        assert trainer._run.experimental_get_tracing_count() == traces
 
-    sent(executor, replace(given, model=executor.network(), budget=second))
-    assert meets(costs(executor.network()), second)
-    assert costs(executor.network())[FLOPS] > 0.85 * second[FLOPS]
-    assert_equal(delivered.get_weights(), before)
+        sent(executor, onward)
+        assert 0.85 * share * whole < costs(executor.network())[FLOPS] <= share * whole
+        assert_equal(delivered.get_weights(), before)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
