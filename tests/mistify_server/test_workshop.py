@@ -2,8 +2,13 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 
+from executors.data import load_dataset
+from executors.evaluation import accuracy
+from executors.structure import analyse
+from executors.training import Trainer
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
     AdaptTask,
@@ -51,13 +56,17 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(artifacts_of(tmp_path), lambda progress: None)
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> ModelSource:
+def saved_source(directory: Path) -> ModelSource:
     inputs = keras.Input((8, 8, 1))
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, use_bias=False)(inputs)))
     outputs = layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x))
-    keras.Model(inputs, outputs).save(tmp_path / "source.keras")
-    return ModelSource(path=str(tmp_path / "source.keras"))
+    keras.Model(inputs, outputs).save(directory / "source.keras")
+    return ModelSource(path=str(directory / "source.keras"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> ModelSource:
+    return saved_source(tmp_path)
 
 
 def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
@@ -118,3 +127,102 @@ def test_a_task_that_fails_is_not_booked_to_the_next(
         workshop.do(broken)
     start = ticks.now + 1
     assert workshop.do(InspectTask(model=source, **COMMON)).seconds == ticks.now - start
+
+
+class Tree:
+    """The root of a goal tree, and what makes and does its edges."""
+
+    def __init__(self, directory: Path) -> None:
+        self._artifacts = artifacts_of(directory)
+        task = SourceTask(model=saved_source(directory), exceed={}, seed=0, **COMMON)
+        self.root: Any = self.workshop().do(task)
+
+    def workshop(self) -> Workshop:
+        """A new one, of the same artifacts."""
+        return Workshop(self._artifacts, lambda progress: None)
+
+    def edge(self, parent: str, share: float, **changes: Any) -> AdaptTask:
+        """From a checkpoint to a share of the root's multiply-adds."""
+        return AdaptTask(
+            parent=parent,
+            teacher=self.root.teacher,
+            budget={"flops": share * self.root.root_costs["flops"]},
+            accuracy_target=None,
+            seed=7,
+            **{**COMMON, "algorithm_config": {**SETTINGS, **changes}},
+        )
+
+    def network(self, done: Any) -> keras.Model:
+        """The network of an edge that has met its goal."""
+        assert done.met, done.reason
+        return keras.models.load_model(self._artifacts.path(done.checkpoint))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return Tree(tmp_path_factory.mktemp("tree"))
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[Trainer]:
+    """The trainers whose steps were traced."""
+    found: list[Trainer] = []
+    steps = Trainer._steps
+
+    def noted(trainer: Trainer, *args: Any) -> Any:
+        found.append(trainer)
+        return steps(trainer, *args)
+
+    monkeypatch.setattr(Trainer, "_steps", noted)
+    return found
+
+
+def assert_equal(network: keras.Model, expected: keras.Model) -> None:
+    for left, right in zip(network.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, traced: list[Trainer]) -> None:
+    workshop = tree.workshop()
+    parent: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    before = tree.network(parent)
+    onward = tree.edge(parent.checkpoint, 0.7)
+    traced.clear()
+    child: Any = workshop.do(onward)
+    assert not traced
+    tree.workshop().do(onward)
+    assert traced
+
+    assert analyse(tree.network(child)).network().flops == child.costs["flops"] <= onward.budget["flops"]
+    assert_equal(tree.network(parent), before)
+    assert analyse(before).network().flops == parent.costs["flops"]
+    assert accuracy(before, load_dataset(DATA.test)) == parent.accuracy
+
+
+@pytest.mark.parametrize("difference", ["parent", "config"])
+def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, difference: str) -> None:
+    """As in a workshop that has done nothing before."""
+    workshop = tree.workshop()
+    last: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    task = (
+        tree.edge(tree.root.root, 0.7)
+        if difference == "parent"
+        else tree.edge(last.checkpoint, 0.7, learning_rate=0.02)
+    )
+    assert_equal(tree.network(workshop.do(task)), tree.network(tree.workshop().do(task)))
+
+
+def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor has come some way towards the child when training diverges."""
+    workshop = tree.workshop()
+    parent: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    onward = tree.edge(parent.checkpoint, 0.7)
+
+    def diverge(trainer: Trainer) -> None:
+        raise FloatingPointError("the training loss became nan")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "settle", diverge)
+        with pytest.raises(FloatingPointError):
+            workshop.do(onward)
+    assert_equal(tree.network(workshop.do(onward)), tree.network(tree.workshop().do(onward)))
