@@ -129,7 +129,7 @@ def measure(options: Namespace) -> Figures:
 
 def _networks(data: Path) -> dict[str, Network]:
     return {
-        _RESNET8: Network(lambda directory: resnet8(data, directory, {}), (1, 2, 4, 8, 16), 1600),
+        _RESNET8: Network(lambda directory: resnet8(data, directory, {}), (4, 16), 1600),
         _DEPTHWISE: Network(lambda directory: _depthwise(data, directory), (16,), 1600),
         _DIGITS: Network(_digits, (16, 128), 1600),
     }

@@ -83,7 +83,7 @@ class Porting:
     def collective(self, shares: Iterable[float], steps: int) -> dict[float, Reached]:
         """Goals adapted one from the other, the largest first, with so many steps each."""
         shares = sorted(shares, reverse=True)
-        parent, start = self._root(shares[0]), shares[0]
+        parent, start = self._root(shares[0]), max(1.0, shares[0])
         rows = {}
         for share in shares:
             result = self._adapt(parent, share, steps, start / share)
@@ -109,7 +109,12 @@ class Porting:
         """All steps are taken, a part of them on the way: the factor by which costs fall."""
         cuts = min(_CUTS, ceil(log(way) / -log(1 - _LEAST_CUT))) if way > 1 else 0
         each = max(1, round(_CUTTING * steps / max(1, cuts)))
-        settings = {"cuts": _CUTS, "adapt_steps": _CUTS * each, "tune_steps": steps - cuts * each}
+        settings = {
+            "cuts": _CUTS,
+            "adapt_steps": _CUTS * each,
+            "tune_steps": steps - cuts * each,
+            "max_steps": 2 * steps + _CUTS,
+        }
         result = self._workshop.do(
             AdaptTask(
                 parent=parent,
