@@ -169,6 +169,19 @@ def test_settling_gives_the_running_average(schooling):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
+def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(schooling):
+    model = linear()
+    trainer = Trainer(model, schooling, 0)
+    trainer.train(constant(20))
+    trainer.start_average()
+    for steps in (0, 1):
+        trainer.train(constant(steps))
+        here = model.get_weights()
+        trainer.settle()
+        for wanted, found in zip(here, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
 def test_diverging_is_told(schooling):
     with pytest.raises(FloatingPointError, match="learning_rate"):
         Trainer(linear(), schooling, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
