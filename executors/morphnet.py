@@ -44,8 +44,9 @@ class MorphNetParams(Params):
 #: A cut takes at least this share of the costs; a network is hardly hurt by less.
 _LEAST_CUT = 0.2
 
-#: Learning rates rise up to this multiple of the one that is set. Twice was better at an eighth of ResNet-8,
-#: worse at a half.
+#: The learning rate is the one that is set where a goal is half of the source; it rises with the number of
+#: halvings in between. These multiples of it are the least and the most.
+_SLOWEST = 0.1
 _FASTEST = 2.0
 
 #: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
@@ -73,7 +74,6 @@ class MorphNetExecutor(AdaptationExecutor):
             copy.set_weights(assignment.model.get_weights())
             self._take(copy, None)
         self._start = self.measure()
-        self._source_flops = self._structure.network(assignment.source_widths).flops
         self._set_pace()
         self._planned_cuts = min(self._params.cuts, self._least_cuts())
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
@@ -122,6 +122,14 @@ class MorphNetExecutor(AdaptationExecutor):
         arrays = {kind: narrow_arrays(self._structure, keep, found) for kind, found in memory.arrays.items()}
         self._take(narrow(self._structure, keep), Memory(memory.steps, arrays))
         self.adjust(self._weights)
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        """Learn the faster, the less will be left of the source: there is less to keep than to relearn."""
+        source = self._structure.network(self._assignment.source_widths).costs(self._assignment.profiles)
+        halvings = max(log2(source[axis] / limit) for axis, limit in self._assignment.budget.items())
+        pace = min(max(_SLOWEST, halvings), _FASTEST)
+        self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
 
     def _least_cuts(self) -> int:
         """Cuts on the way to the budget if each takes the least share of the costs."""
@@ -159,13 +167,6 @@ class MorphNetExecutor(AdaptationExecutor):
         left = self._structure.network(self._masks.widths).flops
         if left < _REBUILD_BELOW * self._physical or self._normalised_over_channels():
             self._rebuild()
-        self._set_pace()
-
-    def _set_pace(self) -> None:
-        """Learn the faster, the less is left of the source: there is less to keep than to learn again."""
-        halvings = log2(self._source_flops / self._structure.network(self._masks.widths).flops)
-        pace = min(max(1.0, halvings), _FASTEST)
-        self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
 
     def _normalised_over_channels(self) -> bool:
         """Whether a layer norm counts masked channels, as zeros, in its statistics."""
