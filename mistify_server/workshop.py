@@ -147,7 +147,6 @@ class Workshop:
         )
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
-        keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         train, test = self._data(task.data.train), self._data(task.data.test)
         teacher = self._taught(task.teacher, train)
@@ -185,6 +184,8 @@ class Workshop:
         journey, self._journey = self._journey, None
         if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
             return journey.executor, journey.network, told
+        # Not on the way: TensorFlow then forgets how all that it has compiled is run.
+        keras.utils.set_random_seed(task.seed)
         return executor_class(task.algorithm)(params), self._model(task.parent), told
 
     @activity("packaging")
