@@ -3,7 +3,8 @@
 `python -m benchmarks.collective --data DIR [--network NAME] [--quick] [--json FILE] [--picture FILE]`
 
 n goals lie between twice and an eighth of a source's multiply-adds, evenly on a logarithmic scale. Collective
-adaptation goes down the path of all of them. Per case, the same executor starts from the same tuned source
+adaptation goes down the path of all of them, with the same steps for every goal that is smaller than the
+source, and the least for the others. Per case, the same executor starts from the same tuned source
 for each goal, widened first where the goal is larger, with the least steps of a ladder that bring it within
 half a point of the accuracy that collective adaptation reached. Where even the most steps of the ladder do
 not, they count; `unmatched` says how many goals that are, whose ratios are lower bounds.
@@ -70,7 +71,7 @@ class Network:
     Attributes:
         open: Prepares it, in a directory for its checkpoints.
         counts: Numbers of goals.
-        steps: Steps that collective adaptation takes, however many goals they are divided among.
+        steps: Steps that collective adaptation takes for the goals smaller than the source, however many.
     """
 
     open: Callable[[Path], Porting]
@@ -170,6 +171,12 @@ def shares_of(count: int) -> list[float]:
     return [LARGEST * (SMALLEST / LARGEST) ** (place / count) for place in range(1, count + 1)]
 
 
+def steps_of(shares: Sequence[float], steps: int) -> dict[float, int]:
+    """The steps for each share: evenly divided, but for goals that nothing has to be cut for."""
+    smaller = [share for share in shares if share < 1]
+    return {share: max(LADDER[0], steps // len(smaller)) if share < 1 else LADDER[0] for share in shares}
+
+
 def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
     """Both sides for every number of goals; a per-case run serves all of them."""
     runs: dict[tuple[float, int], Reached] = {}
@@ -184,7 +191,7 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
 
     found = {}
     for count in network.counts:
-        collective = porting.collective(shares_of(count), network.steps // count)
+        collective = porting.collective(steps_of(shares_of(count), network.steps))
         per_case = {}
         place = 0
         for share, reached in collective.items():

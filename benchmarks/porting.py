@@ -1,6 +1,6 @@
 """Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import ceil, log
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -80,13 +80,13 @@ class Porting:
         widened = keras.models.load_model(self._artifacts.path(self._root(share)), compile=False)
         return 100 * accuracy(widened, load_dataset(self.data.test))
 
-    def collective(self, shares: Iterable[float], steps: int) -> dict[float, Reached]:
-        """Goals adapted one from the other, the largest first, with so many steps each."""
-        shares = sorted(shares, reverse=True)
+    def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
+        """Goals adapted one from the other, the largest first, with these steps for each share."""
+        shares = sorted(steps, reverse=True)
         parent, start = self._root(shares[0]), max(1.0, shares[0])
         rows = {}
         for share in shares:
-            result = self._adapt(parent, share, steps, start / share)
+            result = self._adapt(parent, share, steps[share], start / share)
             parent, start, rows[share] = result.checkpoint, share, self._reached(result)
         return rows
 

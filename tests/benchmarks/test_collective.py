@@ -13,6 +13,7 @@ from benchmarks.collective import (
     least_place,
     main,
     shares_of,
+    steps_of,
 )
 from benchmarks.porting import Reached
 
@@ -32,6 +33,10 @@ def test_shares_of_fewer_goals_are_among_those_of_more():
         assert set(shares_of(count)) <= set(shares_of(2 * count))
         assert shares_of(count)[-1] == 0.125
         assert max(shares_of(count)) < 2
+
+
+def test_goals_smaller_than_the_source_have_the_steps():
+    assert steps_of(shares_of(4), 600) == {1.0: LADDER[0], 0.5: 200, 0.25: 200, 0.125: 200}
 
 
 def test_the_least_steps_that_are_enough_count_wherever_the_search_starts():
