@@ -27,6 +27,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
@@ -52,6 +53,9 @@ LADDER: Final = tuple(round(10 * 1.3**power) for power in range(23))
 
 #: The multiply-adds of the widened source, as a multiple.
 _EXPANSION: Final = 4.0
+
+#: Shares that the picture names.
+_TICKS: Final = (2, 1, 0.5, 0.25, 0.125)
 
 _RESNET8, _DEPTHWISE, _DIGITS = "resnet8", "depthwise", "digits"
 
@@ -132,7 +136,7 @@ def _networks(data: Path) -> dict[str, Network]:
     return {
         _RESNET8: Network(lambda directory: resnet8(data, directory, {}), (4, 16), 1600),
         _DEPTHWISE: Network(lambda directory: _depthwise(data, directory), (16,), 1600),
-        _DIGITS: Network(_digits, (16, 128), 1600),
+        _DIGITS: Network(_digits, (16, 128), 800),
     }
 
 
@@ -283,16 +287,27 @@ def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
 
 
 def _draw(found: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    for name, row in found.items():
-        axes.loglog(list(row), [comparison.time_ratio for comparison in row.values()], "o-", label=name)
-    counts = sorted({count for row in found.values() for count in row})
-    axes.set_xticks(counts, map(str, counts))
-    axes.minorticks_off()
-    axes.set(xlabel="goals", ylabel="time per case / time of collective adaptation")
-    axes.grid(alpha=0.3)
-    axes.legend()
+    """For the most goals of each network: what they reach, and how the seconds add up."""
+    figure = Figure(figsize=(9, 3.5 * len(found)), layout="constrained")
+    for row, (name, comparisons) in zip(
+        figure.subplots(len(found), 2, squeeze=False), found.items(), strict=True
+    ):
+        count, comparison = max(comparisons.items())
+        for label, goals in (("collective", comparison.collective), ("per case", comparison.per_case)):
+            row[0].plot(
+                list(goals), [reached.accuracy for reached in goals.values()], "o-", ms=4, label=label
+            )
+            row[1].plot(
+                list(goals), list(accumulate(reached.seconds for reached in goals.values())), label=label
+            )
+        row[0].set(title=f"{name}, {count} goals", ylabel="accuracy, %")
+        row[1].set(ylabel="seconds so far", ylim=(0, None))
+        for axes in row:
+            axes.set(xlabel="multiply-adds, of the source's", xlim=(LARGEST, SMALLEST), xscale="log")
+            axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+            axes.legend()
     figure.savefig(file, dpi=120)
 
 
@@ -301,7 +316,7 @@ def add_options(parser: ArgumentParser) -> None:
     given = os.environ.get("MISTIFY_TEST_DATA")
     parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
     parser.add_argument("--network", choices=(_RESNET8, _DEPTHWISE, _DIGITS), help="port only this one")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios into this PNG file")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw both sides into this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:
