@@ -182,7 +182,7 @@ def steps_of(shares: Sequence[float], steps: int) -> dict[float, int]:
 
 
 def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
-    """Both sides for every number of goals; a per-case run serves all of them."""
+    """Both sides for every number of goals; a per-case run serves all of them. Says how far it is."""
     runs: dict[tuple[float, int], Reached] = {}
 
     def case(share: float, steps: int) -> Reached:
@@ -201,6 +201,12 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
         for share, reached in collective.items():
             place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place)
             per_case[share] = case(share, LADDER[place])
+            print(
+                f"{count} goals, {share:.3f}: {reached.accuracy:.1f} % in {reached.seconds:.1f} s, "
+                f"per case {per_case[share].accuracy:.1f} % in {per_case[share].seconds:.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
         found[count] = Comparison(collective, per_case)
     return found
 
