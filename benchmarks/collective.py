@@ -21,7 +21,6 @@ Beside that, ResNet-8 is widened to four times its multiply-adds; `expansion_dif
 of accuracy that changes it.
 """
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +37,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, MissingDataError, Target, run
+from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, TEST, TRAIN, Porting, Reached, resnet8
 from mistify_server.tasks import DataSource, ModelSource
 
@@ -113,11 +112,7 @@ class Comparison:
 
 def measure(options: Namespace) -> Figures:
     """All figures; prints the tables and draws the picture."""
-    if not options.quick and (
-        options.data is None or not all((options.data / file).is_file() for file in FILES)
-    ):
-        raise MissingDataError(f"--data DIR names no directory with {', '.join(FILES)}")
-    networks = _quick_networks() if options.quick else _networks(options.data)
+    networks = _quick_networks() if options.quick else _networks(partial(data_with, FILES, options))
     found = {}
     figures = {}
     for name in [options.network] if options.network in networks else networks:
@@ -132,10 +127,11 @@ def measure(options: Namespace) -> Figures:
     return figures | figures_of(found)
 
 
-def _networks(data: Path) -> dict[str, Network]:
+def _networks(data: Callable[[], Path]) -> dict[str, Network]:
+    """Those of a full run. The digits are built in and need no data."""
     return {
-        _RESNET8: Network(lambda directory: resnet8(data, directory, {}), (4, 16), 1600),
-        _DEPTHWISE: Network(lambda directory: _depthwise(data, directory), (16,), 1600),
+        _RESNET8: Network(lambda directory: resnet8(data(), directory, {}), (4, 16), 1600),
+        _DEPTHWISE: Network(lambda directory: _depthwise(data(), directory), (16,), 1600),
         _DIGITS: Network(_digits, (16, 128), 800),
     }
 
@@ -319,8 +315,7 @@ def _draw(found: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
 
 def add_options(parser: ArgumentParser) -> None:
     """The options of this benchmark."""
-    given = os.environ.get("MISTIFY_TEST_DATA")
-    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
+    add_data_option(parser)
     parser.add_argument("--network", choices=(_RESNET8, _DEPTHWISE, _DIGITS), help="port only this one")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw both sides into this PNG file")
 

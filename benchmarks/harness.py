@@ -20,7 +20,7 @@ import os
 import platform
 import shlex
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -97,6 +97,24 @@ def run(
     if options.json:
         options.json.write_text(json.dumps({**record, "met": met}, indent=2) + "\n")
     return exit_code
+
+
+def add_data_option(parser: ArgumentParser) -> None:
+    """`--data DIR`: where the data are. The environment may name it, as MISTIFY_TEST_DATA."""
+    given = os.environ.get("MISTIFY_TEST_DATA")
+    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
+
+
+def data_with(files: Iterable[str], options: Namespace) -> Path:
+    """The directory of the data.
+
+    Raises:
+        MissingDataError: None is given, or it lacks one of the files.
+    """
+    found: Path | None = options.data
+    if found is None or not all((found / file).is_file() for file in files):
+        raise MissingDataError(f"--data DIR names no directory with {', '.join(files)}")
+    return found
 
 
 def seconds(function: Callable[[], object], repetitions: int) -> list[float]:

@@ -14,7 +14,6 @@ DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and
 one share, and without a teacher for the peer.
 """
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, MissingDataError, Target, run
+from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Reached, resnet8
 from executors.data import Dataset, load_dataset
 from executors.evaluation import Array, probabilities
@@ -55,13 +54,12 @@ _IN_FIGURES: Final = str.maketrans({"-": "_", " ": "_", ",": None})
 
 def measure(options: Namespace) -> Figures:
     """All figures; prints the table and draws the picture."""
-    if options.data is None or not all((options.data / file).is_file() for file in FILES):
-        raise MissingDataError(f"--data DIR names no directory with {', '.join(FILES)}")
+    data = data_with(FILES, options)
     if find_spec("torch_pruning") is None:
         raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
     shares = QUICK_SHARES if options.quick else SHARES
     with TemporaryDirectory() as directory:
-        ours = resnet8(options.data, Path(directory), {"seed": options.seed})
+        ours = resnet8(data, Path(directory), {"seed": options.seed})
         source = ours.source()
         train, test = load_dataset(ours.data.train), load_dataset(ours.data.test)
         sides: dict[str, Callable[[float], Reached]] = {
@@ -166,8 +164,7 @@ def _draw(rows: Rows, file: Path) -> None:
 
 def add_options(parser: ArgumentParser) -> None:
     """The options of this benchmark."""
-    given = os.environ.get("MISTIFY_TEST_DATA")
-    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
+    add_data_option(parser)
     parser.add_argument("--steps", type=int, default=900, help="training steps of each goal")
     parser.add_argument("--seed", type=int, default=0, help="where the randomness of both sides starts")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the accuracies into this PNG file")

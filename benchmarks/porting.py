@@ -9,6 +9,7 @@ import keras
 
 from executors.data import load_dataset
 from executors.evaluation import accuracy
+from executors.morphnet import LEAST_CUT
 from mistify.budget import FLOPS
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import AdaptResult, AdaptTask, DataSource, ModelSource, SourceResult, SourceTask
@@ -19,10 +20,9 @@ TEST: Final = "cifar10/test.npz"
 RESNET8: Final = "mlperf_tiny/resnet8_cifar10.h5"
 FILES: Final = (TRAIN, TEST, RESNET8)
 
-#: Part of a goal's steps in which it is cut, the most cuts, and the least that a cut takes.
+#: Part of a goal's steps in which it is cut, and the most cuts.
 _CUTTING: Final = 0.4
 _CUTS: Final = 8
-_LEAST_CUT: Final = 0.2
 
 
 class Reached(NamedTuple):
@@ -107,7 +107,7 @@ class Porting:
 
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """All steps are taken, a part of them on the way: the factor by which costs fall."""
-        cuts = min(_CUTS, ceil(log(way) / -log(1 - _LEAST_CUT))) if way > 1 else 0
+        cuts = min(_CUTS, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
         each = max(1, round(_CUTTING * steps / max(1, cuts)))
         settings = {
             "cuts": _CUTS,

@@ -17,7 +17,6 @@ added one: it shows that all works, its times are mostly other things than train
 """
 
 import json
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +30,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.harness import Figures, MissingDataError, Target, run
+from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from executors.base import Params
 from mistify.jobs import GoalState, Job
 from mistify_client.client import PortingClient
@@ -88,12 +87,10 @@ class Comparison:
 
 def measure(options: Namespace) -> Figures:
     """All figures; prints the table."""
-    files = (MODEL, *DATASET.values())
-    if options.data is None or not all((options.data / file).is_file() for file in files):
-        raise MissingDataError(f"--data DIR names no directory with {', '.join(files)}")
+    data = data_with((MODEL, *DATASET.values()), options)
     with (
         TemporaryDirectory() as directory,
-        embedded_server(Path(directory), [options.data.resolve()]) as address,
+        embedded_server(Path(directory), [data.resolve()]) as address,
         PortingClient(address) as client,
     ):
         seeds = range(1 if options.quick else options.seeds)
@@ -199,8 +196,7 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, Ported, str]]:
 
 def add_options(parser: ArgumentParser) -> None:
     """The options of this benchmark."""
-    given = os.environ.get("MISTIFY_TEST_DATA")
-    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
+    add_data_option(parser)
     parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
 
 

@@ -42,7 +42,7 @@ class MorphNetParams(Params):
 
 
 #: A cut takes at least this share of the costs; a network is hardly hurt by less.
-_LEAST_CUT = 0.2
+LEAST_CUT = 0.2
 
 #: The learning rate is the one that is set where a goal is half of the source; it rises with the number of
 #: halvings in between. These multiples of it are the least and the most.
@@ -134,7 +134,7 @@ class MorphNetExecutor(AdaptationExecutor):
     def _least_cuts(self) -> int:
         """Cuts on the way to the budget if each takes the least share of the costs."""
         way = max(log(self._start[axis] / limit) for axis, limit in self._assignment.budget.items())
-        return max(1, ceil(way / -log(1 - _LEAST_CUT)))
+        return max(1, ceil(way / -log(1 - LEAST_CUT)))
 
     def _limits(self) -> Costs:
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""

@@ -61,11 +61,13 @@ def test_losses_are_of_the_goals_that_collective_adaptation_made():
 
 def test_all_targets_are_among_the_figures(tmp_path):
     one = comparison([0.0])
-    figures = figures_of({name: dict.fromkeys(net.counts, one) for name, net in _networks(tmp_path).items()})
+    figures = figures_of(
+        {name: dict.fromkeys(net.counts, one) for name, net in _networks(lambda: tmp_path).items()}
+    )
     assert TARGETS.keys() <= {"expansion_difference", *figures}
 
 
-@pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"]])
+@pytest.mark.parametrize("arguments", [[], ["--data", "/nowhere"], ["--network", "depthwise"]])
 def test_is_skipped_without_data(arguments, monkeypatch, capsys):
     monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
     assert main(arguments) == 77
