@@ -31,8 +31,8 @@ class Params(BaseModel):
         batch_size: Examples of a training step.
         optimizer: `sgd`, with Nesterov momentum and weight decay, or `adam`, which networks without batch
             norms may need.
-        learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has to
-            go; without one, one that suits it.
+        learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
+            to go; without one, one that suits it.
         source_steps: Steps that tune the source on the data before anything is cut.
         adapt_steps: The most steps between a goal's parent and a network that meets its budget.
         tune_steps: Steps that tune a network once it meets its budget.
