@@ -72,7 +72,7 @@ class Structure:
                 LayerCost(
                     name=node.name,
                     multiply_adds=handler.multiply_adds(
-                        node.layer,
+                        node,
                         weights[node.name],
                         [shapes[index] for index in node.inputs],
                         shapes[node.output],
@@ -139,7 +139,7 @@ def analyse(model: keras.Model) -> Structure:
     for node in graph.nodes:
         handler = handler_of(node.name, node.layer)
         inputs = [tensors[index] for index in node.inputs]
-        tensors[node.output] = handler.couple(node.name, node.layer, inputs, graph.shapes[node.output], space)
+        tensors[node.output] = handler.couple(node, inputs, graph.shapes[node.output], space)
     for index in graph.outputs:
         space.fix(tensors[index])
     components = space.components()

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-import keras
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+
+from executors.structure.graph import Node
 
 Ids = npt.NDArray[np.int64]
 
@@ -106,12 +107,10 @@ class ChannelSpace:
         """Channels that must stay."""
         self.tie(ids, np.asarray([FIXED]))
 
-    def bind(  # noqa: PLR0917
-        self, layer_name: str, layer: keras.layers.Layer, weight: object, axis: int, role: Role, ids: Ids
-    ) -> None:
+    def bind(self, node: Node, weight: object, axis: int, role: Role, ids: Ids) -> None:
         """Channels stand along an axis of a layer's weight; the calls of a shared layer are tied by it."""
-        index = next(i for i, variable in enumerate(layer.weights) if variable is weight)
-        key = (layer_name, index, axis)
+        index = next(i for i, variable in enumerate(node.layer.weights) if variable is weight)
+        key = (node.name, index, axis)
         if key in self._axes:
             self.tie(self._axes[key].ids, ids)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from executors.structure.channels import ChannelSpace, Ids
-from executors.structure.graph import Shape
+from executors.structure.graph import Node, Shape
 
 
 class UnsupportedLayerError(TypeError):
@@ -26,14 +26,11 @@ class LayerHandler(ABC):
     in_place = False
 
     @abstractmethod
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie and bind the channels of one call.
 
         Args:
-            name: The layer's name in the graph.
-            layer: The layer, built.
+            node: The call, of a layer that is built.
             inputs: For each tensor read, the numbers of its channels [C_in].
             output: Shape of the tensor written.
             space: Where channels are made, tied and bound to weights.
@@ -50,7 +47,7 @@ class LayerHandler(ABC):
         return dict(layer.get_config())
 
     def multiply_adds(
-        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """Multiply-adds of one call at batch 1; nothing but products of weights and channels counts."""
         return 0
@@ -111,11 +108,11 @@ def positions(shape: Shape) -> int:
     return elements(shape) // (shape[-1] or 1)
 
 
-def require_channels_last(name: str, layer: keras.layers.Layer) -> None:
+def require_channels_last(node: Node) -> None:
     """Refuse layers whose channels are not the last axis."""
-    if getattr(layer, "data_format", "channels_last") != "channels_last":
+    if getattr(node.layer, "data_format", "channels_last") != "channels_last":
         raise UnsupportedLayerError(
-            f"layer {name!r} is channels_first; expected channels_last; convert the model"
+            f"layer {node.name!r} is channels_first; expected channels_last; convert the model"
         )
 
 

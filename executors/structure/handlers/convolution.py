@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids, Role
-from executors.structure.graph import Shape
+from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
     mixes_channels,
@@ -21,11 +21,11 @@ from mistify.costs import multiply_adds
 layers = keras.layers
 
 
-def finish(name: str, layer: keras.layers.Layer, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
+def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
     """What follows every kernel: a bias along the channels, an activation that may mix them."""
-    if layer.use_bias:
-        space.bind(name, layer, layer.bias, 0, role, channels)
-    if mixes_channels(layer.activation):
+    if node.layer.use_bias:
+        space.bind(node, node.layer.bias, 0, role, channels)
+    if mixes_channels(node.layer.activation):
         space.fix(channels)
     return channels
 
@@ -34,21 +34,22 @@ def finish(name: str, layer: keras.layers.Layer, channels: Ids, space: ChannelSp
 class Convolution(LayerHandler):
     """Kernel [..., C_in / groups, C_out]. Grouped convolutions lose whole groups."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input channels, make the output channels; tie both within each group."""
-        require_channels_last(name, layer)
-        channels = space.new(layer.filters)
-        rank = len(layer.kernel.shape)
-        if layer.groups == 1:
-            space.bind(name, layer, layer.kernel, rank - 2, Role.SUMS, inputs[0])
+        require_channels_last(node)
+        channels = space.new(node.layer.filters)
+        rank = len(node.layer.kernel.shape)
+        if node.layer.groups == 1:
+            space.bind(node, node.layer.kernel, rank - 2, Role.SUMS, inputs[0])
         else:
-            grouped_in, grouped_out = inputs[0].reshape(layer.groups, -1), channels.reshape(layer.groups, -1)
+            grouped_in, grouped_out = (
+                inputs[0].reshape(node.layer.groups, -1),
+                channels.reshape(node.layer.groups, -1),
+            )
             space.tie(grouped_in, grouped_out[:, :1])
             space.tie(grouped_out, grouped_out[:, :1])
-        space.bind(name, layer, layer.kernel, rank - 1, Role.MAKES, channels)
-        return finish(name, layer, channels, space, Role.MAKES)
+        space.bind(node, node.layer.kernel, rank - 1, Role.MAKES, channels)
+        return finish(node, channels, space, Role.MAKES)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Filters, and groups of unchanged width."""
@@ -56,7 +57,7 @@ class Convolution(LayerHandler):
         return {**layer.get_config(), "filters": channels, "groups": groups}
 
     def multiply_adds(
-        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """`C_in / groups * C_out * S_kernel * S_out`; the kernel's axis holds `C_in / groups`."""
         *kernel, c_in, c_out = _sizes(weights[0])
@@ -67,23 +68,21 @@ class Convolution(LayerHandler):
 class TransposedConvolution(LayerHandler):
     """Kernel [..., C_out, C_in]."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input channels, make the output channels."""
-        require_channels_last(name, layer)
-        channels = space.new(layer.filters)
-        rank = len(layer.kernel.shape)
-        space.bind(name, layer, layer.kernel, rank - 1, Role.SUMS, inputs[0])
-        space.bind(name, layer, layer.kernel, rank - 2, Role.MAKES, channels)
-        return finish(name, layer, channels, space, Role.MAKES)
+        require_channels_last(node)
+        channels = space.new(node.layer.filters)
+        rank = len(node.layer.kernel.shape)
+        space.bind(node, node.layer.kernel, rank - 1, Role.SUMS, inputs[0])
+        space.bind(node, node.layer.kernel, rank - 2, Role.MAKES, channels)
+        return finish(node, channels, space, Role.MAKES)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Filters."""
         return {**layer.get_config(), "filters": channels}
 
     def multiply_adds(
-        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """Every input position is multiplied with the whole kernel, so `S_out` is the input's positions."""
         *kernel, c_out, c_in = _sizes(weights[0])
@@ -94,17 +93,15 @@ class TransposedConvolution(LayerHandler):
 class DepthwiseConvolution(LayerHandler):
     """Kernel [..., C_in, multiplier]; output channel `c * multiplier + m` comes from input channel c."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, each `multiplier` times."""
-        require_channels_last(name, layer)
-        space.bind(name, layer, layer.kernel, len(layer.kernel.shape) - 2, Role.PASSES, inputs[0])
-        channels: Ids = np.repeat(inputs[0], layer.depth_multiplier)
-        return finish(name, layer, channels, space, Role.PASSES)
+        require_channels_last(node)
+        space.bind(node, node.layer.kernel, len(node.layer.kernel.shape) - 2, Role.PASSES, inputs[0])
+        channels: Ids = np.repeat(inputs[0], node.layer.depth_multiplier)
+        return finish(node, channels, space, Role.PASSES)
 
     def multiply_adds(
-        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """A grouped convolution with one group per input channel."""
         *kernel, c_in, multiplier = _sizes(weights[0])
@@ -115,25 +112,23 @@ class DepthwiseConvolution(LayerHandler):
 class SeparableConvolution(LayerHandler):
     """A depthwise kernel [..., C_in, multiplier], then a pointwise one [..., C_in * multiplier, C_out]."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the input channels through the depthwise kernel, sum over them in the pointwise one."""
-        require_channels_last(name, layer)
-        rank = len(layer.depthwise_kernel.shape)
-        space.bind(name, layer, layer.depthwise_kernel, rank - 2, Role.PASSES, inputs[0])
-        between = np.repeat(inputs[0], layer.depth_multiplier)
-        channels = space.new(layer.filters)
-        space.bind(name, layer, layer.pointwise_kernel, rank - 2, Role.SUMS, between)
-        space.bind(name, layer, layer.pointwise_kernel, rank - 1, Role.MAKES, channels)
-        return finish(name, layer, channels, space, Role.MAKES)
+        require_channels_last(node)
+        rank = len(node.layer.depthwise_kernel.shape)
+        space.bind(node, node.layer.depthwise_kernel, rank - 2, Role.PASSES, inputs[0])
+        between = np.repeat(inputs[0], node.layer.depth_multiplier)
+        channels = space.new(node.layer.filters)
+        space.bind(node, node.layer.pointwise_kernel, rank - 2, Role.SUMS, between)
+        space.bind(node, node.layer.pointwise_kernel, rank - 1, Role.MAKES, channels)
+        return finish(node, channels, space, Role.MAKES)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Filters."""
         return {**layer.get_config(), "filters": channels}
 
     def multiply_adds(
-        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """The depthwise and the pointwise part, both at the output's positions."""
         *kernel, c_in, multiplier = _sizes(weights[0])

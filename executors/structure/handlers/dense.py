@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from executors.structure.channels import ChannelSpace, Ids, Role
-from executors.structure.graph import Shape
+from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, positions, register
 from executors.structure.handlers.convolution import finish
 from mistify.costs import multiply_adds
@@ -16,21 +16,19 @@ from mistify.costs import multiply_adds
 class Dense(LayerHandler):
     """Kernel [C_in, C_out], applied to the last axis of any tensor."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input channels, make the output channels."""
-        channels = space.new(layer.units)
-        space.bind(name, layer, layer.kernel, 0, Role.SUMS, inputs[0])
-        space.bind(name, layer, layer.kernel, 1, Role.MAKES, channels)
-        return finish(name, layer, channels, space, Role.MAKES)
+        channels = space.new(node.layer.units)
+        space.bind(node, node.layer.kernel, 0, Role.SUMS, inputs[0])
+        space.bind(node, node.layer.kernel, 1, Role.MAKES, channels)
+        return finish(node, channels, space, Role.MAKES)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Units."""
         return {**layer.get_config(), "units": channels}
 
     def multiply_adds(
-        self, layer: keras.layers.Layer, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """`C_in * C_out` at every position of the output."""
         c_in, c_out = weights[0]

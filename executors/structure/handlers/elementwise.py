@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids, Role
-from executors.structure.graph import Shape
+from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, mixes_channels, register, require_channels_last
 
 layers = keras.layers
@@ -15,11 +15,9 @@ layers = keras.layers
 class PassesChannels(LayerHandler):
     """Output channel c depends on input channel c alone."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""
-        require_channels_last(name, layer)
+        require_channels_last(node)
         return inputs[0]
 
 
@@ -67,11 +65,9 @@ class Rescaling(PassesChannels):
 
     in_place = True
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, or keep them where the layer's config has a value for each."""
-        if np.ndim(layer.scale) or np.ndim(layer.offset):
+        if np.ndim(node.layer.scale) or np.ndim(node.layer.offset):
             space.fix(inputs[0])
             return space.fixed(output[-1] or 0)
         return inputs[0]
@@ -83,11 +79,9 @@ class PReLU(PassesChannels):
 
     in_place = True
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on with their slopes."""
-        space.bind(name, layer, layer.alpha, len(layer.alpha.shape) - 1, Role.PASSES, inputs[0])
+        space.bind(node, node.layer.alpha, len(node.layer.alpha.shape) - 1, Role.PASSES, inputs[0])
         return inputs[0]
 
 
@@ -97,11 +91,9 @@ class Activation(PassesChannels):
 
     in_place = True
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, unless the function mixes them."""
-        if mixes_channels(layer.activation):
+        if mixes_channels(node.layer.activation):
             space.fix(inputs[0])
         return inputs[0]
 
@@ -110,9 +102,7 @@ class Activation(PassesChannels):
 class Softmax(LayerHandler):
     """Sums over the channels: every one of them counts in every output."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Keep the channels."""
         space.fix(inputs[0])
         return inputs[0]

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids
-from executors.structure.graph import Shape
+from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, UnsupportedLayerError, register
 
 layers = keras.layers
@@ -16,9 +16,7 @@ layers = keras.layers
 class ElementwiseMerge(LayerHandler):
     """Position by position; a tensor with one channel is spread over all channels of the others."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the channels of all tensors that have as many as the output."""
         full = [channels for channels in inputs if len(channels) == output[-1]]
         for channels in inputs:
@@ -33,13 +31,13 @@ class ElementwiseMerge(LayerHandler):
 class Concatenation(LayerHandler):
     """One after the other along the channels, or along another axis."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Put the channels side by side, or tie them where another axis is joined."""
-        axis = layer.axis % len(output)
+        axis = node.layer.axis % len(output)
         if axis == 0:
-            raise UnsupportedLayerError(f"layer {name!r} concatenates along the batch; expected another axis")
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} concatenates along the batch; expected another axis"
+            )
         if axis == len(output) - 1:
             return np.concatenate(list(inputs))
         for channels in inputs[1:]:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids
-from executors.structure.graph import Shape
+from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
     UnsupportedLayerError,
@@ -19,10 +19,10 @@ from executors.structure.handlers.base import (
 layers = keras.layers
 
 
-def _require_size(name: str, output: Shape) -> int:
+def _require_size(node: Node, output: Shape) -> int:
     if output[-1] is None:
         raise UnsupportedLayerError(
-            f"layer {name!r} writes the shape {output}; expected a fixed last dimension; "
+            f"layer {node.name!r} writes the shape {output}; expected a fixed last dimension; "
             "give keras.Input a full shape"
         )
     return output[-1]
@@ -34,12 +34,10 @@ class Flatten(LayerHandler):
 
     in_place = True
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Repeat the channels, position after position."""
-        require_channels_last(name, layer)
-        _require_size(name, output)
+        require_channels_last(node)
+        _require_size(node, output)
         return np.tile(inputs[0], elements(output) // len(inputs[0]))
 
 
@@ -49,11 +47,9 @@ class Reshape(LayerHandler):
 
     in_place = True
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, repeat them, tie those of a block, or keep them all."""
-        last = _require_size(name, output)
+        last = _require_size(node, output)
         if last % len(inputs[0]) == 0:
             return np.tile(inputs[0], last // len(inputs[0]))
         if len(inputs[0]) % last == 0:
@@ -73,11 +69,9 @@ class Reshape(LayerHandler):
 class Permute(LayerHandler):
     """Follows the channels while they stay the last axis, keeps them all elsewhere."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass or keep the channels."""
-        if layer.dims[-1] == len(output) - 1:
+        if node.layer.dims[-1] == len(output) - 1:
             return inputs[0]
         space.fix(inputs[0])
         return space.fixed(output[-1] or 0)
@@ -87,8 +81,6 @@ class Permute(LayerHandler):
 class RepeatVector(LayerHandler):
     """[N, C] to [N, steps, C]."""
 
-    def couple(
-        self, name: str, layer: keras.layers.Layer, inputs: Sequence[Ids], output: Shape, space: ChannelSpace
-    ) -> Ids:
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""
         return inputs[0]

@@ -131,7 +131,7 @@ def test_an_unknown_layer_is_refused_until_a_handler_is_registered(monkeypatch):
     class DoubledHandler(LayerHandler):
         """Channels pass."""
 
-        def couple(self, name, layer, inputs, output, space):
+        def couple(self, node, inputs, output, space):
             """Pass the channels on."""
             return inputs[0]
 
@@ -150,7 +150,7 @@ def test_an_operation_can_be_given_a_handler(monkeypatch):
     class Square(LayerHandler):
         """Channels pass."""
 
-        def couple(self, name, layer, inputs, output, space):
+        def couple(self, node, inputs, output, space):
             """Pass the channels on."""
             return inputs[0]
 
