@@ -6,8 +6,9 @@ prepares a model for packaging.
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
-from executors.structure.handlers import LayerHandler, UnsupportedLayerError, register
+from executors.structure.handlers import LayerHandler, register
 from executors.structure.surgery import Keep, narrow, narrow_arrays, widen
 
 __all__ = [

@@ -9,9 +9,10 @@ import keras
 import numpy as np
 
 from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Shape, read_graph
-from executors.structure.handlers import UnsupportedLayerError, elements, handler_of
+from executors.structure.handlers import elements, handler_of, is_leaf
 from mistify.costs import LayerCost, NetworkCost
 
 #: units that are left of each channel group, by the group's name
@@ -125,13 +126,14 @@ class Structure:
 
 
 def analyse(model: keras.Model) -> Structure:
-    """Find the channel groups of a functional or sequential model.
+    """Find the channel groups of a model.
 
     Raises:
-        UnsupportedLayerError: A layer that no handler knows or can treat; says how to register one.
-        TypeError: A subclassed model.
+        UnsupportedLayerError: A layer that no handler knows or can treat, and whose call does not tell what
+            it is made of; says how to register one.
+        TypeError: A layer with several outputs, or a model that was never built.
     """
-    graph = read_graph(model)
+    graph = read_graph(model, is_leaf)
     space = ChannelSpace()
     tensors: dict[int, Ids] = {
         index: space.fixed(int(graph.shapes[index][-1] or 0)) for index in graph.inputs

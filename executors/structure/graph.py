@@ -1,9 +1,11 @@
 """A Keras model as a flat graph of layer calls.
 
-Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`.
+Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`. So are
+composite layers, and subclassed models, whose `call` is made of Keras layers and operations.
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +13,13 @@ from typing import Any
 import keras
 import numpy.typing as npt
 
+from executors.structure.composites import expanded, subclassed
 from executors.structure.operations import as_layer_call
 
 Shape = tuple[int | None, ...]
+
+#: What `keras.Model(inputs, outputs)` makes.
+_Functional = type(keras.Model(*[keras.Input((1,))] * 2))
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,11 @@ class Node:
     kwargs: Mapping[str, Any]
     inputs: tuple[int, ...]
     output: int
+
+    def argument(self, name: str) -> int | None:
+        """Which of the `inputs` a parameter of the layer's `call` is given; None if it is given no tensor."""
+        given = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
+        return self.inputs.index(given.index) if isinstance(given, TensorRef) else None
 
     def rewired(self, number: Callable[[int], int]) -> "Node":
         """The same call on tensors of other numbers."""
@@ -138,14 +149,19 @@ class Graph:
         return dataclasses.replace(self, nodes=nodes, outputs=tuple(map(replace, self.outputs)))
 
 
-def read_graph(model: keras.Model) -> Graph:
-    """Read a functional or sequential model, nested models inlined.
+def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: True) -> Graph:
+    """Read a model, with nested models and composite layers inlined.
+
+    Args:
+        model: The model, built.
+        is_leaf: Whether a layer that is no model is kept as it is, or replaced by the calls it is made of.
 
     Raises:
-        TypeError: The model is subclassed: Keras does not know its layers.
+        UnsupportedLayerError: What a composite layer or a subclassed model is made of cannot be found out.
+        TypeError: A layer with several outputs, or a model that was never built.
     """
-    reader = _Reader()
-    model = _functional(model)
+    reader = _Reader(is_leaf)
+    model = _functional(model) if _is_functional(model) else subclassed(model)
     inputs = {}
     for tensor in model.inputs:
         inputs[reader.add(tuple(tensor.shape), tensor.dtype)] = tensor.name
@@ -183,7 +199,8 @@ def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[
 class _Reader:
     """Collects the calls of a model and, recursively, of the models nested in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_leaf: Callable[[Any], bool]) -> None:
+        self._is_leaf = is_leaf
         self.shapes: list[Shape] = []
         self.dtypes: list[str] = []
         self.nodes: list[Node] = []
@@ -211,9 +228,12 @@ class _Reader:
             return TensorRef(tensors[id(tensor)])
 
         inputs = [tensors[id(tensor)] for tensor in arguments.keras_tensors]
-        if isinstance(operation, keras.Model):
+        if _is_functional(operation):
             return self.read(_functional(operation), inputs, f"{prefix}{operation.name}_")
         operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
+        if isinstance(operation, keras.Model) or not self._is_leaf(operation):
+            model = expanded(f"{prefix}{operation.name}", operation, arguments)
+            return self.read(model, inputs, f"{prefix}{operation.name}_")
         args = _map_leaves(args, keras.KerasTensor, resolve)
         kwargs = {
             key: value
@@ -247,19 +267,17 @@ class _Reader:
         return name
 
 
-def _functional(model: keras.Model) -> keras.Model:
-    if isinstance(model, keras.Sequential):
-        if not model.built:
-            raise TypeError(f"model {model.name} was never built; give it an Input layer")
-        return keras.Model(model.inputs, model.outputs, name=model.name)
-    if hasattr(model, "operations"):
-        plain = keras.Model(model.inputs, model.outputs, name=model.name)
-        if type(model).call is type(plain).call:
-            return plain
-    raise TypeError(
-        f"model {model.name} is a subclassed {type(model).__name__}; expected a functional or sequential "
-        "model, whose layers Keras knows; rebuild it with keras.Model(inputs, outputs)"
+def _is_functional(layer: Any) -> bool:
+    """Whether it is a model whose calls Keras knows."""
+    return isinstance(layer, keras.Sequential) or (
+        isinstance(layer, _Functional) and type(layer).call is _Functional.call
     )
+
+
+def _functional(model: keras.Model) -> keras.Model:
+    if not model.built:
+        raise TypeError(f"model {model.name} was never built; give it an Input layer")
+    return keras.Model(model.inputs, model.outputs, name=model.name)
 
 
 def _output_specs(

@@ -227,8 +227,11 @@ def free_size():
 
 def own_code():
     class Own(keras.layers.Layer):
+        def build(self, input_shape):
+            self.factor = self.add_weight(name="factor", shape=())
+
         def call(self, inputs):
-            return inputs * 2
+            return inputs * self.factor
 
     inputs = keras.Input((4,))
     return keras.Model(inputs, layers.Dense(3)(Own(name="own")(inputs)))

@@ -1,18 +1,21 @@
 """One handler per family of layers."""
 
 from executors.structure.handlers import (
+    applications,
+    attention,
     convolution,
     dense,
     elementwise,
     merging,
     normalization,
+    operations,
     reshaping,
 )
 from executors.structure.handlers.base import (
     LayerHandler,
-    UnsupportedLayerError,
     elements,
     handler_of,
+    is_leaf,
     positions,
     register,
     registered,
@@ -20,14 +23,17 @@ from executors.structure.handlers.base import (
 
 __all__ = [
     "LayerHandler",
-    "UnsupportedLayerError",
+    "applications",
+    "attention",
     "convolution",
     "dense",
     "elements",
     "elementwise",
     "handler_of",
+    "is_leaf",
     "merging",
     "normalization",
+    "operations",
     "positions",
     "register",
     "registered",

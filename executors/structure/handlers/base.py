@@ -2,16 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import keras
 
 from executors.structure.channels import ChannelSpace, Ids
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-
-
-class UnsupportedLayerError(TypeError):
-    """A layer that no handler is registered for, or that its handler cannot treat."""
 
 
 class LayerHandler(ABC):
@@ -72,7 +70,7 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
     Raises:
         UnsupportedLayerError: No handler is registered for the layer's class.
     """
-    handler = _HANDLERS.get(type(layer))
+    handler = _found(layer)
     if handler is None:
         kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
         raise UnsupportedLayerError(
@@ -80,6 +78,23 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
             f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
         )
     return handler
+
+
+def is_leaf(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is treated as it is: one with a handler, or Keras's own, which then needs one.
+
+    Any other is made of such layers, or cannot be treated.
+    """
+    return _found(layer) is not None or type(layer).__module__.startswith(
+        ("keras.src.layers.", "keras.src.ops.")
+    )
+
+
+def _found(layer: keras.layers.Layer) -> LayerHandler | None:
+    """The handler of a layer; those of KerasHub's, which takes seconds to import, once they are needed."""
+    if type(layer) not in _HANDLERS and type(layer).__module__.startswith("keras_hub."):
+        import_module("executors.structure.handlers.hub")
+    return _HANDLERS.get(type(layer))
 
 
 def registered() -> tuple[type, ...]:
@@ -148,6 +163,11 @@ _POINTWISE = frozenset(
 )
 
 
+#: Others that read no other channel, by their modules and names.
+_POINTWISE_ELSEWHERE = frozenset({("keras_hub.src.utils.keras_utils", "gelu_approximate")})
+
+
 def mixes_channels(activation: object) -> bool:
     """Whether an activation function may read other channels than the one it writes."""
-    return activation not in _POINTWISE
+    place = getattr(activation, "__module__", ""), getattr(activation, "__name__", "")
+    return activation not in _POINTWISE and place not in _POINTWISE_ELSEWHERE

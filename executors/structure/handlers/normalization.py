@@ -6,8 +6,9 @@ from typing import Any
 import keras
 
 from executors.structure.channels import ChannelSpace, Ids, Role
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, UnsupportedLayerError, register
+from executors.structure.handlers.base import LayerHandler, register
 
 layers = keras.layers
 

@@ -7,10 +7,10 @@ import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
-    UnsupportedLayerError,
     elements,
     register,
     require_channels_last,

@@ -202,42 +202,24 @@ def test_a_model_that_subclasses_only_the_constructor():
     assert analyse(randomised(Small())).widths == {"hidden": 5}
 
 
-def test_a_subclassed_model_is_refused():
-    class Own(keras.Model):
-        def call(self, inputs):
-            return inputs
-
-    with pytest.raises(TypeError, match=r"model mine is a subclassed Own; expected a functional"):
-        analyse(Own(name="mine"))
-
-
-def test_a_subclassed_call_is_refused():
-    class Doubled(keras.Model):
-        def call(self, inputs):
-            return 2 * super().call(inputs)
-
-    inputs = keras.Input((4,))
-    with pytest.raises(TypeError, match="subclassed Doubled"):
-        analyse(Doubled(inputs, layers.Dense(3)(inputs)))
-
-
 def test_a_sequential_model_without_shape_is_refused():
     with pytest.raises(TypeError, match="never built"):
         analyse(keras.Sequential([layers.Dense(3)]))
 
 
-def test_an_operation_without_a_layer_is_refused():
+def test_an_operation_that_nobody_knows_is_refused():
     inputs = keras.Input((4, 3))
-    model = keras.Model(inputs, keras.ops.cumsum(layers.Dense(5)(inputs), axis=1))
-    with pytest.raises(UnsupportedLayerError, match=r"'cumsum' is a .*Cumsum.*register\(Cumsum\)"):
+    model = keras.Model(inputs, keras.ops.sort(layers.Dense(5)(inputs), axis=1))
+    with pytest.raises(UnsupportedLayerError, match=r"'sort\w*' is a .*Sort.*register\(Sort\)"):
         analyse(model)
 
 
 def test_tensors_of_different_rank_are_not_taken_for_a_layer():
     inputs = keras.Input((3, 3))
-    row = layers.GlobalAveragePooling1D()(inputs)
-    with pytest.raises(UnsupportedLayerError, match="Add"):
-        analyse(keras.Model(inputs, inputs + row))
+    row = layers.GlobalAveragePooling1D()(layers.Dense(3, name="stays")(inputs))
+    model = keras.Model(inputs, layers.Dense(4)(inputs + row))
+    assert analyse(model).widths == {}
+    check_clone(model)
 
 
 def test_a_layer_with_two_outputs_is_refused():

@@ -1,8 +1,9 @@
 import keras
 import pytest
 
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.handlers import elements, handler_of, positions, registered
-from executors.structure.handlers.base import UnsupportedLayerError, mixes_channels
+from executors.structure.handlers.base import mixes_channels
 
 
 def test_elements_and_positions():

@@ -1,0 +1,91 @@
+"""What a composite layer or a subclassed model is made of: its `call`, run on symbolic tensors."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from executors.structure.errors import UnsupportedLayerError
+
+Shape = tuple[int | None, ...]
+
+
+def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Model:
+    """One call of a layer as a functional model of the layers and operations that the call is made of.
+
+    The layers are the same, with their weights.
+
+    Args:
+        name: What errors call the layer.
+        layer: The layer, built.
+        arguments: Of the call, as Keras keeps them; its tensors are the inputs of the model, in order.
+
+    Raises:
+        UnsupportedLayerError: The layer has weights of its own, does something of its own in training, takes
+            an implicit mask, or its call does not run on symbolic tensors.
+    """
+    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    if own:
+        raise _opaque(name, layer, f"has weights of its own ({', '.join(v.name for v in own)})")
+    inputs = {id(tensor): _input_like(tensor) for tensor in arguments.keras_tensors}
+    if "training" in inspect.signature(layer.call).parameters and not layer._layers:
+        raise _opaque(name, layer, "acts otherwise in training")
+    if any(keras.src.backend.get_keras_mask(tensor) is not None for tensor in arguments.keras_tensors):
+        raise _opaque(name, layer, "takes the mask of an Embedding(mask_zero=True) or a Masking layer")
+
+    def given(value: Any) -> Any:
+        return inputs[id(value)] if isinstance(value, keras.KerasTensor) else value
+
+    args = keras.tree.map_structure(given, arguments.args)
+    kwargs = {
+        key: keras.tree.map_structure(given, value)
+        for key, value in arguments.kwargs.items()
+        if value is not None and key != "training"
+    }
+    return _called(name, layer, list(inputs.values()), args, kwargs)
+
+
+def subclassed(model: keras.Model) -> keras.Model:
+    """A subclassed model of one input as a functional model of the layers that its call is made of.
+
+    Raises:
+        UnsupportedLayerError: As `expanded`; the model was never built, or on several inputs.
+    """
+    tensors = getattr(model, "inputs", None)
+    shapes = [tensor.shape for tensor in tensors or ()] or _built_shapes(model)
+    if len(shapes) != 1:
+        raise _opaque(model.name, model, "was never built on one input")
+    inputs = keras.Input(batch_shape=(None, *shapes[0][1:]), name="inputs")
+    return _called(model.name, model, [inputs], (inputs,), {})
+
+
+def _built_shapes(model: keras.Model) -> list[Shape]:
+    known = getattr(model, "_build_shapes_dict", None) or {}
+    return [
+        shape for shape in known.values() if shape and all(isinstance(size, int | None) for size in shape)
+    ]
+
+
+def _called(
+    name: str, layer: keras.layers.Layer, inputs: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> keras.Model:
+    try:
+        outputs = layer.call(*args, **kwargs)
+        return keras.Model(inputs, keras.tree.flatten(outputs), name=layer.name)
+    except Exception as error:
+        # A foreign call may fail in any way.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise _opaque(name, layer, f"cannot be called on symbolic tensors ({reason[:200]})") from error
+
+
+def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
+    return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)
+
+
+def _opaque(name: str, layer: keras.layers.Layer, reason: str) -> UnsupportedLayerError:
+    kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
+    return UnsupportedLayerError(
+        f"layer {name!r} is a {kind}, which no handler knows, and which {reason}; register a handler with "
+        f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
+    )

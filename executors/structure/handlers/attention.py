@@ -1,0 +1,99 @@
+"""Attention between positions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from executors.structure.channels import ChannelSpace, Ids, Role
+from executors.structure.errors import UnsupportedLayerError
+from executors.structure.graph import Node, Shape
+from executors.structure.handlers.base import LayerHandler, positions, register
+from mistify.costs import multiply_adds
+
+#: Arguments of attention whose last axis are positions.
+_MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")
+
+
+@register(keras.layers.MultiHeadAttention)
+class MultiHeadAttention(LayerHandler):
+    """Kernels [C_in, heads, width] of query, key and value, and [heads, width, C_out] of the output.
+
+    Heads can be cut, and the values' width. The width of queries and keys stays: scores are divided by its
+    root, so the weights of what is left would have to change with every cut.
+    """
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Sum over the channels of query, key and value; make heads, values and the output's channels."""
+        layer, rank = node.layer, len(output)
+        if rank != 3 or layer._use_gate or "return_attention_scores" in node.kwargs:
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} is gated, attends over more than one axis, or returns its scores; "
+                "expected plain attention over [batch, positions, channels]"
+            )
+        read = {name: node.argument(name) for name in ("query", "value", "key")}
+        read["key"] = read["value"] if read["key"] is None else read["key"]
+        heads, values, made = (
+            space.new(layer.num_heads),
+            space.new(layer.value_dim),
+            space.new(output[-1] or 0),
+        )
+        for name, dense in (
+            ("query", layer.query_dense),
+            ("key", layer.key_dense),
+            ("value", layer.value_dense),
+        ):
+            space.bind(node, dense.kernel, 0, Role.SUMS, inputs[read[name] or 0])
+            space.bind(node, dense.kernel, 1, Role.MAKES, heads)
+            if layer.use_bias:
+                space.bind(node, dense.bias, 0, Role.MAKES, heads)
+        space.bind(node, layer.value_dense.kernel, 2, Role.MAKES, values)
+        space.bind(node, layer.output_dense.kernel, 0, Role.SUMS, heads)
+        space.bind(node, layer.output_dense.kernel, 1, Role.SUMS, values)
+        space.bind(node, layer.output_dense.kernel, 2, Role.MAKES, made)
+        if layer.use_bias:
+            space.bind(node, layer.value_dense.bias, 1, Role.MAKES, values)
+            space.bind(node, layer.output_dense.bias, 0, Role.MAKES, made)
+        for place in filter(None, map(node.argument, _MASKS)):
+            space.fix(inputs[place])
+        return made
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """Heads, the values' width, and the output's channels, which are not those of the query any more."""
+        heads, value_dim, _ = weights[-2 if layer.use_bias else -1]
+        return {**layer.get_config(), "num_heads": heads, "value_dim": value_dim, "output_shape": [channels]}
+
+    def multiply_adds(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """Four products with kernels, and two among positions: of queries and keys, of scores and values."""
+        query, value = (inputs[node.argument(name) or 0] for name in ("query", "value"))
+        asked, told = positions(query), positions(value)
+        kernels = [shape for shape in weights if len(shape) == 3]
+        products = sum(
+            multiply_adds(a or 0, (b or 0) * (c or 0), s_out=places)
+            for (a, b, c), places in zip(kernels, (asked, told, told, asked), strict=True)
+        )
+        _, heads, key_dim = kernels[0]
+        value_dim = kernels[2][2]
+        return products + asked * told * (heads or 0) * ((key_dim or 0) + (value_dim or 0))
+
+
+@register(keras.layers.Embedding, keras.layers.ReversibleEmbedding)
+class Embedding(LayerHandler):
+    """A table [tokens, C] that is looked up."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Make the channels. The input is tokens at positions, which stay."""
+        if node.kwargs.get("reverse"):
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} is called in reverse, for its own tokens; expected another layer there"
+            )
+        space.fix(inputs[0])
+        channels = space.new(node.layer.output_dim)
+        space.bind(node, node.layer.embeddings, 1, Role.MAKES, channels)
+        return channels
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """The channels of a token."""
+        return {**layer.get_config(), "output_dim": channels}

@@ -1,0 +1,160 @@
+"""Operations of `keras.ops` that no layer stands for."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from keras.src import ops  # the classes of operations are public nowhere else
+
+from executors.structure.channels import ChannelSpace, Ids
+from executors.structure.errors import UnsupportedLayerError
+from executors.structure.graph import Node, Shape
+from executors.structure.handlers.base import LayerHandler, elements, register
+
+_numpy, _nn, _core, _math = ops.numpy, ops.nn, ops.core, ops.math
+
+
+class KeepsChannels(LayerHandler):
+    """Whatever becomes of channels here, all of them stay."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Keep the channels."""
+        for channels in inputs:
+            space.fix(channels)
+        return space.fixed((output[-1] or 0) if output else 0)
+
+
+@register(
+    *(_numpy.All, _numpy.Any, _numpy.Argmax, _numpy.Argmin, _numpy.BroadcastTo, _numpy.Concatenate),
+    *(_numpy.Cumprod, _numpy.Cumsum, _numpy.Equal, _numpy.Flip, _numpy.FullLike, _numpy.Greater),
+    *(_numpy.GreaterEqual, _numpy.Less, _numpy.LessEqual, _numpy.LogicalAnd, _numpy.LogicalNot),
+    *(_numpy.LogicalOr, _numpy.Moveaxis, _numpy.NotEqual, _numpy.OnesLike, _numpy.Pad, _numpy.Repeat),
+    *(_numpy.Reshape, _numpy.Roll, _numpy.Stack, _numpy.Swapaxes, _numpy.Take, _numpy.Tile),
+    *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
+    *(_numpy.Add, _numpy.Divide, _numpy.Maximum, _numpy.Minimum, _numpy.Mod, _numpy.Multiply),
+    *(_numpy.Power, _numpy.Subtract, _numpy.TrueDivide),
+    *(_nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
+)
+class Rearrangement(KeepsChannels):
+    """Compares, rearranges, or joins what is broadcast: no products of weights and channels."""
+
+
+@register(_numpy.Matmul)
+class Product(KeepsChannels):
+    """A product of two tensors."""
+
+    def multiply_adds(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """What is summed over is the last axis of the left tensor."""
+        return elements(output) * (inputs[0][-1] or 0)
+
+
+@register(_numpy.Einsum)
+class Einsum(KeepsChannels):
+    """A product of tensors, by subscripts."""
+
+    def multiply_adds(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """The product of all sizes that the subscripts name, but for the batch."""
+        terms = node.layer.subscripts.partition("->")[0].split(",")
+        if "." in node.layer.subscripts:
+            raise UnsupportedLayerError(f"{node.name!r} has an ellipsis in its subscripts; name every axis")
+        sizes = {
+            letter: size
+            for term, shape in zip(terms, inputs, strict=True)
+            for letter, size in zip(term, shape, strict=True)
+        }
+        return prod(size or 1 for size in sizes.values())
+
+
+@register(
+    *(_numpy.Absolute, _numpy.Clip, _numpy.Exp, _numpy.Log, _numpy.Negative, _numpy.Reciprocal),
+    *(_numpy.Sign, _numpy.Sqrt, _numpy.Square, _math.Erf, _math.Rsqrt),
+    *(_core.Cast, _core.ConvertToTensor, _core.StopGradient),
+    *(_nn.Celu, _nn.Elu, _nn.Gelu, _nn.HardTanh, _nn.LeakyRelu, _nn.LogSigmoid, _nn.Selu, _nn.Softsign),
+)
+class Elementwise(LayerHandler):
+    """Output channel c depends on input channel c alone."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Pass the channels on."""
+        return inputs[0]
+
+
+class PassesLastAxis(KeepsChannels):
+    """Passes the channels on while they stay the last axis, keeps all of them elsewhere."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Pass or keep the channels."""
+        if self.leaves_last(node, len(output)):
+            return inputs[0]
+        return super().couple(node, inputs, output, space)
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Whether the last axis of the output, which has `rank` axes, is that of the input, untouched."""
+        raise NotImplementedError
+
+
+@register(
+    _numpy.Amax,
+    _numpy.Amin,
+    _numpy.Max,
+    _numpy.Mean,
+    _numpy.Min,
+    _numpy.Prod,
+    _numpy.Std,
+    _numpy.Sum,
+    _numpy.Var,
+)
+class Reduction(PassesLastAxis):
+    """One value for many positions."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Unless it is reduced."""
+        axes = _axes(node.layer.axis)
+        before = rank if node.layer.keepdims else rank + len(axes)
+        return bool(axes) and all(axis % before != before - 1 for axis in axes)
+
+
+@register(_numpy.ExpandDims)
+class ExpandDims(PassesLastAxis):
+    """A new axis of size 1."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Unless the new axis is the last."""
+        return all(axis % rank != rank - 1 for axis in _axes(node.layer.axis))
+
+
+@register(_numpy.Squeeze)
+class Squeeze(PassesLastAxis):
+    """Without some axes of size 1."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Unless it is the last that goes."""
+        axes = _axes(node.layer.axis)
+        before = rank + len(axes)
+        return bool(axes) and all(axis % before != before - 1 for axis in axes)
+
+
+@register(_numpy.GetItem)
+class GetItem(PassesLastAxis):
+    """Some positions."""
+
+    def leaves_last(self, node: Node, rank: int) -> bool:
+        """Unless some channels are picked, or what is picked stands last."""
+        key = node.args[1] if len(node.args) > 1 else node.kwargs["key"]
+        keys = list(key) if isinstance(key, tuple | list) else [key]
+        if Ellipsis in keys:
+            return keys[-1] in (Ellipsis, slice(None))
+        picked = [item for item in keys if item is not None]
+        before = rank + sum(isinstance(item, int) for item in keys) - keys.count(None)
+        return len(picked) < before or keys[-1] == slice(None)
+
+
+def _axes(axis: Any) -> list[int]:
+    """Axes as a list, none where all of them are meant."""
+    if axis is None:
+        return []
+    return [axis] if isinstance(axis, int) else list(axis)

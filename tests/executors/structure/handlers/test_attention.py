@@ -1,0 +1,159 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import UnsupportedLayerError, analyse, narrow
+
+from ..networks import alternate, batch, check_clone, check_widen, outputs, randomised, same, same_costs
+
+layers = keras.layers
+STEPS, HEADS, KEY, VALUE = 5, 4, 3, 6
+
+
+def encoder(with_mask=False, **options):
+    """Two token sequences; the second asks the first. Everything in between can shrink."""
+    told, asked = keras.Input((STEPS, 7), name="told"), keras.Input((STEPS - 1, 5), name="asked")
+    given = [told, asked]
+    x, y = layers.Dense(8, name="x")(told), layers.Dense(9, name="y")(asked)
+    kwargs = {}
+    if with_mask:
+        given.append(keras.Input((STEPS - 1, STEPS), dtype="bool", name="mask"))
+        kwargs["attention_mask"] = given[-1]
+    attention = layers.MultiHeadAttention(HEADS, KEY, VALUE, name="attention", **options)
+    x = attention(query=y, value=x, **kwargs)
+    return randomised(keras.Model(given, layers.Dense(3, name="out")(x)))
+
+
+def inputs_of(model):
+    return [
+        np.random.default_rng(2).uniform(size=given.shape) < 0.7 if tensor.dtype == "bool" else given
+        for tensor, given in zip(model.inputs, batch(model), strict=True)
+    ]
+
+
+def softmax(scores):
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    return scores / scores.sum(-1, keepdims=True)
+
+
+def by_hand(model, given, heads, values):
+    """The same in NumPy, head by head, with nothing but the heads and values that are kept."""
+    kernel, bias = model.get_layer("x").get_weights()
+    told = given[0] @ kernel + bias
+    kernel, bias = model.get_layer("y").get_weights()
+    asked = given[1] @ kernel + bias
+    layer = model.get_layer("attention")
+    weights = [np.asarray(weight) for weight in layer.weights]
+    q, qb, k, kb, v, vb, o, ob = weights if layer.use_bias else [w for x in weights for w in (x, 0)]
+    total = ob
+    for head in np.flatnonzero(heads):
+        picked = [b[head] if np.ndim(b) else 0 for b in (qb, kb, vb)]
+        query, key = asked @ q[:, head] + picked[0], told @ k[:, head] + picked[1]
+        value = (told @ v[:, head] + picked[2])[..., values]
+        scores = query @ np.swapaxes(key, 1, 2) / np.sqrt(KEY)
+        if len(given) > 2:
+            scores = np.where(given[2], scores, -1e9)
+        total = total + softmax(scores) @ value @ o[head][values]
+    kernel, bias = model.get_layer("out").get_weights()
+    return total @ kernel + bias
+
+
+@pytest.mark.parametrize("options", [{}, {"use_bias": False}, {"output_shape": 10}])
+def test_heads_values_and_widths_are_cut_as_by_hand(options):
+    source = encoder(**options)
+    structure = analyse(source)
+    made = options.get("output_shape", 9)
+    groups = {"x": 8, "y": 9, "attention": HEADS, "attention#2": VALUE, "attention#3": made}
+    assert structure.widths == groups
+    heads, values = alternate(HEADS), alternate(VALUE, 1)
+    given = inputs_of(source)
+    small = narrow(structure, {"attention": heads, "attention#2": values})
+    same([by_hand(source, given, heads, values)], outputs(small, given))
+    same_costs(structure, {"attention": int(heads.sum()), "attention#2": int(values.sum())}, small)
+
+
+def test_channels_around_attention_are_cut_as_masked():
+    source = encoder()
+    keep = {"x": alternate(8), "y": alternate(9), "attention#3": alternate(9, 2)}
+    small = narrow(analyse(source), keep)
+    given = inputs_of(source)
+    for name, kept in (("x", keep["x"]), ("y", keep["y"])):
+        kernel, bias = source.get_layer(name).get_weights()
+        source.get_layer(name).set_weights([kernel * kept, bias * kept])
+    kernel, bias = source.get_layer("out").get_weights()
+    source.get_layer("out").set_weights([kernel * keep["attention#3"][:, None], bias])
+    same(outputs(source, given), outputs(small, given))
+
+
+def test_a_mask_is_no_key():
+    source = encoder(with_mask=True)
+    heads = alternate(HEADS)
+    given = inputs_of(source)
+    small = narrow(analyse(source), {"attention": heads, "x": np.ones(8, bool)})
+    same([by_hand(source, given, heads, np.ones(VALUE, bool))], outputs(small, given))
+
+
+def test_self_attention_leaves_the_width_of_the_tokens_free():
+    inputs = keras.Input((STEPS, 4))
+    x = layers.Dense(8, name="x")(inputs)
+    x = layers.Add()([x, layers.MultiHeadAttention(2, 3, name="attention")(x, x)])
+    source = randomised(keras.Model(inputs, layers.Dense(3, name="out")(x)))
+    structure, keep = analyse(source), alternate(8)
+    assert structure.widths == {"x": 8, "attention": 2, "attention#2": 3}
+    small = narrow(structure, {"x": keep})
+    given = batch(source)
+    for name in ("x", "attention"):
+        *others, kernel, bias = source.get_layer(name).get_weights()
+        source.get_layer(name).set_weights([*others, kernel * keep, bias * keep])
+    kernel, bias = source.get_layer("out").get_weights()
+    source.get_layer("out").set_weights([kernel * keep[:, None], bias])
+    same(outputs(source, given), outputs(small, given))
+
+
+def test_widening_changes_nothing():
+    check_widen(encoder())
+    check_clone(encoder())
+
+
+def test_multiply_adds_by_hand():
+    network = analyse(encoder()).network()
+    cost = next(layer for layer in network.layers if layer.name == "attention")
+    asked, told = STEPS - 1, STEPS
+    kernels = asked * 9 * HEADS * KEY + told * 8 * HEADS * (KEY + VALUE) + asked * HEADS * VALUE * 9
+    assert cost.multiply_adds == kernels + asked * told * HEADS * (KEY + VALUE)
+
+
+def test_attention_that_returns_its_scores_is_refused():
+    inputs = keras.Input((STEPS, 6))
+    x, _ = layers.MultiHeadAttention(2, 3, name="scored")(inputs, inputs, return_attention_scores=True)
+    with pytest.raises(TypeError, match="scored"):
+        analyse(keras.Model(inputs, x))
+
+
+def test_gated_attention_is_refused():
+    inputs = keras.Input((STEPS, 6))
+    x = layers.MultiHeadAttention(2, 3, use_gate=True, name="gated")(inputs, inputs)
+    with pytest.raises(UnsupportedLayerError, match="'gated' is gated"):
+        analyse(keras.Model(inputs, x))
+
+
+@pytest.mark.parametrize("layer", [layers.Embedding, layers.ReversibleEmbedding])
+def test_embeddings_are_cut_as_masked(layer):
+    inputs = keras.Input((6,), dtype="int32")
+    x = layer(11, 8, name="tokens")(inputs)
+    source = randomised(keras.Model(inputs, layers.Dense(3, name="out")(layers.GlobalMaxPooling1D()(x))))
+    tokens = np.random.default_rng(0).integers(0, 11, (4, 6))
+    structure, keep = analyse(source), alternate(8)
+    assert structure.widths == {"tokens": 8}
+    small = narrow(structure, {"tokens": keep})
+    table = source.get_layer("tokens").get_weights()[0][:, keep]
+    kernel, bias = source.get_layer("out").get_weights()
+    same([table[tokens].max(axis=1) @ kernel[keep] + bias], outputs(small, [tokens]))
+    same_costs(structure, {"tokens": int(keep.sum())}, small)
+
+
+def test_an_embedding_in_reverse_is_refused():
+    inputs = keras.Input((6,), dtype="int32")
+    tokens = layers.ReversibleEmbedding(11, 8, name="tokens")
+    with pytest.raises(UnsupportedLayerError, match="called in reverse"):
+        analyse(keras.Model(inputs, tokens(tokens(inputs), reverse=True)))

@@ -1,0 +1,82 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import UnsupportedLayerError, analyse, narrow
+
+from ..networks import alternate, batch, check_clone, check_widen, outputs, randomised, same, same_costs
+
+layers, ops = keras.layers, keras.ops
+
+
+def network(between):
+    """Dense -> between -> Dense, on [batch, 4, 3]."""
+    inputs = keras.Input((4, 3))
+    x = between(layers.Dense(6, name="hidden")(inputs))
+    return randomised(keras.Model(inputs, layers.Dense(2, name="out")(layers.Flatten()(x))))
+
+
+PASSING = {
+    "cast and exp": lambda x: ops.exp(ops.cast(x, "float32")),
+    "clip": lambda x: ops.clip(x, -1, 1),
+    "first position": lambda x: x[:, 0],
+    "first position, all channels": lambda x: x[:, 0, :],
+    "some positions": lambda x: x[:, 1:3, ...],
+    "positions before an ellipsis": lambda x: x[:, 1, ...],
+    "ellipsis": lambda x: x[..., 1:, :],
+    "new axis": lambda x: x[:, None],
+    "expanded and squeezed": lambda x: ops.squeeze(ops.expand_dims(x, 2), 2),
+    "mean": lambda x: ops.mean(x, axis=1),
+    "max, kept": lambda x: ops.max(x, axis=-2, keepdims=True),
+}
+
+KEEPING = {
+    "some channels": lambda x: x[:, :, :4],
+    "some channels after an ellipsis": lambda x: x[..., :4],
+    "one channel": lambda x: x[:, :, 2],
+    "new last axis": lambda x: x[..., None],
+    "expanded last": lambda x: ops.expand_dims(x, -1),
+    "mean over channels": lambda x: ops.mean(x, axis=-1, keepdims=True),
+    "sum over all": lambda x: ops.sum(x, axis=(1, 2), keepdims=True),
+    "softmax": ops.softmax,
+    "transposed": lambda x: ops.transpose(x, (0, 2, 1)),
+    "cumulated": lambda x: ops.cumsum(x, axis=1),
+    "product with itself": lambda x: ops.matmul(x, ops.transpose(x, (0, 2, 1))),
+    "by subscripts": lambda x: ops.einsum("bij,bkj->bik", x, x),
+    "ranks that differ": lambda x: x + ops.mean(x, axis=1, keepdims=True)[0],
+}
+
+
+@pytest.mark.parametrize("between", PASSING.values(), ids=PASSING)
+def test_channels_pass(between):
+    """A model of the layers on either side and the very operation in between is the reference."""
+    source = network(between)
+    structure, keep = analyse(source), alternate(6)
+    assert structure.widths == {"hidden": 6}
+    small = narrow(structure, {"hidden": keep})
+    given = batch(source)
+    kernel, bias = source.get_layer("hidden").get_weights()
+    hidden = np.asarray(between(ops.convert_to_tensor(given[0] @ kernel[:, keep] + bias[keep])))
+    kernel, bias = source.get_layer("out").get_weights()
+    rows = kernel.reshape(-1, 6, 2)[:, keep].reshape(-1, 2)
+    same([hidden.reshape(len(hidden), -1) @ rows + bias], outputs(small, given))
+    same_costs(structure, {"hidden": int(keep.sum())}, small)
+    check_widen(source)
+
+
+@pytest.mark.parametrize("between", KEEPING.values(), ids=KEEPING)
+def test_channels_stay(between):
+    source = network(between)
+    assert analyse(source).widths == {}
+    check_clone(source)
+
+
+def test_products_are_counted():
+    for between in (KEEPING["product with itself"], KEEPING["by subscripts"]):
+        costs = analyse(network(between)).network()
+        assert sum(layer.multiply_adds for layer in costs.layers) == 4 * 3 * 6 + 4 * 4 * 6 + 16 * 2
+
+
+def test_an_ellipsis_in_subscripts_is_refused():
+    with pytest.raises(UnsupportedLayerError, match="name every axis"):
+        analyse(network(lambda x: ops.einsum("...ij,...kj->...ik", x, x))).network()
