@@ -165,13 +165,8 @@ class MorphNetExecutor(AdaptationExecutor):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
         left = self._structure.network(self._masks.widths).flops
-        if left < _REBUILD_BELOW * self._physical or self._normalised_over_channels():
+        if left < _REBUILD_BELOW * self._physical or self._structure.averages_channels:
             self._rebuild()
-
-    def _normalised_over_channels(self) -> bool:
-        """Whether a layer norm counts masked channels, as zeros, in its statistics."""
-        layers = self._structure.graph.layers.values()
-        return any(isinstance(layer, keras.layers.LayerNormalization) for layer in layers)
 
     def _candidates(self, moments: Mapping[int, Moments]) -> list[tuple[float, str, int]]:
         """Importance, group and index of every unit that can be cut, the least important first.

@@ -50,6 +50,11 @@ class Structure:
         """The units that each group has now."""
         return {name: group.size for name, group in self.groups.items()}
 
+    @cached_property
+    def averages_channels(self) -> bool:
+        """Whether masked units count, as zeros, in the statistics of a layer norm."""
+        return any(handler_of(name, layer).averages_channels for name, layer in self.graph.layers.items())
+
     def network(self, widths: Widths | None = None) -> NetworkCost:
         """The network as the cost model sees it, at other widths where given.
 

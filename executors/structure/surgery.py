@@ -148,7 +148,7 @@ def _growth(structure: Structure, factor: float) -> dict[str, float]:
     """How much each group grows: what a layer norm averages over must keep its proportions."""
     growth = dict.fromkeys(structure.groups, factor)
     for node in structure.graph.nodes:
-        if type(node.layer) is keras.layers.LayerNormalization:
+        if handler_of(node.name, node.layer).averages_channels:
             normalised = structure.channels[node.output]
             growth.update(dict.fromkeys(normalised.per_unit, 1 if normalised.fixed else ceil(factor)))
     return growth

@@ -9,6 +9,7 @@ from executors.structure.handlers import (
     merging,
     normalization,
     operations,
+    recurrent,
     reshaping,
 )
 from executors.structure.handlers.base import (
@@ -35,6 +36,7 @@ __all__ = [
     "normalization",
     "operations",
     "positions",
+    "recurrent",
     "register",
     "registered",
     "reshaping",

@@ -19,9 +19,11 @@ class LayerHandler(ABC):
 
     Attributes:
         in_place: Whether the output takes no memory of its own in a packaged network.
+        averages_channels: Whether what becomes of a channel depends on the mean over all of them.
     """
 
     in_place = False
+    averages_channels = False
 
     @abstractmethod
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

@@ -24,6 +24,7 @@ class PassesChannels(LayerHandler):
 @register(
     layers.AveragePooling1D,
     layers.AveragePooling2D,
+    layers.CenterCrop,
     layers.Cropping1D,
     layers.Cropping2D,
     layers.GlobalAveragePooling1D,
@@ -32,6 +33,7 @@ class PassesChannels(LayerHandler):
     layers.GlobalMaxPooling2D,
     layers.MaxPooling1D,
     layers.MaxPooling2D,
+    layers.Resizing,
     layers.UpSampling1D,
     layers.UpSampling2D,
     layers.ZeroPadding1D,
@@ -54,7 +56,14 @@ class Pointwise(PassesChannels):
     in_place = True
 
 
-@register(layers.Dropout, layers.SpatialDropout1D, layers.SpatialDropout2D, layers.ActivityRegularization)
+@register(
+    layers.ActivityRegularization,
+    layers.AlphaDropout,
+    layers.Dropout,
+    layers.Identity,
+    layers.SpatialDropout1D,
+    layers.SpatialDropout2D,
+)
 class Dropout(Pointwise):
     """Nothing at inference."""
 

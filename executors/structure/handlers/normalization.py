@@ -21,9 +21,9 @@ def _require_last_axis(node: Node, rank: int) -> None:
         )
 
 
-@register(layers.BatchNormalization, layers.LayerNormalization)
-class Normalization(LayerHandler):
-    """Vectors of C values. A layer norm's statistics are then those of the channels that are left."""
+@register(layers.BatchNormalization)
+class BatchNormalization(LayerHandler):
+    """Vectors of C values."""
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on; every vector of the layer stands along them."""
@@ -31,6 +31,35 @@ class Normalization(LayerHandler):
         for weight in node.layer.weights:
             space.bind(node, weight, 0, Role.PASSES, inputs[0])
         return inputs[0]
+
+
+@register(layers.LayerNormalization, layers.RMSNormalization)
+class LayerNormalization(BatchNormalization):
+    """Its statistics are those of the channels that are left."""
+
+    averages_channels = True
+
+
+@register(layers.GroupNormalization)
+class GroupNormalization(LayerHandler):
+    """Statistics over each of a number of groups, which all keep the same width; or over each channel."""
+
+    averages_channels = True
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Pass the channels on with their factors; tie those at the same place of every group."""
+        _require_last_axis(node, len(output))
+        for weight in node.layer.weights:
+            space.bind(node, weight, 0, Role.PASSES, inputs[0])
+        if node.layer.groups != len(inputs[0]):
+            grouped = inputs[0].reshape(node.layer.groups, -1)
+            space.tie(grouped, grouped[:1])
+        return inputs[0]
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """As many groups, unless each channel is one."""
+        each = layer.groups == next((weight.shape[0] for weight in layer.weights), 0)
+        return {**layer.get_config(), "groups": channels if each else layer.groups}
 
 
 @register(layers.Normalization)

@@ -1,9 +1,10 @@
-"""Operations of `keras.ops` that no layer stands for."""
+"""Operations of `keras.ops` that no layer stands for, and layers that keep all channels."""
 
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import keras
 from keras.src import ops  # the classes of operations are public nowhere else
 
 from executors.structure.channels import ChannelSpace, Ids
@@ -11,6 +12,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, elements, register
 
+layers = keras.layers
 _numpy, _nn, _core, _math = ops.numpy, ops.nn, ops.core, ops.math
 
 
@@ -37,6 +39,19 @@ class KeepsChannels(LayerHandler):
 )
 class Rearrangement(KeepsChannels):
     """Compares, rearranges, or joins what is broadcast: no products of weights and channels."""
+
+
+@register(
+    *(layers.RandomBrightness, layers.RandomContrast, layers.RandomCrop, layers.RandomFlip),
+    *(layers.RandomRotation, layers.RandomTranslation, layers.RandomZoom),
+)
+class Augmentation(KeepsChannels):
+    """Of images, in training alone."""
+
+
+@register(layers.Masking, layers.UnitNormalization)
+class WholeVectors(KeepsChannels):
+    """Looks at all channels at once."""
 
 
 @register(_numpy.Matmul)

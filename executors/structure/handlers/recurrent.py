@@ -1,0 +1,99 @@
+"""Recurrent layers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from executors.structure.channels import ChannelSpace, Ids, Role
+from executors.structure.errors import UnsupportedLayerError
+from executors.structure.graph import Node, Shape
+from executors.structure.handlers.base import LayerHandler, mixes_channels, register
+from mistify.costs import multiply_adds
+
+layers = keras.layers
+
+
+def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
+    """Kernels [C_in, gates * C_out] and [C_out, gates * C_out], and biases of one or two rows."""
+    activations = [cell.activation, getattr(cell, "recurrent_activation", cell.activation)]
+    if any(map(mixes_channels, activations)):
+        raise UnsupportedLayerError(f"layer {node.name!r} has an activation that mixes its units")
+    channels = space.new(cell.units)
+    gated: Ids = np.tile(channels, cell.kernel.shape[1] // cell.units)
+    space.bind(node, cell.kernel, 0, Role.SUMS, read)
+    space.bind(node, cell.kernel, 1, Role.MAKES, gated)
+    space.bind(node, cell.recurrent_kernel, 0, Role.SUMS, channels)
+    space.bind(node, cell.recurrent_kernel, 1, Role.MAKES, gated)
+    if cell.use_bias:
+        space.bind(node, cell.bias, len(cell.bias.shape) - 1, Role.MAKES, gated)
+    return channels
+
+
+def _require_one_input(node: Node) -> None:
+    if len(node.inputs) != 1:
+        raise UnsupportedLayerError(f"layer {node.name!r} is given its initial state; expected none")
+
+
+def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
+    """A recurrent layer as the config of a wrapper names it, not yet built."""
+    config = {**layer.get_config(), "units": units, "unroll": True}
+    serialized: dict[str, Any] = keras.layers.serialize(layer)
+    return {key: serialized[key] for key in ("module", "class_name", "registered_name")} | {"config": config}
+
+
+def _products(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+    """Both kernels of every cell, at every step."""
+    steps = inputs[0][1] or 0
+    return sum(multiply_adds(c_in or 0, c_out or 0, s_out=steps) for c_in, c_out in kernels)
+
+
+@register(layers.GRU, layers.LSTM, layers.SimpleRNN)
+class Recurrent(LayerHandler):
+    """One cell that is called step after step. Unrolled: LiteRT has no loop over steps for free batches."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Sum over the input's channels and over those of the step before, make the output's."""
+        _require_one_input(node)
+        return _couple_cell(node, node.layer.cell, inputs[0], space)
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """Units."""
+        return {**layer.get_config(), "units": channels, "unroll": True}
+
+    def multiply_adds(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """Of the cell, at every step."""
+        return _products(weights[:2], inputs)
+
+
+@register(layers.Bidirectional)
+class Bidirectional(LayerHandler):
+    """Two recurrent layers, one from the end, of one width: Keras doubles it where they are joined."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Tie the units of both, and put them side by side unless they are added up or multiplied."""
+        _require_one_input(node)
+        both = (node.layer.forward_layer, node.layer.backward_layer)
+        if not all(isinstance(layer, layers.GRU | layers.LSTM | layers.SimpleRNN) for layer in both):
+            raise UnsupportedLayerError(
+                f"layer {node.name!r} wraps {type(both[0]).__name__}; expected a GRU, an LSTM or a SimpleRNN"
+            )
+        ahead, back = (_couple_cell(node, layer.cell, inputs[0], space) for layer in both)
+        space.tie(ahead, back)
+        return np.concatenate([ahead, back]) if node.layer.merge_mode == "concat" else ahead
+
+    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
+        """The units of both layers."""
+        units = weights[1][0] or 0
+        forward, backward = (_resized(one, units) for one in (layer.forward_layer, layer.backward_layer))
+        return {**layer.get_config(), "layer": forward, "backward_layer": backward}
+
+    def multiply_adds(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> int:
+        """Of both cells, at every step."""
+        second = len(weights) // 2
+        return _products([*weights[:2], *weights[second : second + 2]], inputs)

@@ -1,0 +1,79 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import analyse, narrow
+
+from ..networks import alternate, batch, check_widen, outputs, randomised, same, same_costs
+
+layers = keras.layers
+POSITIONS, WIDTH = 4, 12
+
+
+def network(norm):
+    inputs = keras.Input((POSITIONS, 3))
+    x = norm(layers.Dense(WIDTH, name="hidden")(inputs))
+    return randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
+
+
+def by_hand(source, given, keep, normalise):
+    kernel, bias = source.get_layer("hidden").get_weights()
+    x = normalise((given @ kernel + bias)[..., keep])
+    weights = [np.asarray(weight)[keep] for weight in source.layers[2].weights]
+    for weight, how in zip(weights, (np.multiply, np.add), strict=False):
+        x = how(x, weight)
+    kernel, bias = source.get_layer("out").get_weights()
+    return x @ kernel[keep] + bias
+
+
+def rms(x):
+    return x / np.sqrt(np.mean(x**2, -1, keepdims=True) + 1e-6)
+
+
+def grouped(groups):
+    def normalise(x):
+        split = x.reshape(len(x), POSITIONS, groups, -1)
+        mean, spread = (take(split, axis=(1, 3), keepdims=True) for take in (np.mean, np.var))
+        return ((split - mean) / np.sqrt(spread + 1e-3)).reshape(x.shape)
+
+    return normalise
+
+
+@pytest.mark.parametrize(
+    ("norm", "groups", "normalise"),
+    [
+        (layers.RMSNormalization, WIDTH, rms),
+        (lambda: layers.GroupNormalization(3), WIDTH // 3, grouped(3)),
+        (lambda: layers.GroupNormalization(1), WIDTH, grouped(1)),
+    ],
+)
+def test_channels_are_cut_as_by_hand(norm, groups, normalise):
+    source = network(norm())
+    structure, keep = analyse(source), alternate(groups)
+    assert structure.widths == {"hidden": groups}
+    assert structure.averages_channels
+    small = narrow(structure, {"hidden": keep})
+    given = batch(source)
+    channels = np.tile(keep, WIDTH // groups)
+    same([by_hand(source, given[0], channels, normalise)], outputs(small, given))
+    same_costs(structure, {"hidden": int(keep.sum())}, small)
+
+
+def test_a_group_for_each_channel_leaves_them_free():
+    source = network(layers.GroupNormalization(-1))
+    structure, keep = analyse(source), alternate(WIDTH)
+    assert structure.widths == {"hidden": WIDTH}
+    small = narrow(structure, {"hidden": keep})
+    given = batch(source)
+    same([by_hand(source, given[0], keep, grouped(int(keep.sum())))], outputs(small, given))
+
+
+@pytest.mark.parametrize(
+    "norm", [layers.RMSNormalization(), layers.GroupNormalization(3), layers.GroupNormalization(-1)]
+)
+def test_wider_by_a_whole_factor_computes_the_same(norm):
+    check_widen(network(norm))
+
+
+def test_batch_norms_average_over_examples_alone():
+    assert not analyse(network(layers.BatchNormalization())).averages_channels

@@ -1,0 +1,107 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import UnsupportedLayerError, analyse, narrow
+
+from ..networks import alternate, batch, check_clone, check_widen, outputs, randomised, same, same_costs
+
+layers = keras.layers
+UNITS = 6
+
+
+def network(layer):
+    inputs = keras.Input((5, 4))
+    x = layer(layers.Dense(7, name="stem")(inputs))
+    return randomised(keras.Model(inputs, layers.Dense(3, name="out")(layers.Flatten()(x))))
+
+
+def gru(**options):
+    return layers.GRU(UNITS, name="cell", **options)
+
+
+CELLS = {
+    "lstm": lambda: layers.LSTM(UNITS, name="cell"),
+    "lstm, all steps, without bias": lambda: layers.LSTM(
+        UNITS, return_sequences=True, use_bias=False, name="cell"
+    ),
+    "gru": gru,
+    "gru, reset before": lambda: gru(reset_after=False),
+    "gru, backwards": lambda: gru(go_backwards=True),
+    "simple": lambda: layers.SimpleRNN(UNITS, name="cell"),
+}
+
+
+def silence(cell, cut):
+    """Let nothing read the cut units of a cell."""
+    kernel = np.asarray(cell.recurrent_kernel).copy()
+    kernel[cut] = 0
+    cell.recurrent_kernel.assign(kernel)
+
+
+def silence_out(source, cut):
+    """Let the last layer read nothing of the cut channels, at any step."""
+    kernel, bias = source.get_layer("out").get_weights()
+    rows = kernel.reshape(-1, len(cut), kernel.shape[-1]).copy()
+    rows[:, cut] = 0
+    source.get_layer("out").set_weights([rows.reshape(kernel.shape), bias])
+
+
+@pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
+def test_units_are_cut_as_masked(make):
+    source = network(make())
+    structure, keep = analyse(source), alternate(UNITS)
+    assert structure.widths == {"stem": 7, "cell": UNITS}
+    small = narrow(structure, {"cell": keep})
+    silence(source.get_layer("cell").cell, ~keep)
+    silence_out(source, ~keep)
+    same(outputs(source, batch(source)), outputs(small, batch(source)))
+    same_costs(structure, {"cell": int(keep.sum())}, small)
+
+
+@pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
+def test_widening_and_cloning_change_nothing(make):
+    check_widen(network(make()))
+    check_clone(network(make()))
+
+
+def both(**options):
+    return layers.Bidirectional(layers.LSTM(UNITS, name="lstm"), name="both", **options)
+
+
+@pytest.mark.parametrize("mode", ["concat", "sum"])
+def test_two_directions_are_cut_together(mode):
+    source = network(both(merge_mode=mode))
+    structure, keep = analyse(source), alternate(UNITS)
+    assert structure.widths == {"stem": 7, "both": UNITS}
+    small = narrow(structure, {"both": keep})
+    for layer in (source.get_layer("both").forward_layer, source.get_layer("both").backward_layer):
+        silence(layer.cell, ~keep)
+    silence_out(source, ~np.tile(keep, 2 if mode == "concat" else 1))
+    same(outputs(source, batch(source)), outputs(small, batch(source)))
+    same_costs(structure, {"both": int(keep.sum())}, small)
+    check_widen(network(both(merge_mode=mode)))
+
+
+def test_multiply_adds_by_hand():
+    found = {layer.name: layer.multiply_adds for layer in analyse(network(both())).network().layers}
+    assert found["both"] == 2 * 5 * 4 * UNITS * (7 + UNITS)
+
+
+def test_an_initial_state_is_refused():
+    inputs, state = keras.Input((5, 4)), keras.Input((UNITS,))
+    x = layers.GRU(UNITS, name="cell")(inputs, initial_state=state)
+    with pytest.raises(UnsupportedLayerError, match="'cell' is given its initial state"):
+        analyse(keras.Model([inputs, state], layers.Dense(2)(x)))
+
+
+def test_a_softmax_inside_is_refused():
+    with pytest.raises(UnsupportedLayerError, match="'cell' has an activation that mixes"):
+        analyse(network(layers.GRU(UNITS, activation="softmax", name="cell")))
+
+
+def test_other_wrapped_layers_are_refused():
+    inputs = keras.Input((5, 4, 4, 2))
+    x = layers.Bidirectional(layers.ConvLSTM2D(3, 2), name="both")(inputs)
+    with pytest.raises(UnsupportedLayerError, match="'both' wraps ConvLSTM2D"):
+        analyse(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(x))))
