@@ -32,8 +32,10 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Reached, resnet8
-from executors.data import Dataset, load_dataset
-from executors.evaluation import Array, probabilities
+from executors.data import Array, Dataset
+from executors.data.loading import load_dataset
+from executors.evaluation import Evaluation
+from executors.signature import signature_of
 
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 QUICK_SHARES: Final = (0.25,)
@@ -61,12 +63,14 @@ def measure(options: Namespace) -> Figures:
     with TemporaryDirectory() as directory:
         ours = resnet8(data, Path(directory), {"seed": options.seed})
         source = ours.source()
-        train, test = load_dataset(ours.data.train), load_dataset(ours.data.test)
+        signature = signature_of(source)
+        train = load_dataset(ours.data.train, signature)
+        test = load_dataset(ours.data.test, signature, ours.data.train)
         sides: dict[str, Callable[[float], Reached]] = {
             LABELS: lambda share: _peer(source, share, (train, test), None, options)
         }
         if not options.quick:
-            teacher = probabilities(source, train.x)
+            teacher = _said(source, train)
             sides[TAUGHT] = lambda share: _peer(source, share, (train, test), teacher, options)
         sides[OURS] = lambda share: ours.case(share, options.steps)
         rows: Rows = {side: {} for side in sides}
@@ -89,7 +93,7 @@ def _peer(
     from benchmarks import torch_pruner, torch_resnet8  # noqa: PLC0415 - an optional dependency
 
     train, test = data
-    image = torch_resnet8.tensors(train.x[:1])
+    image = torch_resnet8.tensors(torch_resnet8.arrays_of(train)[0][:1])
     start = perf_counter()
     network = torch_pruner.pruned(source, share, train, teacher, steps=options.steps, seed=options.seed)
     seconds = perf_counter() - start
@@ -106,8 +110,15 @@ def _translation_difference(source: keras.Model, test: Dataset) -> float:
     """The largest difference between what the source and its translation say."""
     from benchmarks import torch_resnet8  # noqa: PLC0415 - an optional dependency
 
-    translated = torch_resnet8.probabilities(torch_resnet8.translated(source), torch_resnet8.tensors(test.x))
-    return float(np.abs(translated.numpy() - probabilities(source, test.x)).max())
+    images, _ = torch_resnet8.arrays_of(test)
+    translated = torch_resnet8.probabilities(torch_resnet8.translated(source), torch_resnet8.tensors(images))
+    return float(np.abs(translated.numpy() - _said(source, test)).max())
+
+
+def _said(source: keras.Model, data: Dataset) -> Array:
+    """The probabilities that a source gives the classes of some data."""
+    (probabilities,) = Evaluation(source).outputs(data.inputs).values()
+    return probabilities
 
 
 def figures_of(rows: Rows) -> dict[str, float]:

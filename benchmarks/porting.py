@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 import keras
 
-from executors.data import load_dataset
-from executors.evaluation import accuracy
+from executors.data.loading import load_dataset
+from executors.evaluation import evaluate
 from executors.morphnet import LEAST_CUT
+from executors.signature import signature_of
 from mistify.budget import FLOPS
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import AdaptResult, AdaptTask, DataSource, ModelSource, SourceResult, SourceTask
@@ -78,7 +79,7 @@ class Porting:
     def widened_accuracy(self, share: float) -> float:
         """The tuned source's, right after it is widened to a share above 1 of its multiply-adds."""
         widened = keras.models.load_model(self._artifacts.path(self._root(share)), compile=False)
-        return 100 * accuracy(widened, load_dataset(self.data.test))
+        return 100 * evaluate(widened, load_dataset(self.data.test, signature_of(widened), self.data.train))
 
     def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
         """Goals adapted one from the other, the largest first, with these steps for each share."""

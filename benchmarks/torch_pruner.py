@@ -16,10 +16,9 @@ import torch_pruning
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks.torch_resnet8 import batches, multiply_adds, recalibrate, tensors, translated
+from benchmarks.torch_resnet8 import arrays_of, batches, multiply_adds, recalibrate, tensors, translated
 from executors.base import Params
-from executors.data import Dataset
-from executors.evaluation import Array
+from executors.data import Array, Dataset
 from executors.training import constant, cosine
 
 _LEARNING_RATE: Final = 0.02
@@ -49,7 +48,7 @@ def pruned(
         seed: Where the order of the examples starts from.
     """
     network = translated(source)
-    image = tensors(data.x[:1])
+    image = tensors(arrays_of(data)[0][:1])
     full = multiply_adds(network, image)
     pruner = torch_pruning.pruner.BasePruner(
         network,
@@ -86,7 +85,7 @@ def _lesson(
     data: Dataset, teacher: Array | None, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     """Batches of images, classes and, with a teacher, its probabilities."""
-    images, classes = tensors(data.x), torch.from_numpy(data.y)
+    images, classes = tensors(arrays_of(data)[0]), torch.from_numpy(arrays_of(data)[1])
     taught = None if teacher is None else torch.from_numpy(teacher)
     for indices in batches(len(data), Params().batch_size, seed):
         yield images[indices].float(), classes[indices], None if taught is None else taught[indices]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from executors.data import Dataset
+from executors.data import Array, Dataset
 from executors.evaluation import EVALUATION_BATCH, RECALIBRATION_BATCH, RECALIBRATION_EXAMPLES
 
 _NORM_EPSILON: Final = 1e-3
@@ -118,10 +118,17 @@ def probabilities(network: nn.Module, images: Tensor) -> Tensor:
     return torch.cat(batches)
 
 
+def arrays_of(data: Dataset) -> tuple[Array, Array]:
+    """Images and classes of data with one input and one output."""
+    (images,), (classes,) = data.inputs.values(), data.targets.values()
+    return images, classes
+
+
 def accuracy(network: nn.Module, data: Dataset) -> float:
     """Share of examples whose class the network tells right."""
-    told = probabilities(network, tensors(data.x)).argmax(dim=1).numpy()
-    return float(np.mean(told == data.y))
+    images, classes = arrays_of(data)
+    told = probabilities(network, tensors(images)).argmax(dim=1).numpy()
+    return float(np.mean(told == classes))
 
 
 def recalibrate(network: nn.Module, data: Dataset) -> None:
@@ -133,7 +140,7 @@ def recalibrate(network: nn.Module, data: Dataset) -> None:
     order = np.random.default_rng(0).permutation(len(data))[:RECALIBRATION_EXAMPLES]
     network.train()
     with torch.no_grad():
-        for batch in tensors(data.x[order]).split(RECALIBRATION_BATCH):
+        for batch in tensors(arrays_of(data)[0][order]).split(RECALIBRATION_BATCH):
             network(batch.float())
     for norm in norms:
         norm.momentum = _NORM_MOMENTUM

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Dataset
-from executors.evaluation import call, compiled
+from executors.evaluation import Tensors, call, compiled
 from executors.structure import Keep, Role, Slot, Structure, foldable
 
 Array = npt.NDArray[np.float64]
@@ -109,7 +109,7 @@ class Compensation:
             return {}
         order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
         batches = [order[at : at + _BATCH] for at in range(0, len(order), _BATCH)]
-        found = [self._sums(data.x[batch].astype(np.float32, copy=False)) for batch in batches]
+        found = [self._sums({name: array[batch] for name, array in data.inputs.items()}) for batch in batches]
         moments = {}
         for number, tensor in enumerate(self._tensors):
             mean, product, count = (_total(part[number][kind] for part in found) for kind in range(3))
@@ -132,12 +132,12 @@ class Compensation:
             if len(cut):
                 _take_over(reader, moments[reader.tensor], kept, cut)
 
-    def _products(self, inputs: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    def _products(self, inputs: Tensors) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Sum, sum of outer products and number of positions, for each tensor."""
         # As in training: batch norms by the batch, whose statistics are true of the network as it is.
-        outputs = keras.tree.flatten(call(self._watched, inputs, training=True))
+        outputs = call(self._watched, inputs, training=True)
         found = []
-        for output in outputs:
+        for output in outputs.values():
             rows = tf.reshape(output, [-1, output.shape[-1]])
             count = tf.cast(tf.shape(rows)[0], tf.float32)
             found.append((tf.reduce_sum(rows, 0), tf.matmul(rows, rows, transpose_a=True), count))

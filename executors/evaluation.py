@@ -1,25 +1,27 @@
-"""What a network says: its probabilities and its accuracy, with batch-norm statistics that are true of it."""
+"""What a network says, and how good that is, with batch-norm statistics that are true of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from executors.data import Dataset
+from executors.data.dataset import Dataset
+from executors.data.storage import Array, Rows
+from executors.metrics import score
+from executors.objectives import objectives_of
+from executors.signature import output_names
 from executors.timesheet import activity
+from mistify.metric import Metric
 
-Array = npt.NDArray[np.float32]
+Arrays = Mapping[str, Array]
+Tensors = Mapping[str, tf.Tensor]
 T = TypeVar("T")
 
 EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
 RECALIBRATION_EXAMPLES = 1_000
-
-# Below this a probability's logarithm says nothing in float32.
-SMALLEST = 1e-7
 
 
 class Evaluation:
@@ -28,19 +30,23 @@ class Evaluation:
     def __init__(self, model: keras.Model) -> None:
         self._model = model
         self._norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
-        self._predict = compiled(self._outputs, model)
+        self._run = compiled(lambda inputs: call(model, inputs, training=False), model)
         self._adopt = compiled(lambda inputs: call(model, inputs, training=True), model)
 
-    def probabilities(self, inputs: npt.NDArray[np.generic]) -> Array:
-        """What the classifier says of many inputs [examples, classes]."""
+    def outputs(self, inputs: Arrays) -> dict[str, Array]:
+        """What the network gives for many inputs: name of the output -> [examples, ...]."""
+        found: dict[str, Rows] = {}
         with activity("measuring"):
-            starts = range(0, len(inputs), EVALUATION_BATCH)
-            batches = [self._predict(_float(inputs[at : at + EVALUATION_BATCH])).numpy() for at in starts]
-            return np.concatenate(batches)
+            for at in range(0, _length(inputs), EVALUATION_BATCH):
+                batch = {name: array[at : at + EVALUATION_BATCH] for name, array in inputs.items()}
+                for name, output in self._run(batch).items():
+                    found.setdefault(name, Rows()).append(output.numpy())
+        return {name: rows.array() for name, rows in found.items()}
 
-    def accuracy(self, data: Dataset) -> float:
-        """Share of examples whose class the classifier tells right."""
-        return float(np.mean(self.probabilities(data.x).argmax(axis=1) == data.y))
+    def score(self, data: Dataset, metric: Metric) -> float:
+        """A metric of the network on some data."""
+        outputs = self.outputs(data.inputs)
+        return score(metric, objectives_of(self._model, data), outputs, data.targets)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
         """Set the statistics of every batch norm to those of the network as it is now.
@@ -57,25 +63,17 @@ class Evaluation:
                 norm.moving_variance.assign(tf.zeros_like(norm.moving_variance))
             batches = range(0, len(order), RECALIBRATION_BATCH)
             for at in batches:
-                self._adopt(_float(data.x[order[at : at + RECALIBRATION_BATCH]]))
+                indices = order[at : at + RECALIBRATION_BATCH]
+                self._adopt({name: array[indices] for name, array in data.inputs.items()})
             for norm in self._norms:
                 share = 1 - norm.momentum ** len(batches)
                 norm.moving_mean.assign(norm.moving_mean / share)
                 norm.moving_variance.assign(norm.moving_variance / share)
 
-    def _outputs(self, inputs: tf.Tensor) -> tf.Tensor:
-        outputs = call(self._model, inputs, training=False)
-        return outputs if ends_in_softmax(self._model) else tf.nn.softmax(outputs)
 
-
-def probabilities(model: keras.Model, inputs: npt.NDArray[np.generic]) -> Array:
-    """What a classifier says of many inputs [examples, classes]."""
-    return Evaluation(model).probabilities(inputs)
-
-
-def accuracy(model: keras.Model, data: Dataset) -> float:
-    """Share of examples whose class a classifier tells right."""
-    return Evaluation(model).accuracy(data)
+def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY) -> float:
+    """A metric of a network on some data."""
+    return Evaluation(model).score(data, metric)
 
 
 def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
@@ -83,37 +81,35 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
     Evaluation(model).recalibrate(data, seed)
 
 
-def call(model: keras.Model, inputs: tf.Tensor, training: bool) -> tf.Tensor:
-    """Call a model of one input, in whichever structure it expects the input."""
-    return model([inputs] if isinstance(model.input, list) else inputs, training=training)
+def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    """Call a model on its inputs by name; returns its outputs by name.
+
+    The inputs are in whichever type, and the model in whichever structure, they come.
+    """
+    given = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
+    outputs = model(keras.tree.pack_sequence_as(model.input, given), training=training)
+    return dict(zip(output_names(model), keras.tree.flatten(outputs), strict=True))
 
 
-def ends_in_softmax(model: keras.Model) -> bool:
-    """Whether a classifier's outputs are probabilities (else they are logits)."""
-    last = model.outputs[0]._keras_history.operation
-    activation_of_last = getattr(last, "activation", None)
-    return isinstance(last, keras.layers.Softmax) or activation_of_last is keras.activations.softmax
-
-
-def log_probabilities(model: keras.Model, outputs: tf.Tensor) -> tf.Tensor:
-    """Logits of a classifier's outputs, which are probabilities or logits already."""
-    return tf.math.log(outputs + SMALLEST) if ends_in_softmax(model) else outputs
-
-
-def compiled(forward: Callable[[tf.Tensor], T], model: keras.Model) -> Callable[[Array], T]:
+def compiled(forward: Callable[[Tensors], T], model: keras.Model) -> Callable[[Arrays], T]:
     """A forward pass for any number of examples, traced when it is first called."""
-    function = tf.function(
-        forward, input_signature=[tf.TensorSpec([None, *model.inputs[0].shape[1:]])], autograph=False
-    )
+    signature = {
+        tensor.name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in model.inputs
+    }
+    function = tf.function(forward, input_signature=[signature], autograph=False)
 
-    def run(inputs: Array) -> T:
+    def run(inputs: Arrays) -> T:
         with activity("tracing"):
             function.get_concrete_function()
-        found: T = function(tf.constant(inputs))
+        given = {
+            name: tf.constant(inputs[name].astype(spec.dtype.as_numpy_dtype, copy=False))
+            for name, spec in signature.items()
+        }
+        found: T = function(given)
         return found
 
     return run
 
 
-def _float(inputs: npt.NDArray[np.generic]) -> Array:
-    return inputs.astype(np.float32, copy=False)
+def _length(inputs: Arrays) -> int:
+    return len(next(iter(inputs.values())))

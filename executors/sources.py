@@ -9,8 +9,9 @@ import h5py
 import keras
 import numpy as np
 
-from executors.data import load_dataset
+from executors.data.loading import load_dataset
 from executors.evaluation import recalibrate
+from executors.signature import signature_of
 from executors.structure import UnsupportedLayerError, analyse, narrow
 from executors.structure.handlers import registered
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -42,8 +43,7 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     """A copy with nested models inlined, once it is known that it can be adapted.
 
     Raises:
-        MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, several inputs or
-            outputs, or outputs that tell fewer than two classes apart.
+        MistifyError: INVALID_MODEL: a layer that is not supported, or a free input size.
     """
     try:
         structure = analyse(model)
@@ -53,14 +53,6 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
         raise _invalid(
             path, str(error), "a functional model of supported layers", "see CONTRIBUTING.md"
         ) from error
-    if len(flat.inputs) != 1 or len(flat.outputs) != 1:
-        given = f"{len(flat.inputs)} inputs and {len(flat.outputs)} outputs"
-        raise _invalid(path, given, "one input and one output", "export the part that classifies")
-    if len(flat.output_shape) != 2 or flat.output_shape[-1] < 2:
-        raise _invalid(
-            path, f"outputs of shape {flat.output_shape}", "[batch, classes], two classes at least",
-            "end the model in one value per class",
-        )  # fmt: skip
     return flat
 
 
@@ -97,9 +89,9 @@ def _digits_resnet() -> keras.Model:
         x = block(x, width, strides)
     outputs = layers.Dense(10, "softmax", name="digit")(layers.GlobalAveragePooling2D()(x))
     model = keras.Model(inputs, outputs, name="digits_resnet")
-    data = load_dataset("builtin:digits-train")
+    data = load_dataset("builtin:digits-train", signature_of(model))
     model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
-    model.fit(data.x, data.y, batch_size=64, epochs=12, verbose=0)
+    model.fit(data.inputs["image"], data.targets["digit"], batch_size=64, epochs=12, verbose=0)
     recalibrate(model, data)
     return model
 
@@ -197,7 +189,7 @@ def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
 def _compare(path: Path, old: Any, model: keras.Model) -> None:
     """Refuse a translation that computes something else."""
     if len(model.inputs) != 1 or len(model.outputs) != 1:
-        return  # refused for that
+        return
     shape = [4, *(size or 32 for size in model.input_shape[1:])]
     inputs = np.random.default_rng(0).uniform(size=shape).astype(np.float32)
     difference = float(np.abs(np.asarray(old(inputs)) - np.asarray(model(inputs))).max())

@@ -1,16 +1,19 @@
-"""The one training loop: cross entropy, distillation from a teacher, and whatever penalty is added."""
+"""The one training loop: the outputs' objectives, distillation from a teacher, and whatever is added."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from executors.data import Dataset
-from executors.evaluation import SMALLEST, Array, Evaluation, call, log_probabilities
+from executors.data import Array, Dataset
+from executors.evaluation import Evaluation, Tensors, call
+from executors.objectives import Floats, objectives_of
 from executors.timesheet import activity
+from mistify.dataset import DataSettings
+from mistify.metric import Metric
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
@@ -37,23 +40,30 @@ class Schooling:
     Attributes:
         train: Training data.
         test: Data that accuracy is measured on, never trained on.
-        teacher: The teacher's probabilities for the training data [examples, classes], None to learn
-            from the labels alone.
+        teacher: The teacher's predictions for the training data, name of the output -> [examples, ...],
+            None to learn from the targets alone.
         batch_size: Examples of a step.
         optimizer: `sgd` (with Nesterov momentum and weight decay) or `adam`.
         learning_rate: The highest learning rate.
         distillation: Part of the loss that comes from the teacher.
         temperature: Softening of both outputs in distillation.
+        settings: How the data are trained on and measured with.
     """
 
     train: Dataset
     test: Dataset
-    teacher: Array | None
+    teacher: Mapping[str, Array] | None
     batch_size: int
     optimizer: str
     learning_rate: float
     distillation: float
     temperature: float
+    settings: DataSettings = field(default_factory=DataSettings)
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured on the test data."""
+        return self.settings.metric or Metric.ACCURACY
 
     def on(self, train: Dataset) -> "Schooling":
         """The same settings on other training data, for which there is no teacher."""
@@ -70,15 +80,15 @@ class Memory:
     """
 
     steps: int
-    arrays: Mapping[str, Mapping[str, Array]]
+    arrays: Mapping[str, Mapping[str, Floats]]
 
 
-def constant(steps: int) -> Array:
+def constant(steps: int) -> Floats:
     """A learning rate that stays at its highest, as shares of it [steps]."""
     return np.ones(steps, np.float32)
 
 
-def cosine(steps: int) -> Array:
+def cosine(steps: int) -> Floats:
     """A learning rate that falls from its highest to zero along a cosine, as shares of it [steps]."""
     return (0.5 * (1 + np.cos(np.pi * np.arange(steps) / max(steps, 1)))).astype(np.float32)
 
@@ -120,13 +130,14 @@ class Trainer:
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
+        self._objectives = objectives_of(model, schooling.train)
         self._optimizer = _optimizer(schooling)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
             self._recall(memory)
 
-    def train(self, schedule: Array) -> float:
+    def train(self, schedule: Floats) -> float:
         """Train one step for each entry of the schedule; returns the mean loss.
 
         Raises:
@@ -163,16 +174,16 @@ class Trainer:
             for kind in _MOMENTS[self._schooling.optimizer]
         }
 
-    def _train(self, schedule: Array) -> float:
+    def _train(self, schedule: Floats) -> float:
         total = 0.0
         for at in range(0, len(schedule), _CHUNK_STEPS):
             rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self.learning_rate)
             indices = np.stack([next(self._batches) for _ in rates])
-            data = self._schooling.train
-            given = [data.x[indices], data.y[indices], rates]
-            if self._schooling.teacher is not None:
-                given.append(self._schooling.teacher[indices])
-            total += float(self._run(*map(tf.constant, given)))
+            given = {
+                part: {name: tf.constant(array[indices]) for name, array in arrays.items()}
+                for part, arrays in self._lesson().items()
+            }
+            total += float(self._run(given, tf.constant(rates)))
         if not np.isfinite(total):
             raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
         return total / len(schedule)
@@ -190,34 +201,33 @@ class Trainer:
         if self._after_step is not None:
             self._after_step()
 
-    def _signature(self) -> list[tf.TensorSpec]:
-        """Steps x batch of inputs, classes and, with a teacher, its probabilities; a rate for each step."""
+    def _lesson(self) -> dict[str, Mapping[str, Array]]:
+        """What a step is given some rows of."""
         data, teacher = self._schooling.train, self._schooling.teacher
-        signature = [
-            tf.TensorSpec([None, None, *data.x.shape[1:]], data.x.dtype),
-            tf.TensorSpec([None, None], tf.int64),
-            tf.TensorSpec([None], tf.float32),
-        ]
-        return (
-            signature
-            if teacher is None
-            else [*signature, tf.TensorSpec([None, None, teacher.shape[1]], tf.float32)]
-        )
+        return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
 
-    def _steps(
-        self, x: tf.Tensor, y: tf.Tensor, rates: tf.Tensor, teacher: tf.Tensor | None = None
-    ) -> tf.Tensor:
+    def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
+        """Steps x batch of the lesson's arrays; a rate for each step."""
+        given = {
+            part: {
+                name: tf.TensorSpec([None, None, *array.shape[1:]], array.dtype)
+                for name, array in arrays.items()
+            }
+            for part, arrays in self._lesson().items()
+        }
+        return [given, tf.TensorSpec([None], tf.float32)]
+
+    def _steps(self, given: Mapping[str, Tensors], rates: tf.Tensor) -> tf.Tensor:
         def body(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            taught = None if teacher is None else teacher[step]
-            loss = self._step(tf.cast(x[step], tf.float32), y[step], taught, rates[step])
-            return step + 1, total + loss
+            batch = {part: {name: rows[step] for name, rows in of.items()} for part, of in given.items()}
+            return step + 1, total + self._step(batch, rates[step])
 
         steps = tf.shape(rates)[0]
         return tf.while_loop(lambda step, _: step < steps, body, (0, 0.0), parallel_iterations=1)[1]
 
-    def _step(self, x: tf.Tensor, y: tf.Tensor, teacher: tf.Tensor | None, rate: tf.Tensor) -> tf.Tensor:
+    def _step(self, batch: Mapping[str, Tensors], rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = self._loss(x, y, teacher)
+            loss = self._loss(**batch)
         variables = self.model.trainable_variables
         self._optimizer.learning_rate.assign(rate)
         self._optimizer.apply(tape.gradient(loss, variables), variables)
@@ -233,14 +243,18 @@ class Trainer:
         for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
             average.assign(keep * average + (1 - keep) * tf.convert_to_tensor(variable))
 
-    def _loss(self, x: tf.Tensor, y: tf.Tensor, teacher: tf.Tensor | None) -> tf.Tensor:
-        logits = log_probabilities(self.model, call(self.model, x, training=True))
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
-        if teacher is not None:
-            share, heat = self._schooling.distillation, self._schooling.temperature
-            soft = tf.nn.softmax(tf.math.log(teacher + SMALLEST) / heat)
-            entropy = tf.nn.softmax_cross_entropy_with_logits(labels=soft, logits=logits / heat)
-            loss = (1 - share) * loss + share * heat**2 * tf.reduce_mean(entropy)
+    def _loss(self, inputs: Tensors, targets: Tensors, teacher: Tensors) -> tf.Tensor:
+        outputs = call(self.model, inputs, training=True)
+        share, heat = self._schooling.distillation, self._schooling.temperature
+        losses = []
+        for name, objective in self._objectives.items():
+            output = tf.cast(outputs[name], tf.float32)
+            loss = objective.loss(output, targets[name])
+            if name in teacher:
+                lesson = objective.distillation(output, targets[name], teacher[name], heat)
+                loss = (1 - share) * loss + share * lesson
+            losses.append(loss)
+        loss = tf.add_n(losses)
         if self.model.losses:
             loss += tf.add_n(self.model.losses)
         return loss if self._penalty is None else loss + self._penalty()
@@ -260,10 +274,3 @@ def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt
             pending = np.concatenate([pending, rng.permutation(examples)])
         yield pending[:size]
         pending = pending[size:]
-
-
-def split(data: Dataset, share: float, seed: int = 0) -> Sequence[Dataset]:
-    """Two parts of the data, the second with `share` of the examples."""
-    order = np.random.default_rng(seed).permutation(len(data))
-    held_out = max(1, round(share * len(data)))
-    return data.subset(np.sort(order[held_out:])), data.subset(np.sort(order[:held_out]))

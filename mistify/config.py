@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of, latency_axis
+from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
 from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
 from mistify.quantities import (
@@ -54,11 +55,16 @@ Bytes = Annotated[Quantity, PlainValidator(parse_bytes), PlainSerializer(format_
 Share = Annotated[float, PlainValidator(parse_share), PlainSerializer(format_share)]
 
 
-class DatasetConfig(Settings):
-    """Where the data is: names that the server resolves below its data roots."""
+class DatasetConfig(DataSettings):
+    """Where the data is: names that the server resolves below its data roots; and how it is used."""
 
     train: Text = Field(description="the name of the training data", examples=["cifar10/train.npz"])
     test: Text = Field(description="the name of the test data", examples=["cifar10/test.npz"])
+
+    @property
+    def settings(self) -> DataSettings:
+        """How the data is used."""
+        return DataSettings(**{name: getattr(self, name) for name in DataSettings.model_fields})
 
 
 class AlgorithmConfig(Settings):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from mistify.budget import Budget, Costs
+from mistify.metric import Metric
 
 
 class JobState(Enum):
@@ -49,10 +50,11 @@ class PackageFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The model that is ported, as it came. `accuracy` is a share, 0 to 1."""
+    """The model that is ported, as it came. `accuracy` is what `metric` says of it."""
 
     costs: Costs
     accuracy: float
+    metric: Metric = Metric.ACCURACY
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Goal:
     """One goal of a job: what was asked, from where it was adapted, what was achieved.
 
     `parent` is the id of the goal it was adapted from, None for the (expanded) source.
+    `metric` says what `accuracy` is, and what its target limits.
     `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to.
     """
 
@@ -67,6 +70,7 @@ class Goal:
     batch: int
     budget: Budget
     accuracy_target: float | None = None
+    metric: Metric = Metric.ACCURACY
     parent: str | None = None
     state: GoalState = GoalState.WAITING
     achieved: Costs = field(default_factory=dict)
@@ -97,13 +101,14 @@ class Job:
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """How far the work on a goal is. `accuracy` is None while it has not been measured."""
+    """How far the work on a goal is. `accuracy`, by `metric`, is None while it has not been measured."""
 
     stage: str
     step: int
     total_steps: int
     costs: Costs = field(default_factory=dict)
     accuracy: float | None = None
+    metric: Metric = Metric.ACCURACY
 
 
 @dataclass(frozen=True)

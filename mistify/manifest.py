@@ -6,9 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.metric import Metric
 from mistify.validation import problems_of
 
 FORMAT_VERSION: Final = 1
@@ -18,7 +27,7 @@ _CHUNK = 1 << 20
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Share = Annotated[float, Field(ge=0, le=1)]
+Figure = Annotated[float, Field(ge=0)]
 
 
 class _Record(BaseModel):
@@ -67,9 +76,10 @@ class Manifest(_Record):
         job: the job's id.
         goal: the goal's id.
         budget: axis (`mistify.budget`) -> limit.
-        accuracy_target: asked for, a share; None where the goal asks for none.
+        metric: what `accuracy` and its target are; an upper limit for `mse`, else a share.
+        accuracy_target: asked for; None where the goal asks for none.
         achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile.
-        accuracy: reached on the test data, a share.
+        accuracy: reached on the test data.
         latency: measured.
         inputs: the network's inputs in order.
         outputs: the network's outputs in order.
@@ -83,9 +93,10 @@ class Manifest(_Record):
     job: str
     goal: str
     budget: dict[str, float]
-    accuracy_target: Share | None = None
+    metric: Metric = Metric.ACCURACY
+    accuracy_target: Figure | None = None
     achieved: dict[str, float]
-    accuracy: Share
+    accuracy: Figure
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -93,6 +104,12 @@ class Manifest(_Record):
     versions: Versions
     files: dict[FileName, PackagedFile]
     created: AwareDatetime
+
+    @model_validator(mode="after")
+    def _share_is_a_share(self) -> "Manifest":
+        if self.metric.is_share and max(self.accuracy, self.accuracy_target or 0.0) > 1:
+            raise ValueError(f"{self.metric} above 1")
+        return self
 
     @classmethod
     def load(cls, directory: Path) -> "Manifest":

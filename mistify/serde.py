@@ -2,6 +2,7 @@
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.metric import Metric
 from mistify.v1 import porting_pb2 as pb
 
 
@@ -14,7 +15,7 @@ def job_to_proto(job: Job) -> pb.Job:
         spent=job.spent,
         source=None
         if job.source is None
-        else pb.Source(costs=job.source.costs, accuracy=job.source.accuracy),
+        else pb.Source(costs=job.source.costs, accuracy=job.source.accuracy, metric=job.source.metric),
         goals=[goal_to_proto(goal) for goal in job.goals],
         reason=job.reason,
         created_unix_ms=job.created_unix_ms,
@@ -29,7 +30,9 @@ def job_from_proto(message: pb.Job) -> Job:
         state=_job_state_from_proto(message.state),
         seconds=message.seconds,
         spent=dict(message.spent),
-        source=Source(dict(source.costs), source.accuracy) if message.HasField("source") else None,
+        source=Source(dict(source.costs), source.accuracy, _metric(source.metric))
+        if message.HasField("source")
+        else None,
         goals=tuple(goal_from_proto(goal) for goal in message.goals),
         reason=message.reason,
         created_unix_ms=message.created_unix_ms,
@@ -45,6 +48,7 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         state=_GOAL_STATES[goal.state],
         budget=goal.budget,
         accuracy_target=goal.accuracy_target,
+        metric=goal.metric,
         achieved=goal.achieved,
         accuracy=goal.accuracy,
         reason=goal.reason,
@@ -63,6 +67,7 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         state=_goal_state_from_proto(message.state),
         budget=dict(message.budget),
         accuracy_target=message.accuracy_target if message.HasField("accuracy_target") else None,
+        metric=_metric(message.metric),
         achieved=dict(message.achieved),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
         reason=message.reason,
@@ -132,6 +137,7 @@ def _progress_to_proto(progress: ProgressUpdate) -> pb.Progress:
         total_steps=progress.total_steps,
         costs=progress.costs,
         accuracy=progress.accuracy,
+        metric=progress.metric,
     )
 
 
@@ -142,6 +148,7 @@ def _progress_from_proto(message: pb.Progress) -> ProgressUpdate:
         total_steps=message.total_steps,
         costs=dict(message.costs),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
+        metric=_metric(message.metric),
     )
 
 
@@ -176,9 +183,15 @@ def _goal_state_from_proto(number: pb.GoalState) -> GoalState:
     return _GOAL_STATES_BACK[number]
 
 
-def _unknown(what: str, number: int) -> MistifyError:
+def _metric(name: str) -> Metric:
+    if name not in list(Metric):
+        raise _unknown("metric", name)
+    return Metric(name)
+
+
+def _unknown(what: str, given: int | str) -> MistifyError:
     return MistifyError(
         ErrorCode.INTERNAL,
-        f"the other side sent {what} {number}, which this version does not know; "
+        f"the other side sent {what} {given}, which this version does not know; "
         "use the same version of mistify on both sides",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of
+from mistify.metric import Metric
 from mistify.quantities import format_bytes, format_count, format_time
 
 _DIGITS = 3
@@ -28,9 +29,9 @@ def amount(axis: str, value: float | None) -> str:
     return "-" if value is None else _FORMATS[_quantity(axis)](value, _DIGITS)
 
 
-def per_cent(share: float | None) -> str:
-    """A share to a tenth of a per cent; a dash where there is none."""
-    return "-" if share is None else f"{share:.1%}"
+def quality(metric: Metric, figure: float | None) -> str:
+    """What a metric says: a share in per cent, a mean squared error as a number; a dash where nothing is."""
+    return "-" if figure is None else metric.shown(figure)
 
 
 def shares(costs: Costs, source: Costs) -> str:

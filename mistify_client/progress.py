@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from mistify.jobs import Goal, GoalState, ProgressUpdate, Source
-from mistify_client.figures import per_cent, shares
+from mistify_client.figures import quality, shares
 
 #: Stands for the work that concerns the whole job, such as tuning the source model.
 SOURCE = "source"
@@ -57,7 +57,7 @@ class BarDisplay:
             completed=progress.step,
             total=progress.total_steps or None,
             stage=escape(_stage(progress)),
-            figures=escape(_figures(progress.accuracy, progress.costs, source)),
+            figures=escape(_figures(progress, progress.costs, source)),
         )
 
     def ended(self, goal: Goal, source: Source | None) -> None:
@@ -92,7 +92,7 @@ class LineDisplay:
         if self._shown.get(subject) == mark or (waiting and subject in self._shown):
             return
         self._shown[subject] = mark
-        figures = _figures(progress.accuracy, progress.costs, source)
+        figures = _figures(progress, progress.costs, source)
         self.say(f"{subject}: {_stage(progress)}" + (f", {figures}" if figures else ""))
 
     def ended(self, goal: Goal, source: Source | None) -> None:
@@ -121,13 +121,13 @@ def _stage(progress: ProgressUpdate) -> str:
     return f"{progress.stage}{steps}"
 
 
-def _figures(accuracy: float | None, costs: Mapping[str, float], source: Source | None) -> str:
-    parts = [f"accuracy {per_cent(accuracy)}"] if accuracy is not None else []
+def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Source | None) -> str:
+    parts = [f"{of.metric} {quality(of.metric, of.accuracy)}"] if of.accuracy is not None else []
     parts += [shares(costs, source.costs)] if source is not None and costs else []
     return ", ".join(filter(None, parts))
 
 
 def _ending(goal: Goal, source: Source | None) -> str:
-    figures = _figures(goal.accuracy, goal.achieved, source)
+    figures = _figures(goal, goal.achieved, source)
     reason = goal.reason if goal.state is not GoalState.MET else ""
     return f"{goal.id}: " + ", ".join(filter(None, [goal.state.value, reason, figures]))

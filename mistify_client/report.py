@@ -11,7 +11,7 @@ from rich.table import Table
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs
 from mistify.jobs import Goal, GoalState, Job, Source
-from mistify_client.figures import amount, latency_of, per_cent
+from mistify_client.figures import amount, latency_of, quality
 
 REPORT = "report.json"
 
@@ -52,6 +52,7 @@ def report(job: Job) -> dict[str, object]:
         else {
             **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
             "accuracy": source.accuracy,
+            "metric": source.metric.value,
         },
         "goals": [_goal_report(goal) for goal in job.goals],
     }
@@ -66,6 +67,7 @@ def _goal_report(goal: Goal) -> dict[str, object]:
             **{axis: goal.achieved.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
             "latency_ms": latency_of(goal.achieved),
             "accuracy": goal.accuracy,
+            "metric": goal.metric.value,
         },
         "met": goal.state is GoalState.MET,
         "reason": goal.reason,
@@ -94,10 +96,10 @@ def table(job: Job, width: int = 80) -> Table:
             table.add_column(column, justify="left" if column == _MET else "right", no_wrap=True)
     source = job.source
     if source is not None:
-        row = {_GOAL: "source", **_figures(source.costs, source.accuracy, source)}
+        row = {_GOAL: "source", **_figures(source.costs, quality(source.metric, source.accuracy), source)}
         table.add_row(*(row.get(column, "") for column in columns), end_section=True)
     for goal in job.goals:
-        row = {_GOAL: goal.id, **_figures(goal.achieved, goal.accuracy, source)}
+        row = {_GOAL: goal.id, **_figures(goal.achieved, quality(goal.metric, goal.accuracy), source)}
         row[_PARENT] = goal.parent or "source"
         row[_MET] = "yes" if goal.state is GoalState.MET else "no"
         table.add_row(*(row[column] for column in columns))
@@ -118,7 +120,7 @@ def _most_first(spent: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(spent.items(), key=lambda booked: booked[1], reverse=True))
 
 
-def _figures(costs: Costs, accuracy: float | None, source: Source | None) -> dict[str, str]:
+def _figures(costs: Costs, accuracy: str, source: Source | None) -> dict[str, str]:
     """A network's costs and accuracy, with its share of the source's multiply-adds."""
     flops = amount(FLOPS, costs.get(FLOPS))
     if source is not None and costs.get(FLOPS) and source.costs.get(FLOPS):
@@ -129,5 +131,5 @@ def _figures(costs: Costs, accuracy: float | None, source: Source | None) -> dic
         _MEMORY: amount(MEMORY, costs.get(MEMORY)),
         _PREDICTED: amount(LATENCY, latency_of(costs)),
         _MEASURED: amount(LATENCY, costs.get(LATENCY)),
-        _ACCURACY: per_cent(accuracy),
+        _ACCURACY: accuracy,
     }

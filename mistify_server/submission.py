@@ -90,7 +90,12 @@ class Examiner:
                 problems.append(error.problem(f"{place}.dataset.{role}"))
         if len(problems) > count:
             return None
-        return ResolvedBatch(number, batch, model, DataSource(**data))
+        return ResolvedBatch(
+            number,
+            batch,
+            model,
+            DataSource(settings=batch.dataset.settings, train=data["train"], test=data["test"]),
+        )
 
 
 def _inspection(batch: ResolvedBatch, result: Result, problems: list[Problem]) -> Inspection | None:

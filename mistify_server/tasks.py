@@ -9,6 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from mistify.dataset import DataSettings
+from mistify.metric import Metric
+
 
 class Message(BaseModel):
     """A frozen message; unknown keys are errors."""
@@ -24,10 +27,16 @@ class ModelSource(Message):
 
 
 class DataSource(Message):
-    """Train and test data: `.npz` files with arrays `x` and `y`, or `builtin:digits-train`."""
+    """Train and test data: files, directories, or `builtin:digits-train`; and how they are used."""
 
     train: str
     test: str
+    settings: DataSettings = DataSettings()
+
+    @property
+    def metric(self) -> Metric:
+        """What is measured, once the data were inspected."""
+        return self.settings.metric or Metric.ACCURACY
 
 
 class TaskDone(Message):
@@ -55,7 +64,8 @@ class InspectTask(Message):
 class Inspection(TaskDone):
     """The source's costs, the least that it can become, and every problem found.
 
-    `hardware` is the task's, with this machine's own profile calibrated by measuring the source.
+    `metric` is the one that was asked for, or that suits the data. `hardware` is the task's, with this
+    machine's own profile calibrated by measuring the source.
 
     A problem is (subject, given, expected, fix); subject is `model`, `dataset.train`, `dataset.test`
     or `algorithm.config.NAME`, to be prefixed with the place in the config.
@@ -65,6 +75,7 @@ class Inspection(TaskDone):
     costs: dict[str, float]
     floor: dict[str, float]
     hardware: dict[str, tuple[float, float]] = {}
+    metric: Metric | None = None
     problems: list[tuple[str, str, str, str]] = []
 
 
@@ -87,6 +98,7 @@ class SourceResult(TaskDone):
     kind: Literal["source_result"] = "source_result"
     source_costs: dict[str, float]
     source_accuracy: float
+    metric: Metric = Metric.ACCURACY
     teacher: str
     teacher_accuracy: float
     root: str
@@ -155,7 +167,7 @@ class TaskFailure(Message):
 
 
 class Progress(Message):
-    """How far a task is. `accuracy` is None while it has not been measured."""
+    """How far a task is. `accuracy`, by `metric`, is None while it has not been measured."""
 
     kind: Literal["progress"] = "progress"
     stage: str
@@ -163,6 +175,7 @@ class Progress(Message):
     total_steps: int
     costs: dict[str, float] = {}
     accuracy: float | None = None
+    metric: Metric = Metric.ACCURACY
 
 
 Task = InspectTask | SourceTask | AdaptTask | PackageTask

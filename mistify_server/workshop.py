@@ -1,35 +1,40 @@
 """What a worker does with each kind of task. What one task loads or computes stays warm for the next."""
 
 import tempfile
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import keras
-import numpy as np
-import numpy.typing as npt
 from pydantic import ValidationError
 
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
-from executors.data import Dataset, check_dataset, load_dataset
-from executors.evaluation import accuracy, probabilities
+from executors.data import Array, Dataset
+from executors.data.loading import load_dataset
+from executors.evaluation import Evaluation, evaluate
+from executors.metrics import default_metric, measured
+from executors.objectives import objectives_of, predictions
+from executors.signature import Signature, signature_of
 from executors.sources import builtin_source, flatten, load_source
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
 from mistify.budget import Costs
+from mistify.dataset import DataSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
-from mistify.validation import problems_of
-from mistify_server.adaptor.edge import run_edge
+from mistify.metric import Metric
+from mistify.validation import InvalidValue, problems_of
+from mistify_server.adaptor.edge import Report, run_edge
 from mistify_server.adaptor.source import calibrated, expanded, tuned_source
 from mistify_server.packaging.package import PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
     AdaptTask,
+    DataSource,
     Inspection,
     InspectTask,
     ModelSource,
@@ -68,10 +73,10 @@ class Workshop:
     def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
         self._artifacts = artifacts
         self._say = say
-        self._data = _until_changed(load_dataset, str)
-        self._source = _until_changed(_load_source, lambda source: source.path or "")
+        self._data = _until_changed(_load_data, _DataPart.paths)
+        self._source = _until_changed(_load_source, lambda source: [source.path or ""])
         self._model = lru_cache(maxsize=4)(self._load_model)
-        self._lesson: tuple[str, Dataset, npt.NDArray[np.float32]] | None = None
+        self._lesson: tuple[str, Dataset, Mapping[str, Array]] | None = None
         self._journey: _Journey | None = None
 
     def do(self, task: Task) -> Done:
@@ -98,10 +103,7 @@ class Workshop:
         problems: list[Problem] = []
         model = _collect(problems, "model", lambda: self._source(task.model))
         _collect(problems, "algorithm.config", lambda: _params(task.algorithm, task.algorithm_config))
-        for part, source in (("dataset.train", task.data.train), ("dataset.test", task.data.test)):
-            data = _collect(problems, part, partial(self._data, source))
-            if data is not None and model is not None:
-                problems += check_dataset(data, part, model.input_shape, model.output_shape[-1])
+        metric = None if model is None else self._examine_data(problems, task.data, model)
         costs: Costs = {}
         floor: Costs = {}
         profiles = _profiles(task.hardware)
@@ -116,31 +118,51 @@ class Workshop:
             hardware={
                 profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
             },
+            metric=metric,
             problems=[(p.place, p.given, p.expected, p.fix) for p in problems],
         )
+
+    def _examine_data(self, problems: list[Problem], data: DataSource, model: keras.Model) -> Metric | None:
+        """What is measured of the model on the data; problems with either are added."""
+        train, test = (
+            _collect(problems, f"dataset.{part}", partial(self._data, key))
+            for part, key in zip(("train", "test"), _parts(data, signature_of(model)), strict=True)
+        )
+        if train is None or test is None:
+            return None
+        objectives = objectives_of(model, train)
+        metric = data.settings.metric or default_metric(objectives)
+        try:
+            measured(metric, objectives)
+        except InvalidValue as error:
+            problems.append(error.problem("dataset.metric"))
+        return metric
 
     def _prepare(self, task: SourceTask) -> SourceResult:
         keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         profiles = _profiles(task.hardware)
         source = self._source(task.model)
-        test = self._data(task.data.test)
+        metric = task.data.metric
+        train, test = map(self._data, _parts(task.data, signature_of(source)))
+        progress = self._reporting(metric)
         source_costs = analyse(source).network().costs(profiles)
-        source_accuracy = accuracy(source, test)
-        self._progress("tuning the source", 0, params.source_steps, source_costs, source_accuracy)
+        source_accuracy = evaluate(source, test, metric)
+        progress("tuning the source", 0, params.source_steps, source_costs, source_accuracy)
         teacher = tuned_source(
             source,
-            _schooling(self._data(task.data.train), test, None, params),
+            _schooling(train, test, None, params, task.data.settings),
             params,
             task.seed,
-            lambda done: self._progress("tuning the source", done, params.source_steps, source_costs, None),
+            lambda done: progress("tuning the source", done, params.source_steps, source_costs, None),
         )
         root = expanded(analyse(teacher), task.exceed, profiles, task.seed)
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
+            metric=metric,
             teacher=self._keep(teacher),
-            teacher_accuracy=accuracy(teacher, test),
+            teacher_accuracy=evaluate(teacher, test, metric),
             root=self._keep(root),
             root_costs=dict(analyse(root).network().costs(profiles)),
             steps=params.source_steps,
@@ -148,18 +170,21 @@ class Workshop:
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
         params = _params(task.algorithm, task.algorithm_config)
-        train, test = self._data(task.data.train), self._data(task.data.test)
+        source = self._model(task.teacher)
+        train, test = map(self._data, _parts(task.data, signature_of(source)))
         teacher = self._taught(task.teacher, train)
         executor, parent, told = self._set_out(task, params, (train, test, teacher))
         assignment = Assignment(
             model=parent,
             budget=task.budget,
             profiles=_profiles(task.hardware),
-            schooling=_schooling(train, test, teacher, params),
+            schooling=_schooling(train, test, teacher, params, task.data.settings),
             seed=task.seed,
-            source_widths=analyse(self._model(task.teacher)).widths,
+            source_widths=analyse(source).widths,
         )
-        outcome = run_edge(executor, assignment, params, task.accuracy_target, self._progress)
+        outcome = run_edge(
+            executor, assignment, params, task.accuracy_target, self._reporting(task.data.metric)
+        )
         checkpoint = self._keep(outcome.model)
         self._journey = _Journey(executor, checkpoint, outcome.model, told)
         return AdaptResult(
@@ -190,11 +215,19 @@ class Workshop:
 
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
-        self._progress("packaging", 0, 1, task.costs, task.accuracy)
+        self._reporting(task.data.metric)("packaging", 0, 1, task.costs, task.accuracy)
         order = PackageOrder(
-            task.job_id, task.goal_id, task.budget, task.accuracy_target, task.costs, task.accuracy
+            task.job_id,
+            task.goal_id,
+            task.budget,
+            task.accuracy_target,
+            task.costs,
+            task.accuracy,
+            task.data.metric,
         )
-        package = make_package(self._model(task.checkpoint), order, self._data(task.data.test))
+        model = self._model(task.checkpoint)
+        _, test = _parts(task.data, signature_of(model))
+        package = make_package(model, order, self._data(test))
         files = {
             name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
         }
@@ -203,8 +236,16 @@ class Workshop:
             files=files, size_bytes=size, measured_latency_ms=package.manifest.latency.median_ms
         )
 
-    def _progress(self, stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
-        self._say(Progress(stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy))
+    def _reporting(self, metric: Metric) -> Report:
+        """What tells of progress, with accuracies by this metric."""
+
+        def report(stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
+            progress = Progress(
+                stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy, metric=metric
+            )
+            self._say(progress)
+
+        return report
 
     @activity("saving")
     def _keep(self, model: keras.Model) -> str:
@@ -218,11 +259,35 @@ class Workshop:
     def _load_model(self, artifact: str) -> keras.Model:
         return keras.models.load_model(self._artifacts.path(artifact), compile=False, safe_mode=True)
 
-    def _taught(self, teacher: str, train: Dataset) -> npt.NDArray[np.float32]:
-        """The teacher's probabilities for the training data, computed once for all goals of a tree."""
+    def _taught(self, teacher: str, train: Dataset) -> Mapping[str, Array]:
+        """The teacher's predictions for the training data, computed once for all goals of a tree."""
         if self._lesson is None or self._lesson[0] != teacher or self._lesson[1] is not train:
-            self._lesson = (teacher, train, probabilities(self._model(teacher), train.x))
+            model = self._model(teacher)
+            outputs = Evaluation(model).outputs(train.inputs)
+            self._lesson = (teacher, train, predictions(objectives_of(model, train), outputs))
         return self._lesson[2]
+
+
+@dataclass(frozen=True)
+class _DataPart:
+    """Training data, or test data with the training data whose classes they share."""
+
+    source: str
+    train: str | None
+    signature: Signature
+
+    def paths(self) -> list[str]:
+        """What the data are read from."""
+        return [self.source, *([self.train] if self.train else [])]
+
+
+def _parts(data: DataSource, signature: Signature) -> tuple[_DataPart, _DataPart]:
+    """Training and test data for a model."""
+    return _DataPart(data.train, None, signature), _DataPart(data.test, data.train, signature)
+
+
+def _load_data(part: _DataPart) -> Dataset:
+    return load_dataset(part.source, part.signature, part.train)
 
 
 def _load_source(source: ModelSource) -> keras.Model:
@@ -231,20 +296,26 @@ def _load_source(source: ModelSource) -> keras.Model:
     return load_source(Path(source.path or ""))
 
 
-def _until_changed(load: Callable[[K], T], path_of: Callable[[K], str]) -> Callable[[K], T]:
+def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:
     """Keep what was loaded from the last files until a file changes."""
 
     @lru_cache(maxsize=4)
     @activity("loading")
-    def loaded(key: K, _stamp: tuple[int, int] | None) -> T:
+    def loaded(key: K, _stamp: Hashable) -> T:
         return load(key)
 
     def current(key: K) -> T:
-        path = Path(path_of(key))
-        status = path.stat() if path.is_file() else None
-        return loaded(key, status and (status.st_mtime_ns, status.st_size))
+        return loaded(key, tuple(_stamp(Path(path)) for path in paths_of(key)))
 
     return current
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    """Number, newest time of change and size of the files of a path, be it a file or a directory."""
+    files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
+    found = [file.stat() for file in files]
+    newest = max((status.st_mtime_ns for status in found), default=0)
+    return len(found), newest, sum(status.st_size for status in found)
 
 
 def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:
@@ -282,7 +353,11 @@ def _profiles(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile
 
 
 def _schooling(
-    train: Dataset, test: Dataset, teacher: npt.NDArray[np.float32] | None, params: Params
+    train: Dataset,
+    test: Dataset,
+    teacher: Mapping[str, Array] | None,
+    params: Params,
+    settings: DataSettings,
 ) -> Schooling:
     return Schooling(
         train,
@@ -293,4 +368,5 @@ def _schooling(
         params.learning_rate,
         params.distillation,
         params.temperature,
+        settings,
     )

@@ -102,9 +102,6 @@ def write_models(root: Path) -> None:
     tiny(layers.Lambda(lambda x: x * 2, name="hidden"), layers.Flatten()).save(root / "lambda.h5")
     tiny(Doubled(name="own"), layers.Flatten()).save(root / "subclass.keras")
     tiny(layers.GlobalAveragePooling2D(), shape=(None, None, 1)).save(root / "free.keras")
-    image = keras.Input((8, 8, 1))
-    flat = layers.Flatten()(image)
-    keras.Model(image, [layers.Dense(3)(flat), layers.Dense(3)(flat)]).save(root / "two-heads.keras")
     noise = np.random.default_rng(0).bytes(4000)
     for name in ("noise.keras", "noise.h5", "notes.txt"):
         (root / name).write_bytes(noise)
@@ -247,23 +244,22 @@ MODELS: dict[str, Told] = {
     "subclass.keras": Told("[0].model", "class 'Doubled'", "without Python code of its own", "save"),
     "lambda.h5": Told("[0].model", "layer 'hidden' is a Lambda", "supported layers", "CONTRIBUTING.md"),
     "free.keras": Told("[0].model", "None", "supported layers", ""),
-    "two-heads.keras": Told("[0].model", "1 inputs and 2 outputs", "one output", "export"),
 }
 
 DATA: dict[str, tuple[str, str, str]] = {
     "trian.npz": ('"trian.npz"', "a file below a data root", 'did you mean "train.npz"?'),
     "single.npy": ("single array", "an .npz file", "np.savez"),
-    "noise.npz": ("pickled objects", "an .npz file", "np.savez"),
+    "noise.npz": ("cannot be read", "an .npz file", "np.savez"),
     "cut.npz": ("cannot be read", "an .npz file", "np.savez"),
-    "objects.npz": ("pickled objects", "an .npz file", "np.savez"),
-    "no-y.npz": ("no array y, but x, labels", "arrays x and y", "np.savez"),
+    "objects.npz": ("x.npy has Python objects", "an .npz file", "np.savez"),
+    "no-y.npz": ("no array ", "(or x and y)", "name the data"),
     "large.npz": ("(40, 16, 8, 1)", "[examples, 8, 8, 1]", "reshape"),
     "range.npz": ("y[5] = 3", "classes 0 to 2", "relabel"),
     "nan.npz": ("NaN or infinity in x[7]", "finite", "drop or repair"),
-    "float-y.npz": ("y of type float64", "integer classes", "cast"),
-    "short-y.npz": ("(30,)", "one class in y for each example", "check"),
-    "empty.npz": ("(0,)", "one class in y for each example", "check"),
-    "number.npz": ("x of shape ()", "one class in y for each example", "check"),
+    "float-y.npz": ("y of shape (40,) and type float64", "integer classes", "cast"),
+    "short-y.npz": ("(30,)", "as many rows of each", "check"),
+    "empty.npz": ("(0,)", "as many rows of each", "check"),
+    "number.npz": ("x of shape ()", "as many rows of each", "check"),
     "words.npz": ("x of type <U", "integers or floats", "cast"),
     "link.npz": ('"link.npz"', "a file below a data root", "move it there"),
     "../outside.npz": ('"../outside.npz"', "a file below a data root", "move it there"),

@@ -14,7 +14,9 @@ import keras
 import numpy as np
 import pytest
 
-from executors.data import load_dataset
+from executors.data import Dataset
+from executors.data.loading import load_dataset
+from executors.signature import signature_of
 from executors.sources import builtin_source, flatten
 from executors.structure import analyse
 from mistify.budget import FLOPS
@@ -143,8 +145,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 @pytest.fixture(scope="module")
-def test_data() -> Any:
-    return load_dataset("builtin:digits-test")
+def test_data() -> Dataset:
+    return load_dataset("builtin:digits-test", signature_of(builtin_source("digits-resnet")))
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +177,10 @@ def test_what_was_done_is_not_done_again(killed: Killed) -> None:
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
     assert list(report) == ["job", "seconds", "spent", "source", "goals"]
-    assert list(report["source"]) == ["flops", "params", "memory_bytes", "accuracy"]
-    assert all(value > 0 for value in report["source"].values())
+    assert list(report["source"]) == ["flops", "params", "memory_bytes", "accuracy", "metric"]
+    *costs, metric = report["source"].values()
+    assert all(value > 0 for value in costs)
+    assert metric == "accuracy"
     activities = {"loading", "tracing", "training", "measuring", "saving", "packaging", "waiting", "other"}
     assert activities <= set(report["spent"])
     assert all(seconds > 0 for seconds in report["spent"].values())
@@ -184,7 +188,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     figures = ["flops", "params", "memory_bytes", "latency_ms", "accuracy"]
     for goal in report["goals"]:
         assert list(goal) == ["id", "parent", "budget", "achieved", "met", "reason", "seconds", "steps"]
-        assert list(goal["achieved"]) == figures
+        assert list(goal["achieved"]) == [*figures, "metric"]
         assert all(goal["achieved"][figure] > 0 for figure in figures)
         assert all(goal["achieved"][axis] <= limit for axis, limit in goal["budget"].items())
         assert goal["steps"] > 0
@@ -192,36 +196,38 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
 
 
 @pytest.mark.parametrize("name", GOALS)
-def test_a_package_is_as_accurate_as_it_says(killed: Killed, test_data: Any, name: str) -> None:
+def test_a_package_is_as_accurate_as_it_says(killed: Killed, test_data: Dataset, name: str) -> None:
     package = load(killed.out / "goals" / name)
-    outputs = package(test_data.x)
+    outputs = package(test_data.inputs["image"])
     assert isinstance(outputs, np.ndarray)
     assert outputs.shape == (359, 10)
-    found = float(np.mean(outputs.argmax(axis=1) == test_data.y))
+    found = float(np.mean(outputs.argmax(axis=1) == test_data.targets["digit"]))
     assert found == pytest.approx(package.manifest.accuracy, abs=1e-6)
     assert found == pytest.approx(killed.goal(name)["achieved"]["accuracy"], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", GOALS)
-def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: Any, name: str) -> None:
+def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: Dataset, name: str) -> None:
     (node,) = (node.index for node in killed.after.plan.nodes if name in node.goals)
     with open_store(killed.store) as opened:
         path = opened.artifacts.path(killed.after.checkpoints[node].checkpoint)
-    expected = keras.models.load_model(path, compile=False).predict(test_data.x[:7], verbose=0)
+    expected = keras.models.load_model(path, compile=False).predict(test_data.inputs["image"][:7], verbose=0)
     package = load(killed.out / "goals" / name)
-    np.testing.assert_allclose(package(test_data.x[:7]), expected, atol=1e-4)
-    one_by_one = np.concatenate([np.asarray(package(test_data.x[i : i + 1])) for i in range(7)])
-    np.testing.assert_allclose(one_by_one, package(test_data.x[:7]), atol=1e-5)
+    np.testing.assert_allclose(package(test_data.inputs["image"][:7]), expected, atol=1e-4)
+    one_by_one = np.concatenate([np.asarray(package(test_data.inputs["image"][i : i + 1])) for i in range(7)])
+    np.testing.assert_allclose(one_by_one, package(test_data.inputs["image"][:7]), atol=1e-5)
 
 
-def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, test_data: Any) -> None:
+def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, test_data: Dataset) -> None:
     report = json.loads((killed.added / "report.json").read_text())
     *others, added = report["goals"]
     assert others == killed.report["goals"]
     assert all(seconds >= killed.report["spent"][name] for name, seconds in report["spent"].items())
     assert (added["id"], added["parent"], added["met"]) == ("added", "half", True)
     package = load(killed.added / "goals" / "added")
-    found = float(np.mean(np.asarray(package(test_data.x)).argmax(axis=1) == test_data.y))
+    found = float(
+        np.mean(np.asarray(package(test_data.inputs["image"])).argmax(axis=1) == test_data.targets["digit"])
+    )
     assert found == pytest.approx(added["achieved"]["accuracy"], abs=1e-6)
 
 

@@ -113,7 +113,7 @@ class Job(_message.Message):
     def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("costs", "accuracy")
+    __slots__ = ("costs", "accuracy", "metric")
     class CostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -123,12 +123,14 @@ class Source(_message.Message):
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
     costs: _containers.ScalarMap[str, float]
     accuracy: float
-    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ...) -> None: ...
+    metric: str
+    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +157,7 @@ class Goal(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -167,7 +170,8 @@ class Goal(_message.Message):
     steps: int
     files: _containers.RepeatedCompositeFieldContainer[PackageFile]
     batch: int
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ...) -> None: ...
+    metric: str
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ...) -> None: ...
 
 class PackageFile(_message.Message):
     __slots__ = ("name", "size", "sha256")
@@ -204,7 +208,7 @@ class JobEvent(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., unix_ms: _Optional[int] = ..., goal_id: _Optional[str] = ..., job_state: _Optional[_Union[JobState, str]] = ..., goal_state: _Optional[_Union[GoalState, str]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ...) -> None: ...
 
 class Progress(_message.Message):
-    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy")
+    __slots__ = ("stage", "step", "total_steps", "costs", "accuracy", "metric")
     class CostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -217,12 +221,14 @@ class Progress(_message.Message):
     TOTAL_STEPS_FIELD_NUMBER: _ClassVar[int]
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
     stage: str
     step: int
     total_steps: int
     costs: _containers.ScalarMap[str, float]
     accuracy: float
-    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ...) -> None: ...
+    metric: str
+    def __init__(self, stage: _Optional[str] = ..., step: _Optional[int] = ..., total_steps: _Optional[int] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ...) -> None: ...
 
 class FetchPackageRequest(_message.Message):
     __slots__ = ("job_id", "goal_id", "file", "offset")

@@ -211,7 +211,8 @@ def _verdict(goal: Goal, node: NodePlan, adapted: AdaptResult, package: PackageR
     """
     met = adapted.met
     if goal.accuracy_target != node.accuracy_target:
-        met = meets(adapted.costs, goal.budget) and adapted.accuracy >= (goal.accuracy_target or 0.0)
+        reached = goal.metric.reaches(adapted.accuracy, goal.accuracy_target)
+        met = meets(adapted.costs, goal.budget) and reached
     limit = goal.budget.get(SIZE)
     if met and limit is not None and package.size_bytes > limit:
         return False, f"the package takes {package.size_bytes:,} bytes, the goal allows {limit:,.0f}"

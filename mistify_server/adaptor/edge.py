@@ -45,14 +45,15 @@ def run_edge(
     steps, stuck = _adapt(executor, assignment, params, report)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
     costs, schooling, trainer = executor.measure(), assignment.schooling, executor.trainer
-    reached = 0.0
+    metric = schooling.metric
+    reached = metric.worst
     for round_steps in _rounds(steps, params):
         tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
         steps += round_steps
         trainer.evaluation.recalibrate(schooling.train)
-        reached = trainer.evaluation.accuracy(schooling.test)
+        reached = trainer.evaluation.score(schooling.test, metric)
         report("tuning", steps, params.max_steps, costs, reached)
-        if steps >= params.max_steps or reached >= (accuracy_target or 0.0):
+        if steps >= params.max_steps or metric.reaches(reached, accuracy_target):
             break
     reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
     return EdgeOutcome(executor.network(), costs, reached, steps, not reason, reason)
@@ -109,6 +110,8 @@ def _shortfall(
     if over:
         limits = ", ".join(f"{axis} {costs[axis]:,.4g} over {assignment.budget[axis]:,.4g}" for axis in over)
         return f"{limits} after {steps:,} steps, the step limit"
-    if accuracy_target is not None and reached < accuracy_target:
-        return f"accuracy {reached:.4f} below {accuracy_target:.4f} after {steps:,} steps"
-    return ""
+    metric = assignment.schooling.metric
+    if metric.reaches(reached, accuracy_target):
+        return ""
+    side = "below" if metric.is_share else "above"
+    return f"{metric} {reached:.4f} {side} {accuracy_target:.4f} after {steps:,} steps"

@@ -21,9 +21,10 @@ def promised_accuracies(state: BatchState, goals: Iterable[Goal]) -> dict[int, f
         state: of a batch.
         goals: of its job, as they stand.
     """
+    metric = state.plan.data.metric
     open_goals = {goal.id for goal in goals if not goal.state.ended}
     promised = {
-        node.index: node.accuracy_target or 0.0
+        node.index: metric.worst if node.accuracy_target is None else node.accuracy_target
         for node in state.plan.nodes
         if not open_goals.isdisjoint(node.goals)
     }
@@ -70,7 +71,8 @@ def insert_goals(
 
     def parent_of(place: int) -> int | None:
         if place in peers:
-            return max(peers[place], key=lambda node: promised[node.index]).index
+            best = plan.data.metric.best(promised[node.index] for node in peers[place])
+            return next(node.index for node in peers[place] if promised[node.index] == best)
         above = tree.parent(place)
         if above is None:
             return None
@@ -105,7 +107,8 @@ def _by_place(tree: GoalTree, items: Sequence[T], first: int) -> dict[int, list[
 
 def _host(goal: Goal, peers: Iterable[NodePlan], promised: Mapping[int, float]) -> int | None:
     """The first node of a goal's own budget that is accurate enough for it."""
-    return next((node.index for node in peers if promised[node.index] >= (goal.accuracy_target or 0.0)), None)
+    target = goal.accuracy_target
+    return next((node.index for node in peers if goal.metric.reaches(promised[node.index], target)), None)
 
 
 def _joined(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
@@ -113,13 +116,12 @@ def _joined(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
 
 
 def _founded(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Goal]) -> NodePlan:
+    targets = [goal.accuracy_target for goal in goals if goal.accuracy_target is not None]
     return NodePlan(
         index=index,
         parent=parent,
         budget=dict(goals[0].budget),
-        accuracy_target=max(
-            (goal.accuracy_target for goal in goals if goal.accuracy_target is not None), default=None
-        ),
+        accuracy_target=plan.data.metric.best(targets) if targets else None,
         seed=derived_seed(plan.algorithm_config, index),
         goals=tuple(goal.id for goal in goals),
     )

@@ -97,7 +97,12 @@ class JobLog:
                 return
             told_stage, told_at = progress.stage, now
             update = ProgressUpdate(
-                progress.stage, progress.step, progress.total_steps, progress.costs, progress.accuracy
+                progress.stage,
+                progress.step,
+                progress.total_steps,
+                progress.costs,
+                progress.accuracy,
+                progress.metric,
             )
             running = [replace(goal, state=GoalState.RUNNING) for goal in self.open_goals(goal_ids)]
             told = [goal.id for goal in running] if goal_ids else [None]

@@ -1,12 +1,13 @@
 """From configs to what has to be done: the goal tree of a collective batch (paper 4.3)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs
 from mistify.config import CollectiveBatch, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
 from mistify.jobs import Goal
+from mistify.metric import Metric
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
 from mistify_server.store.base import BatchPlan
 from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSource
@@ -32,6 +33,11 @@ class ResolvedBatch:
         """Compute power (GFLOP/s) and memory bandwidth (GB/s) of the hardware that the goals name."""
         profiles = profiles_of(self.batch.configs)
         return {name: (p.compute_power, p.memory_bandwidth) for name, p in profiles.items()}
+
+    def measured_by(self, metric: Metric | None) -> "ResolvedBatch":
+        """The batch with the metric that was found to suit its data."""
+        settings = self.data.settings.model_copy(update={"metric": metric})
+        return replace(self, data=self.data.model_copy(update={"settings": settings}))
 
     def inspection(self) -> InspectTask:
         """The task of looking at the batch's model and data."""
@@ -62,6 +68,7 @@ def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Prob
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
     """The goal tree of a batch, parents first, and its goals in the order of the configs."""
+    resolved = resolved.measured_by(inspection.metric)
     batch = resolved.batch
     bare = BatchPlan(
         number=resolved.number,
@@ -91,6 +98,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             batch=resolved.number,
             budget=goal_budget(config, source_costs),
             accuracy_target=config.adaptation_goal.accuracy,
+            metric=resolved.data.metric,
         )
         for config in resolved.batch.configs
     ]

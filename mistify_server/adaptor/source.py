@@ -7,9 +7,10 @@ import keras
 import numpy as np
 
 from executors.base import Params
-from executors.evaluation import accuracy, recalibrate
+from executors.data import split
+from executors.evaluation import evaluate, recalibrate
 from executors.structure import Structure, analyse, widen
-from executors.training import Schooling, Trainer, split
+from executors.training import Schooling, Trainer
 from mistify.hardware import HOST, HardwareProfile
 from mistify_server.adaptor.edge import tune
 from mistify_server.packaging import litert
@@ -31,7 +32,9 @@ def tuned_source(
     tuned.set_weights(source.get_weights())
     tune(Trainer(tuned, schooling.on(train), seed), params.source_steps, report)
     recalibrate(tuned, train, seed)
-    return tuned if accuracy(tuned, validation) > accuracy(source, validation) else source
+    metric = schooling.metric
+    better = metric.better(evaluate(tuned, validation, metric), evaluate(source, validation, metric))
+    return tuned if better else source
 
 
 def expanded(

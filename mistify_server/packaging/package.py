@@ -13,6 +13,7 @@ from executors.evaluation import call
 from mistify.budget import SIZE, Budget, Costs
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import MANIFEST, Manifest, PackagedFile, Versions
+from mistify.metric import Metric
 from mistify_server.packaging import litert
 
 SERVE = "serve.tflite"
@@ -32,6 +33,7 @@ class PackageOrder:
     accuracy_target: float | None
     costs: Costs
     accuracy: float
+    metric: Metric = Metric.ACCURACY
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ def make_package(model: keras.Model, order: PackageOrder, test: Dataset) -> Pack
         job=order.job_id,
         goal=order.goal_id,
         budget=dict(order.budget),
+        metric=order.metric,
         accuracy_target=order.accuracy_target,
         achieved={**order.costs, SIZE: float(len(network))},
         accuracy=order.accuracy,
@@ -73,8 +76,9 @@ def make_package(model: keras.Model, order: PackageOrder, test: Dataset) -> Pack
 
 def _compare(model: keras.Model, network: bytes, test: Dataset) -> None:
     """Run checkpoint and package on the same examples, one by one and as a batch."""
-    examples = test.x[:_COMPARED_EXAMPLES].astype(np.float32)
-    expected = np.asarray(call(model, examples, training=False))
+    (name, inputs), *_ = test.inputs.items()
+    examples = inputs[:_COMPARED_EXAMPLES].astype(np.float32)
+    expected, *_ = map(np.asarray, call(model, {name: examples}, training=False).values())
     for given, wanted in ((examples, expected), (examples[:1], expected[:1])):
         found = litert.run(network, given)
         difference = float(np.abs(found - wanted).max()) if found.shape == wanted.shape else float("inf")

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
+from mistify.metric import Metric
 from mistify_server.store.base import Addition, Submission
 from mistify_server.store.schema import AdditionRow, BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
 from mistify_server.tasks import AdaptResult, SourceResult
@@ -54,6 +55,7 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             batch=goal.batch,
             budget=dict(goal.budget),
             accuracy_target=goal.accuracy_target,
+            metric=goal.metric.value,
             parent=goal.parent,
             state=goal.state.value,
             achieved=dict(goal.achieved),
@@ -107,7 +109,7 @@ def job_of(session: Session, row: JobRow) -> Job:
         created_unix_ms=row.created_unix_ms,
         source=None
         if result is None
-        else Source({**planned_costs, **result.source_costs}, result.source_accuracy),
+        else Source({**planned_costs, **result.source_costs}, result.source_accuracy, result.metric),
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,
@@ -121,6 +123,7 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         batch=row.batch,
         budget=row.budget,
         accuracy_target=row.accuracy_target,
+        metric=Metric(row.metric),
         parent=row.parent,
         state=GoalState(row.state),
         achieved=row.achieved,

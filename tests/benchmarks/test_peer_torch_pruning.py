@@ -53,13 +53,15 @@ def test_peer_keeps_to_its_share_and_keeps_the_classes(taught):
     from benchmarks import torch_pruner, torch_resnet8
 
     rng = np.random.default_rng(0)
-    data = Dataset(rng.integers(0, 256, (80, 32, 32, 3), np.uint8), rng.integers(0, 10, 80))
+    data = Dataset(
+        {"image": rng.integers(0, 256, (80, 32, 32, 3), np.uint8)}, {"class": rng.integers(0, 10, 80)}
+    )
     teacher = np.full((80, 10), 0.1, np.float32) if taught else None
     source = resnet8()
 
     network = torch_pruner.pruned(source, 0.5, data, teacher, steps=24, seed=0)
 
-    images = torch_resnet8.tensors(data.x)
+    images = torch_resnet8.tensors(data.inputs["image"])
     full = torch_resnet8.multiply_adds(torch_resnet8.translated(source), images)
     assert 0.3 * full < torch_resnet8.multiply_adds(network, images) <= 0.5 * full
     assert torch_resnet8.probabilities(network, images).shape == (80, 10)

@@ -9,6 +9,7 @@ pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'"
 from benchmarks import torch_resnet8
 from executors import evaluation
 from executors.data import Dataset
+from executors.signature import signature_of
 from executors.structure import analyse
 from tests.benchmarks.networks import resnet8
 
@@ -23,22 +24,34 @@ def model():
 @pytest.fixture
 def data():
     rng = np.random.default_rng(1)
-    return Dataset(rng.integers(0, 256, (300, 32, 32, 3), np.uint8), rng.integers(0, 10, 300))
+    images = rng.integers(0, 256, (300, 32, 32, 3), np.uint8)
+    signature = signature_of(resnet8())
+    names = signature.inputs[0].name, signature.outputs[0].name
+    return Dataset({names[0]: images}, {names[1]: rng.integers(0, 10, 300)})
+
+
+def images_of(data):
+    return torch_resnet8.tensors(torch_resnet8.arrays_of(data)[0])
+
+
+def said(model, data):
+    (found,) = evaluation.Evaluation(model).outputs(data.inputs).values()
+    return found
 
 
 def test_outputs_are_the_same(model, data):
     twin = torch_resnet8.translated(model)
 
-    told = torch_resnet8.probabilities(twin, torch_resnet8.tensors(data.x)).numpy()
+    told = torch_resnet8.probabilities(twin, images_of(data)).numpy()
 
-    assert told == pytest.approx(evaluation.probabilities(model, data.x), abs=1e-5)
-    assert torch_resnet8.accuracy(twin, data) == evaluation.accuracy(model, data)
+    assert told == pytest.approx(said(model, data), abs=1e-5)
+    assert torch_resnet8.accuracy(twin, data) == evaluation.evaluate(model, data)
 
 
 def test_multiply_adds_are_counted_alike(model, data):
     twin = torch_resnet8.translated(model)
 
-    counted = torch_resnet8.multiply_adds(twin, torch_resnet8.tensors(data.x))
+    counted = torch_resnet8.multiply_adds(twin, images_of(data))
 
     assert counted == analyse(model).network().flops
 
@@ -50,9 +63,9 @@ def test_recalibration_is_the_same(data):
     torch_resnet8.recalibrate(twin, data)
     evaluation.recalibrate(model, data)
 
-    told = torch_resnet8.probabilities(twin, torch_resnet8.tensors(data.x)).numpy()
+    told = torch_resnet8.probabilities(twin, images_of(data)).numpy()
     # PyTorch takes n - 1 examples for n in a variance.
-    assert told == pytest.approx(evaluation.probabilities(model, data.x), abs=5e-3)
+    assert told == pytest.approx(said(model, data), abs=5e-3)
 
 
 def test_another_network_is_refused():

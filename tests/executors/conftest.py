@@ -1,8 +1,9 @@
 import keras
 import pytest
 
-from executors.data import load_dataset
-from executors.evaluation import probabilities
+from executors.data.loading import load_dataset
+from executors.evaluation import Evaluation
+from executors.signature import signature_of
 from executors.training import Schooling
 
 layers = keras.layers
@@ -27,7 +28,8 @@ def small_resnet(seed=0, batch_norm=True):
 
 @pytest.fixture(scope="session")
 def digits():
-    return load_dataset("builtin:digits-train"), load_dataset("builtin:digits-test")
+    signature = signature_of(small_resnet())
+    return tuple(load_dataset(f"builtin:digits-{part}", signature) for part in ("train", "test"))
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +37,11 @@ def trained(digits):
     """The small residual network, trained for a few epochs. Nobody may change it."""
     model = small_resnet()
     model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy")
-    model.fit(digits[0].x, digits[0].y, batch_size=64, epochs=15, verbose=0)
+    model.fit(digits[0].inputs["image"], digits[0].targets["digit"], batch_size=64, epochs=15, verbose=0)
     return model
 
 
 @pytest.fixture(scope="session")
 def schooling(digits, trained):
-    teacher = probabilities(trained, digits[0].x)
+    teacher = Evaluation(trained).outputs(digits[0].inputs)
     return Schooling(*digits, teacher, 32, "adam", 2e-3, distillation=0.7, temperature=2.0)

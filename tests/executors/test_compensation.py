@@ -4,7 +4,7 @@ import pytest
 
 from executors.compensation import Compensation
 from executors.data import Dataset
-from executors.evaluation import accuracy, probabilities, recalibrate
+from executors.evaluation import Evaluation, evaluate, recalibrate
 from executors.sparsity import Masks, importances
 from executors.structure import analyse, widen
 
@@ -16,7 +16,7 @@ layers = keras.layers
 def examples(model, count=600, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, *model.inputs[0].shape[1:])).astype("float32")
-    return Dataset(x, rng.integers(0, 3, count))
+    return Dataset({"x": x}, {"y": rng.integers(0, 3, count)})
 
 
 def cut(model, keep, data, compensated=True):
@@ -33,14 +33,19 @@ def kernels(model):
     return {layer.name: layer.kernel.numpy() for layer in model.layers if hasattr(layer, "kernel")}
 
 
+def difference(one, other, data):
+    """The mean difference between what two networks say."""
+    said = [Evaluation(model).outputs(data.inputs)["digit"] for model in (one, other)]
+    return np.abs(said[0] - said[1]).mean()
+
+
 def test_of_copies_one_takes_over_from_the_others(trained, digits):
     wide = widen(analyse(trained), 2.0)
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0])
     for model in (trained, wide):
         recalibrate(model, digits[0])
-    expected = probabilities(trained, digits[1].x)
-    assert np.abs(probabilities(wide, digits[1].x) - expected).mean() < 5e-3
+    assert difference(wide, trained, digits[1]) < 5e-3
 
 
 def test_copies_that_are_just_cut_are_missed(trained, digits):
@@ -48,32 +53,31 @@ def test_copies_that_are_just_cut_are_missed(trained, digits):
     keep = {name: np.arange(group.size) % 2 == 0 for name, group in analyse(wide).groups.items()}
     cut(wide, keep, digits[0], compensated=False)
     recalibrate(wide, digits[0])
-    expected = probabilities(trained, digits[1].x)
-    assert np.abs(probabilities(wide, digits[1].x) - expected).mean() > 2e-2
+    assert difference(wide, trained, digits[1]) > 2e-2
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
 def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
     keras.utils.set_random_seed(0)
-    inputs = keras.Input((6,))
+    inputs = keras.Input((6,), name="x")
     hidden = layers.Dense(8, "tanh", name="hidden")
     outputs = layers.Dense(3, name="out", use_bias=use_bias)
     model = keras.Model(inputs, outputs(hidden(inputs)))
     hidden.bias.assign(np.linspace(-1, 1, 8))
     data = examples(model)
-    activations = np.asarray(hidden(data.x), np.float64)
-    said = np.asarray(model(data.x), np.float64)
+    activations = np.asarray(hidden(data.inputs["x"]), np.float64)
+    said = np.asarray(model(data.inputs["x"]), np.float64)
     keep = np.arange(8) < 5
     cut(model, {"hidden": keep}, data)
     known = np.c_[activations[:, keep], np.ones(len(said))] if use_bias else activations[:, keep]
     best = known @ np.linalg.lstsq(known, said, rcond=None)[0]
-    found = np.asarray(model(data.x), np.float64)
+    found = np.asarray(model(data.inputs["x"]), np.float64)
     assert np.square(found - said).mean() == pytest.approx(np.square(best - said).mean(), rel=1e-2)
 
 
 def test_a_convolution_is_compensated_at_each_position():
     keras.utils.set_random_seed(0)
-    inputs = keras.Input((9, 9, 2))
+    inputs = keras.Input((9, 9, 2), name="x")
     first = layers.Conv2D(6, 1, activation="tanh", name="first")
     second = layers.Conv2D(4, 1, name="second")
     model = keras.Model(inputs, layers.Conv2D(3, 3, name="out")(second(first(inputs))))
@@ -83,14 +87,14 @@ def test_a_convolution_is_compensated_at_each_position():
     kernel[..., 4], kernel[..., 5] = kernel[..., 1], kernel[..., 0]
     first.kernel.assign(kernel)
     data = examples(model, 300)
-    expected = np.asarray(model(data.x))
+    expected = np.asarray(model(data.inputs["x"]))
     cut(model, {"first": np.arange(6) < 4}, data)
-    np.testing.assert_allclose(np.asarray(model(data.x)), expected, atol=0.03)
+    np.testing.assert_allclose(np.asarray(model(data.inputs["x"])), expected, atol=0.03)
 
 
 def test_a_constant_channel_goes_into_the_bias():
     keras.utils.set_random_seed(0)
-    inputs = keras.Input((4, 4, 2))
+    inputs = keras.Input((4, 4, 2), name="x")
     first = layers.Conv2D(3, 1, name="first")
     out = layers.Conv2DTranspose(2, 3, name="out")
     model = keras.Model(inputs, layers.Flatten()(out(first(inputs))))
@@ -99,9 +103,9 @@ def test_a_constant_channel_goes_into_the_bias():
     first.kernel.assign(kernel)
     first.bias.assign([0.1, 0.2, 0.7])
     data = examples(model, 300)
-    expected = np.asarray(model(data.x)).reshape(300, 6, 6, 2)
+    expected = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
     cut(model, {"first": np.array([True, True, False])}, data)
-    found = np.asarray(model(data.x)).reshape(300, 6, 6, 2)
+    found = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
     # Away from the borders all nine positions of the kernel are summed.
     np.testing.assert_allclose(found[:, 2:4, 2:4], expected[:, 2:4, 2:4], atol=1e-3)
 
@@ -127,7 +131,7 @@ def test_where_nothing_is_cut_nothing_changes(digits):
 )
 def test_layers_that_do_not_add_up_all_channels_stay(reader):
     keras.utils.set_random_seed(0)
-    inputs = keras.Input((6, 6, 3))
+    inputs = keras.Input((6, 6, 3), name="x")
     first = layers.Conv2D(4, 1, name="first")
     model = keras.Model(inputs, layers.Conv2D(2, 1, name="out")(reader(first(inputs))))
     before = [weight.numpy() for weight in reader.weights]
@@ -151,5 +155,5 @@ def test_a_trained_network_keeps_more_of_its_accuracy(trained, digits):
         keep = {name: norms > np.quantile(norms, 0.25) for name, norms in found.items()}
         cut(model, keep, digits[0], compensated)
         recalibrate(model, digits[0])
-        reached.append(accuracy(model, digits[1]))
+        reached.append(evaluate(model, digits[1]))
     assert reached[0] > reached[1] + 0.1, reached

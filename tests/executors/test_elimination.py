@@ -24,7 +24,7 @@ def found_damages(model, data, keep=None):
 
 def hidden_network(units=6):
     keras.utils.set_random_seed(1)
-    inputs = keras.Input((9,))
+    inputs = keras.Input((9,), name="x")
     hidden = layers.Dense(units, "tanh", name="hidden")(inputs)
     return keras.Model(inputs, layers.Dense(3, name="out")(hidden))
 
@@ -32,7 +32,7 @@ def hidden_network(units=6):
 def examples(model, count=800):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(count, *model.inputs[0].shape[1:])).astype("float32")
-    return Dataset(x, np.zeros(count, np.int64))
+    return Dataset({"x": x}, {"y": np.zeros(count, np.int64)})
 
 
 def lost(activations, said, cut):
@@ -45,8 +45,8 @@ def lost(activations, said, cut):
 def test_damage_is_what_no_fit_on_the_others_brings_back():
     model = hidden_network()
     data = examples(model)
-    activations = np.asarray(model.get_layer("hidden")(data.x), np.float64)
-    said = np.asarray(model(data.x), np.float64)
+    activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
+    said = np.asarray(model(data.inputs["x"]), np.float64)
     found = found_damages(model, data)["hidden"] ** 2
     alone = [lost(activations, said, [unit]) for unit in range(6)]
     first = int(np.argmin(alone))
@@ -71,8 +71,8 @@ def test_a_unit_is_judged_by_those_that_are_gone_before_it():
 def test_the_order_is_as_good_as_the_best_of_all_choices():
     model = hidden_network()
     data = examples(model)
-    activations = np.asarray(model.get_layer("hidden")(data.x), np.float64)
-    said = np.asarray(model(data.x), np.float64)
+    activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
+    said = np.asarray(model(data.inputs["x"]), np.float64)
     found = found_damages(model, data)["hidden"]
     chosen = lost(activations, said, np.argsort(found)[:3])
     best = min(lost(activations, said, cut) for cut in combinations(range(6), 3))

@@ -6,9 +6,8 @@ import tensorflow as tf
 from executors.evaluation import (
     EVALUATION_BATCH,
     Evaluation,
-    accuracy,
-    ends_in_softmax,
-    probabilities,
+    call,
+    evaluate,
     recalibrate,
 )
 
@@ -18,28 +17,24 @@ layers = keras.layers
 def linear(*after, activation=None):
     """A linear classifier of the digits, and layers behind it."""
     keras.utils.set_random_seed(1)
-    inputs = keras.Input((8, 8, 1))
-    outputs = layers.Dense(10, activation)(layers.Flatten()(inputs))
+    inputs = keras.Input((8, 8, 1), name="image")
+    outputs = layers.Dense(10, activation, name="digit")(layers.Flatten()(inputs))
     for layer in after:
         outputs = layer(outputs)
     return keras.Model(inputs, outputs)
 
 
 def by_hand(model, x):
-    """The probabilities of a linear classifier."""
+    """The logits of a linear classifier."""
     kernel, bias = model.get_weights()
-    shares = np.exp(x.reshape(len(x), -1) @ kernel + bias)
-    return shares / shares.sum(axis=1, keepdims=True)
+    return x.reshape(len(x), -1) @ kernel + bias
 
 
-@pytest.mark.parametrize(
-    ("model", "softmax"),
-    [(linear(), False), (linear(activation="softmax"), True), (linear(layers.Softmax()), True)],
-)
-def test_probabilities_are_those_of_logits_and_of_a_softmax(model, softmax, digits):
-    x = digits[0].x[: EVALUATION_BATCH + 7]
-    assert ends_in_softmax(model) is softmax
-    np.testing.assert_allclose(probabilities(model, x), by_hand(model, x), atol=1e-6)
+def test_outputs_are_those_of_all_batches(digits):
+    model, x = linear(), digits[0].inputs["image"][: EVALUATION_BATCH + 7]
+    found = Evaluation(model).outputs({"image": x})
+    assert list(found) == ["digit"]
+    np.testing.assert_allclose(found["digit"], by_hand(model, x), atol=1e-5)
 
 
 def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(digits):
@@ -50,19 +45,20 @@ def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(d
             passes.append(tf.is_symbolic_tensor(x))
             return x
 
-    model = linear(Counted())
+    model = linear(Counted(name="counted"))
     evaluation = Evaluation(model)
     passes.clear()
     for scale in (1.0, -2.0):
         model.set_weights([scale * weight for weight in model.get_weights()])
         for count in (7, 30):
-            x = digits[1].x[:count]
-            np.testing.assert_allclose(evaluation.probabilities(x), by_hand(model, x), atol=1e-6)
+            x = digits[1].inputs["image"][:count]
+            found = evaluation.outputs({"image": x})["counted"]
+            np.testing.assert_allclose(found, by_hand(model, x), atol=1e-5)
     assert passes == [True]
 
 
 def test_recalibrated_statistics_are_those_of_the_data(schooling):
-    inputs = keras.Input((8, 8, 1))
+    inputs = keras.Input((8, 8, 1), name="image")
     x = layers.Conv2D(3, 3, name="conv")(inputs)
     x = layers.BatchNormalization(name="norm", momentum=0.97)(x)
     model = keras.Model(inputs, layers.Dense(10)(layers.Flatten()(x)))
@@ -70,7 +66,7 @@ def test_recalibrated_statistics_are_those_of_the_data(schooling):
     norm.moving_mean.assign([100.0, -100.0, 3.0])
     kept = [np.asarray(weight) for weight in model.trainable_variables]
     recalibrate(model, schooling.train)
-    convolved = np.asarray(model.get_layer("conv")(schooling.train.x))
+    convolved = np.asarray(model.get_layer("conv")(schooling.train.inputs["image"]))
     np.testing.assert_allclose(norm.moving_mean, convolved.mean((0, 1, 2)), atol=0.02)
     np.testing.assert_allclose(norm.moving_variance, convolved.var((0, 1, 2)), rtol=0.05)
     for before, after in zip(kept, model.trainable_variables, strict=True):
@@ -78,6 +74,29 @@ def test_recalibrated_statistics_are_those_of_the_data(schooling):
 
 
 def test_accuracy_counts_the_right_ones(schooling, trained):
-    expected = np.mean(np.asarray(trained(schooling.test.x)).argmax(1) == schooling.test.y)
-    assert accuracy(trained, schooling.test) == pytest.approx(expected)
+    expected = np.mean(
+        np.asarray(trained(schooling.test.inputs["image"])).argmax(1) == schooling.test.targets["digit"]
+    )
+    assert evaluate(trained, schooling.test) == pytest.approx(expected)
     assert expected > 0.8
+
+
+@pytest.mark.parametrize("structure", ["list", "dict"])
+def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
+    """Token ids above 2^24 would not survive float32."""
+    given = {
+        "late": keras.Input((), dtype="int64", name="late"),
+        "early": keras.Input((2,), name="early"),
+    }
+    low = layers.Lambda(lambda ids: ids % 2**20, name="low")(given["late"])
+    sums = layers.Lambda(lambda x: tf.reduce_sum(x, 1), name="sums")(given["early"])
+    model = keras.Model(list(given.values()) if structure == "list" else given, [low, sums])
+    ids, pairs = np.array([2**40 + 1, 2**40 + 3]), np.array([[1, 2], [3, 4]], np.uint8)
+    found = Evaluation(model).outputs({"early": pairs, "late": ids})
+    assert found["low"].tolist() == [1, 3]
+    assert found["sums"].tolist() == [3.0, 7.0]
+    called = call(model, {"early": pairs, "late": ids}, training=False)
+    assert {name: output.numpy().tolist() for name, output in called.items()} == {
+        "low": [1, 3],
+        "sums": [3.0, 7.0],
+    }

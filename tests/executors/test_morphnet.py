@@ -4,7 +4,7 @@ import pytest
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.evaluation import accuracy, recalibrate
+from executors.evaluation import evaluate, recalibrate
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training import Schooling, constant
@@ -106,8 +106,8 @@ def test_an_edge_keeps_accuracy(trained, schooling):
     untrained._cut(budget)
     raw = untrained.network()
     recalibrate(raw, schooling.train)
-    assert outcome.accuracy > accuracy(raw, schooling.test) + 0.05
-    assert outcome.accuracy > accuracy(trained, schooling.test) - 0.05
+    assert outcome.accuracy > evaluate(raw, schooling.test) + 0.05
+    assert outcome.accuracy > evaluate(trained, schooling.test) - 0.05
 
 
 def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, schooling):
@@ -139,16 +139,16 @@ def two_alike():
     Units matter by their outgoing weights, 1, 3, ..., 15 in both branches: the incoming ones are small
     beside them and, like the variances, the same for all.
     """
-    inputs = keras.Input((16,))
+    inputs = keras.Input((16,), name="signs")
     a, b = (keras.layers.Dense(8, use_bias=False, name=name)(inputs) for name in "ab")
-    outputs = keras.layers.Dense(16, name="sum")(keras.layers.Concatenate()([a, b]))
+    outputs = keras.layers.Dense(16, name="side")(keras.layers.Concatenate()([a, b]))
     model = keras.Model(inputs, outputs)
     for name, columns in (("a", np.eye(16)[:, :8]), ("b", np.eye(16)[:, 8:])):
         model.get_layer(name).set_weights([columns])
     outgoing = 100 * np.diag(np.tile(np.arange(1, 16, 2), 2))
-    model.get_layer("sum").set_weights([outgoing, np.zeros(16)])
+    model.get_layer("side").set_weights([outgoing, np.zeros(16)])
     signs = np.array([[(-1) ** bin(i & j).count("1") for j in range(1, 17)] for i in range(32)])
-    data = Dataset(signs.astype("float32"), np.zeros(32, np.int64))
+    data = Dataset({"signs": signs.astype("float32")}, {"side": np.zeros(32, np.int64)})
     return model, Schooling(data, data, None, 32, "sgd", 1e-12, 0.0, 1.0)
 
 

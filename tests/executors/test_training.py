@@ -5,17 +5,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from executors.data import Dataset
+from executors.evaluation import Evaluation
+from executors.objectives import objectives_of, predictions
 from executors.sparsity import Masks
 from executors.structure import analyse, narrow, narrow_arrays
-from executors.training import Memory, Trainer, constant, cosine, split
+from executors.training import Memory, Schooling, Trainer, constant, cosine
 
 layers = keras.layers
 
 
 def linear(classes=10, activation=None):
     keras.utils.set_random_seed(1)
-    inputs = keras.Input((8, 8, 1))
-    return keras.Model(inputs, layers.Dense(classes, activation)(layers.Flatten()(inputs)))
+    inputs = keras.Input((8, 8, 1), name="image")
+    return keras.Model(inputs, layers.Dense(classes, activation, name="digit")(layers.Flatten()(inputs)))
 
 
 def one_step(model, schooling, **options):
@@ -26,13 +29,13 @@ def one_step(model, schooling, **options):
 
 def by_hand(model, schooling):
     """The same step from the formulas: mean cross entropy, distillation at temperature T, Adam."""
-    x, y = tf.constant(schooling.train.x), schooling.train.y
+    x, y = tf.constant(schooling.train.inputs["image"]), schooling.train.targets["digit"]
     heat, share = schooling.temperature, schooling.distillation
     with tf.GradientTape() as tape:
         logits = model(x, training=True)
         loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True))
         if schooling.teacher is not None:
-            soft = (schooling.teacher + 1e-7) ** (1 / heat)
+            soft = (schooling.teacher["digit"] + 1e-7) ** (1 / heat)
             soft /= soft.sum(axis=1, keepdims=True)
             kd = -tf.reduce_mean(tf.reduce_sum(soft * tf.nn.log_softmax(logits / heat), axis=1))
             loss = (1 - share) * loss + share * heat**2 * kd
@@ -65,7 +68,9 @@ def test_probabilities_and_logits_learn_alike(schooling):
 
 def test_every_example_comes_once_per_epoch(schooling):
     seen = np.zeros(len(schooling.train), int)
-    numbered = dataclasses.replace(schooling.train, x=np.arange(len(seen)).reshape(-1, 1, 1, 1))
+    numbered = dataclasses.replace(
+        schooling.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
+    )
     counted = dataclasses.replace(schooling, train=numbered, teacher=None, batch_size=100)
     trainer = Trainer(linear(), counted, seed=5)
     for _ in range(len(seen) * 3 // 100):
@@ -101,7 +106,7 @@ OPTIMIZERS = {"sgd": 0.01, "adam": 2e-3}
 def few(request, schooling):
     """Schooling whose batch is the whole training set, so that no order of examples matters."""
     train = schooling.train.subset(np.arange(64))
-    teacher, rate = schooling.teacher[:64], OPTIMIZERS[request.param]
+    teacher, rate = {"digit": schooling.teacher["digit"][:64]}, OPTIMIZERS[request.param]
     return dataclasses.replace(
         schooling, train=train, teacher=teacher, batch_size=64, optimizer=request.param, learning_rate=rate
     )
@@ -109,10 +114,10 @@ def few(request, schooling):
 
 def convolutional():
     keras.utils.set_random_seed(1)
-    inputs = keras.Input((8, 8, 1))
+    inputs = keras.Input((8, 8, 1), name="image")
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, strides=2, use_bias=False)(inputs)))
     x = layers.Dense(12, "tanh")(layers.GlobalAveragePooling2D()(x))
-    return keras.Model(inputs, layers.Dense(10)(x))
+    return keras.Model(inputs, layers.Dense(10, name="digit")(x))
 
 
 def assert_same_weights(one, other, atol):
@@ -192,8 +197,72 @@ def test_schedules():
     assert list(constant(2)) == [1, 1]
 
 
-def test_a_split_keeps_every_example_once(schooling):
-    data = dataclasses.replace(schooling.train, y=np.arange(len(schooling.train)))
-    first, second = split(data, 0.1)
-    assert len(second) == round(0.1 * len(data))
-    assert sorted([*first.y, *second.y]) == list(range(len(data)))
+def heads():
+    """Two inputs, one of them token ids, and an output of each kind."""
+    keras.utils.set_random_seed(2)
+    tokens = keras.Input((4,), dtype="int32", name="tokens")
+    figures = keras.Input((2,), name="figures")
+    x = layers.Embedding(2_000, 6)(tokens)
+    tags = layers.Dense(5, name="tags")(x)
+    both = layers.Concatenate()([layers.GlobalAveragePooling1D()(x), figures])
+    spam = layers.Dense(1, "sigmoid", name="spam")(both)
+    return keras.Model([tokens, figures], [tags, spam, layers.Dense(1, name="price")(both)])
+
+
+def lesson(count=32):
+    rng = np.random.default_rng(0)
+    inputs = {
+        "tokens": rng.integers(0, 2_000, (count, 4)),
+        "figures": rng.integers(0, 9, (count, 2)).astype(np.uint8),
+    }
+    targets = {
+        "tags": rng.integers(-1, 5, (count, 4)),
+        "spam": rng.integers(0, 2, count),
+        "price": rng.normal(size=count).astype(np.float32),
+    }
+    return Dataset(inputs, targets)
+
+
+def test_losses_of_all_outputs_add_up_and_fall():
+    model, data = heads(), lesson()
+    tags, spam, price = (
+        np.asarray(output) for output in model([data.inputs["tokens"], data.inputs["figures"] * 1.0])
+    )
+    shares = np.exp(tags) / np.exp(tags).sum(-1, keepdims=True)
+    counted = data.targets["tags"] >= 0
+    right = np.take_along_axis(shares, np.maximum(data.targets["tags"], 0)[..., None], 2)[..., 0]
+    yes = np.where(data.targets["spam"], spam[:, 0], 1 - spam[:, 0])
+    expected = -np.log(right[counted]).mean() - np.log(yes).mean()
+    expected += np.square(price[:, 0] - data.targets["price"]).mean()
+
+    trainer = Trainer(model, Schooling(data, data, None, 32, "sgd", 0.003, 0.7, 2.0), 0)
+
+    assert trainer.train(constant(1) * 0) == pytest.approx(expected, rel=1e-4)
+    assert trainer.train(constant(200)) < 0.8 * expected
+
+
+def test_a_student_learns_what_the_teacher_says_on_every_output():
+    teacher, student, data = heads(), heads(), lesson()
+    teacher.set_weights([2 * weight + 0.1 for weight in teacher.get_weights()])
+    outputs = Evaluation(teacher).outputs(data.inputs)
+    taught = predictions(objectives_of(teacher, data), outputs)
+    lessons = Schooling(data, data, taught, 32, "adam", 0.02, distillation=1.0, temperature=2.0)
+    trainer = Trainer(student, lessons, 0)
+    before = apart(trainer.evaluation.outputs(data.inputs), outputs)
+    trainer.train(constant(300))
+    after = apart(trainer.evaluation.outputs(data.inputs), outputs)
+    assert all(after[name] < 0.3 * before[name] for name in ("spam", "price")), (before, after)
+    assert after["tags"] < 0.5 * before["tags"]
+
+
+def apart(found, wanted):
+    """The mean distance of outputs; logits count but for what softmax takes away."""
+    means = {
+        name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in found.items()
+    }
+    targets = {
+        name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in wanted.items()
+    }
+    return {
+        name: np.abs((found[name] - means[name]) - (wanted[name] - targets[name])).mean() for name in found
+    }

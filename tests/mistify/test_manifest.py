@@ -108,10 +108,18 @@ def test_a_newer_format_says_what_to_do(package):
 
 def test_problems_name_their_places(package):
     directory, _ = package
-    change(directory, accuracy=1.5, unknown=1, outputs=[{"name": "y", "dtype": "float32", "shape": ["a"]}])
+    change(directory, accuracy=-1.5, unknown=1, outputs=[{"name": "y", "dtype": "float32", "shape": ["a"]}])
     places = {problem.place for problem in failure(directory, Manifest.load).problems}
 
     assert places == {"accuracy", "unknown", "outputs[0].shape[0]"}
+
+
+def test_a_share_is_at_most_one_and_an_error_is_not(package):
+    directory, _ = package
+    change(directory, accuracy=1.5, metric="mse", accuracy_target=2.0)
+    assert Manifest.load(directory).accuracy == 1.5
+    change(directory, metric="f1")
+    assert "f1 above 1" in str(failure(directory, Manifest.load))
 
 
 @pytest.mark.parametrize("name", ["../serve.tflite", "/etc/passwd", "a/b", "..", "", ".hidden", "a\n"])

@@ -14,7 +14,13 @@ def test_report_has_exactly_the_documented_form(service):
         "job": "job-1",
         "seconds": 4.5,
         "spent": {"training": 7.25, "tracing": 0.5, "other": 0.25, "saving": 0.01, "waiting": 0.0},
-        "source": {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "accuracy": 0.8},
+        "source": {
+            "flops": 1000.0,
+            "params": 100.0,
+            "memory_bytes": 4000.0,
+            "accuracy": 0.8,
+            "metric": "accuracy",
+        },
         "goals": [
             {
                 "id": "half",
@@ -26,6 +32,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "memory_bytes": 4000.0,
                     "latency_ms": 0.5,
                     "accuracy": 0.75,
+                    "metric": "accuracy",
                 },
                 "met": True,
                 "reason": "",
@@ -42,6 +49,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "memory_bytes": None,
                     "latency_ms": None,
                     "accuracy": None,
+                    "metric": "accuracy",
                 },
                 "met": False,
                 "reason": "no room",

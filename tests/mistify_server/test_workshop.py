@@ -5,8 +5,9 @@ import keras
 import numpy as np
 import pytest
 
-from executors.data import load_dataset
-from executors.evaluation import accuracy
+from executors.data.loading import load_dataset
+from executors.evaluation import evaluate
+from executors.signature import signature_of
 from executors.structure import analyse
 from executors.training import Trainer
 from mistify_server.store.artifacts import artifacts_of
@@ -196,7 +197,7 @@ def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, trac
     assert analyse(tree.network(child)).network().flops == child.costs["flops"] <= onward.budget["flops"]
     assert_equal(tree.network(parent), before)
     assert analyse(before).network().flops == parent.costs["flops"]
-    assert accuracy(before, load_dataset(DATA.test)) == parent.accuracy
+    assert evaluate(before, load_dataset(DATA.test, signature_of(before))) == parent.accuracy
 
 
 @pytest.mark.parametrize("difference", ["parent", "config"])

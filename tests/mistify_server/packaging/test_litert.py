@@ -47,7 +47,7 @@ def package(model):
 
 
 def test_set():
-    return Dataset(images(70), np.zeros(70, np.int64))
+    return Dataset({"image": images(70)}, {"scores": np.zeros(70, np.int64)})
 
 
 test_set.__test__ = False
@@ -118,7 +118,10 @@ def test_a_package_describes_itself(package, tmp_path):
 
 
 def test_inputs_of_whole_numbers_will_do(model):
-    whole = Dataset(np.random.default_rng(0).integers(0, 255, (9, 8, 8, 2), np.uint8), np.zeros(9, np.int64))
+    whole = Dataset(
+        {"image": np.random.default_rng(0).integers(0, 255, (9, 8, 8, 2), np.uint8)},
+        {"scores": np.zeros(9, np.int64)},
+    )
     assert make_package(model, ORDER, whole).files
 
 

@@ -1,0 +1,164 @@
+"""Arrays as they were read, made into what a model learns from; every problem with them at once."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from executors.data.dataset import Dataset
+from executors.data.formats import Arrays, Request, X, Y, first_of, invalid
+from executors.data.storage import Array
+from executors.objectives import IGNORED, Binary, Categorical, Objective, objective_of
+from executors.signature import Input, Output, Tensor
+from mistify.errors import Problem
+from mistify.validation import InvalidValue
+
+#: Examples that are looked through for NaN at once.
+_BLOCK = 1_000
+
+
+def fitted(arrays: Arrays, request: Request, source: str, training: bool) -> Dataset:
+    """The data in the names and the order of a model.
+
+    Args:
+        arrays: As they were read.
+        request: What they were asked for.
+        source: What errors call them.
+        training: Whether every class has to have an example.
+
+    Raises:
+        MistifyError: INVALID_DATASET with every problem.
+    """
+    signature = request.signature
+    groups: tuple[tuple[Sequence[Tensor], str], ...] = ((signature.inputs, X), (signature.outputs, Y))
+    called = {
+        tensor: first_of(list(arrays), tensor.name, alias if len(tensors) == 1 else tensor.name)
+        for tensors, alias in groups
+        for tensor in tensors
+    }
+    missing = [tensor.name for tensor, name in called.items() if name is None]
+    if missing:
+        raise invalid(_missing(source, arrays, request, missing))
+    named = {tensor: (name, arrays[name]) for tensor, name in called.items() if name is not None}
+    problems = list(_uneven(source, dict(named.values())))
+    targets: dict[str, Array] = {}
+    for tensor, (name, array) in named.items():
+        if isinstance(tensor, Input):
+            problems += _unfit_inputs(source, name, array, tensor)
+        elif isinstance(tensor, Output):
+            targets[tensor.name], found = _target(source, name, array, tensor)
+            problems += found
+    if not problems and training and len(signature.outputs) == 1:
+        problems += _empty_classes(source, targets[signature.outputs[0].name], signature.outputs[0], request)
+    if problems:
+        raise invalid(*problems)
+    return Dataset({tensor.name: named[tensor][1] for tensor in signature.inputs}, targets)
+
+
+def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:
+    one = len(request.signature.inputs) == len(request.signature.outputs) == 1
+    given = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
+    needed = [tensor.name for tensor in (*request.signature.inputs, *request.signature.outputs)]
+    also = " (or x and y)" if one else ""
+    return Problem(
+        source, given, f"{' and '.join(needed)}{also}", "name the data as the model's inputs and outputs"
+    )
+
+
+def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    if len(lengths) > 1 or 0 in lengths:
+        shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
+        yield Problem(source, shapes, "as many rows of each, one at least", "check the arrays")
+
+
+def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
+    """A wrong shape, a wrong type, or what is no number."""
+    if array.ndim and not _has_shape(array, wanted):
+        sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
+        yield Problem(
+            source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
+            f"reshape {name} to what the model takes",
+        )  # fmt: skip
+    whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
+    floats = np.issubdtype(array.dtype, np.floating)
+    if "float" not in wanted.dtype and not whole:
+        yield Problem(source, f"{name} of type {array.dtype}", "integers", f"cast {name} to {wanted.dtype}")
+    elif not (whole or floats):
+        yield Problem(
+            source, f"{name} of type {array.dtype}", "integers or floats", f"cast {name} to float32"
+        )
+    elif floats:
+        yield from _not_finite(source, name, array)
+
+
+def _has_shape(array: Array, wanted: Tensor) -> bool:
+    return array.ndim == len(wanted.shape) + 1 and all(
+        size in (None, given) for size, given in zip(wanted.shape, array.shape[1:], strict=True)
+    )
+
+
+def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
+    for at in range(0, len(array) if array.ndim else 0, _BLOCK):
+        block = np.isfinite(array[at : at + _BLOCK])
+        if not block.all():
+            row = at + int(np.argwhere(~block)[0][0])
+            yield Problem(
+                source, f"NaN or infinity in {name}[{row}]", "finite figures", "drop or repair the example"
+            )
+            return
+
+
+def _target(source: str, name: str, array: Array, output: Output) -> tuple[Array, list[Problem]]:
+    """Targets in their type, and what is wrong with them."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype == np.bool_:
+        array = array.astype(np.int64)
+    if array.ndim == 0:
+        return array, []  # told as no rows
+    if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
+        return array, [Problem(source, f"{name} of type {array.dtype}", "numbers", f"cast {name}")]
+    try:
+        objective = objective_of(output, array)
+    except InvalidValue as error:
+        given = f"{name} of shape {array.shape} and type {array.dtype}"
+        return array, [Problem(source, given, error.expected, error.fix)]
+    problems = list(_not_finite(source, name, array)) or list(
+        _out_of_range(source, name, array, objective, output)
+    )
+    whole = isinstance(objective, Categorical | Binary)
+    return array if problems else array.astype(np.int64 if whole else np.float32), problems
+
+
+def _out_of_range(
+    source: str, name: str, target: Array, objective: Objective, output: Output
+) -> Iterator[Problem]:
+    if isinstance(objective, Categorical):
+        lowest = IGNORED if target.ndim > 1 else 0
+        wrong = (target < lowest) | (target >= (output.shape[-1] or 0))
+        expected = f"classes 0 to {(output.shape[-1] or 0) - 1}"
+        if lowest == IGNORED:
+            expected += f", or {IGNORED} for what is ignored"
+    elif isinstance(objective, Binary):
+        wrong, expected = (target != 0) & (target != 1), "0 or 1; figures as floats, with another head"
+    else:
+        return
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        shown = ", ".join(map(str, place))
+        yield Problem(source, f"{name}[{shown}] = {target[place]}", expected, "relabel the examples")
+
+
+def _empty_classes(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
+    if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
+        return
+    classes = output.shape[-1] or 0
+    empty = np.flatnonzero(np.bincount(target.astype(np.int64), minlength=classes) == 0)
+    if len(empty):
+        names = request.classes.get(output.name)
+        first = f"{empty[0]}" + (f" ({names[empty[0]]})" if names else "")
+        more = f" and of {len(empty) - 1} more" if len(empty) > 1 else ""
+        yield Problem(
+            source, f"no example of class {first}{more}", f"examples of all {classes} classes",
+            "add some, or take the class out of the model",
+        )  # fmt: skip

@@ -1,0 +1,74 @@
+"""What a reader of a data format is, and the registry of readers by suffix."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from executors.data.storage import Array
+from executors.signature import Signature, Tensor
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+Arrays = Mapping[str, Array]
+
+#: Names of classes in the order of their numbers, by output.
+ClassNames = Mapping[str, tuple[str, ...]]
+
+#: What a file may call the one input and the one output of a model.
+X: Final = "x"
+Y: Final = "y"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a reader.
+
+    Attributes:
+        signature: What the model takes and gives.
+        classes: Names of the classes, where the training data name them.
+    """
+
+    signature: Signature
+    classes: ClassNames
+
+    def names(self) -> dict[str, Tensor]:
+        """The arrays that are needed, by each name that a file may give them."""
+        takes, gives = self.signature.inputs, self.signature.outputs
+        found: dict[str, Tensor] = {tensor.name: tensor for tensor in (*takes, *gives)}
+        if len(takes) == 1:
+            found.setdefault(X, takes[0])
+        if len(gives) == 1:
+            found.setdefault(Y, gives[0])
+        return found
+
+
+class Reader(ABC):
+    """Reads one format."""
+
+    @abstractmethod
+    def accepts(self, path: Path) -> bool:
+        """Whether a file or directory is of this format, by its name and, of a directory, what is in it."""
+
+    @abstractmethod
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The arrays, [examples, ...] each, by their names in the file (or `x` and `y`).
+
+        Raises:
+            MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
+            OSError: It cannot be read.
+        """
+
+    def class_names(self, path: Path, request: Request) -> ClassNames:
+        """The names of the classes in training data, sorted; none where classes have numbers."""
+        return {}
+
+
+def invalid(*problems: Problem) -> MistifyError:
+    """Data that cannot be used."""
+    return MistifyError(ErrorCode.INVALID_DATASET, f"{problems[0].place} cannot be used", problems)
+
+
+def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
+    """The name under which a file has an array, if it does."""
+    return next((name for name in (wanted, alias) if name in names), None)

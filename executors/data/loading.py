@@ -1,0 +1,50 @@
+"""Data of any format as a model takes them."""
+
+from pathlib import Path
+from typing import Final
+
+from executors.data.builtin import BUILTIN, read_builtin
+from executors.data.dataset import Dataset
+from executors.data.fitting import fitted
+from executors.data.formats import ClassNames, Reader, Request, invalid
+from executors.data.npz import NpzReader
+from executors.signature import Signature
+from mistify.errors import Problem
+
+READERS: Final[tuple[Reader, ...]] = (NpzReader(),)
+
+
+def load_dataset(source: str, signature: Signature, train: str | None = None) -> Dataset:
+    """Read data for a model.
+
+    Args:
+        source: A file or directory of a format that one of `READERS` reads, or built-in data.
+        signature: What the model takes and gives.
+        train: For test data, the training data, whose classes they share.
+
+    Raises:
+        MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
+    """
+    request = Request(signature, {})
+    if source.startswith(BUILTIN):
+        return fitted(read_builtin(source, request), request, source, training=False)
+    try:
+        request = Request(signature, _class_names(train or source, request))
+        arrays = _reader(source).read(Path(source), request)
+    except OSError as error:
+        problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
+        raise invalid(problem) from error
+    return fitted(arrays, request, source, training=train is None)
+
+
+def _class_names(source: str, request: Request) -> ClassNames:
+    return {} if source.startswith(BUILTIN) else _reader(source).class_names(Path(source), request)
+
+
+def _reader(source: str) -> Reader:
+    path = Path(source)
+    for reader in READERS:
+        if reader.accepts(path):
+            return reader
+    what = "a directory" if path.is_dir() else f"a file named {path.name}"
+    raise invalid(Problem(source, what, "an .npz file", "convert it"))

@@ -1,0 +1,75 @@
+"""Arrays that may be larger than memory: from a size on they lie in a file, mapped into memory."""
+
+import io
+import os
+import tempfile
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+
+#: Arrays of more bytes lie in a file.
+IN_MEMORY_BYTES: Final = 256 * 2**20
+
+#: Bytes that are copied at once.
+_BLOCK_BYTES: Final = 16 * 2**20
+
+
+class Rows:
+    """Grows into an array, some rows at a time, of which memory never holds more than `IN_MEMORY_BYTES`.
+
+    The file of a larger array has no name: it is gone when the array is, however the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] = io.BytesIO()
+        self._like: Array | None = None
+        self._count = 0
+
+    def append(self, rows: Array) -> None:
+        """Add rows [count, ...], of the shape and type of the first ones.
+
+        Raises:
+            OSError: There is no room for the file.
+            ValueError: Rows of another shape.
+        """
+        if self._like is None:
+            self._like = rows[:0]
+        if rows.shape[1:] != self._like.shape[1:]:
+            raise ValueError(f"rows of shape {rows.shape[1:]} among rows of {self._like.shape[1:]}")
+        self._file.write(np.ascontiguousarray(rows, self._like.dtype).data.cast("B") if rows.size else b"")
+        self._count += len(rows)
+        if isinstance(self._file, io.BytesIO) and self._file.tell() > IN_MEMORY_BYTES:
+            content = self._file
+            self._file = tempfile.TemporaryFile(dir=cache_directory())  # noqa: SIM115 - open as long as it grows
+            self._file.write(content.getbuffer())
+
+    def array(self) -> Array:
+        """All rows [examples, ...]."""
+        if self._like is None:
+            return np.empty(0)
+        shape = (self._count, *self._like.shape[1:])
+        if isinstance(self._file, io.BytesIO):
+            return np.frombuffer(self._file.getbuffer(), self._like.dtype).reshape(shape)
+        self._file.flush()
+        return np.memmap(self._file, self._like.dtype, "r", shape=shape)
+
+
+def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
+    """The rows of an array at these indices."""
+    if array.itemsize * int(np.prod(array.shape[1:])) * len(indices) <= IN_MEMORY_BYTES:
+        return array[indices]
+    found = Rows()
+    for part in np.array_split(indices, -(-array.nbytes // _BLOCK_BYTES)):
+        found.append(array[part])
+    return found.array()
+
+
+def cache_directory() -> Path:
+    """Where large arrays lie: `$XDG_CACHE_HOME/mistify`, `~/.cache/mistify` where that is not set."""
+    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory

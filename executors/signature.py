@@ -1,0 +1,99 @@
+"""What a model takes and gives: names, shapes and types of its inputs and outputs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+import keras
+
+layers = keras.layers
+
+Shape: TypeAlias = tuple[int | None, ...]
+
+#: Layers through which an output stays what it is, but for its shape.
+_SHAPING = (layers.Reshape, layers.Flatten, layers.Dropout)
+
+
+class Activation(Enum):
+    """What a model's output has been through last, as far as it matters to what is learned."""
+
+    SOFTMAX = "softmax"
+    SIGMOID = "sigmoid"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output: its name, and its shape without the batch dimension, None where it is free."""
+
+    name: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Input(Tensor):
+    """An input with its type."""
+
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Output(Tensor):
+    """An output, by the name of the layer that makes it, with its activation."""
+
+    activation: Activation
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a model takes and gives, in its own order."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+
+
+def signature_of(model: keras.Model) -> Signature:
+    """The inputs and outputs of a functional or sequential model."""
+    inputs = (Input(tensor.name, tuple(tensor.shape[1:]), tensor.dtype) for tensor in model.inputs)
+    outputs = (
+        Output(name, tuple(tensor.shape[1:]), _activation(tensor))
+        for name, tensor in zip(output_names(model), model.outputs, strict=True)
+    )
+    return Signature(tuple(inputs), tuple(outputs))
+
+
+def input_names(model: keras.Model) -> list[str]:
+    """The names of a model's inputs, in its order."""
+    return [tensor.name for tensor in model.inputs]
+
+
+def output_names(model: keras.Model) -> list[str]:
+    """The names of a model's outputs, in its order: those of the layers that make them.
+
+    Outputs of one layer that is called several times are numbered: `score`, `score_2`.
+    """
+    return _numbered(tensor._keras_history.operation.name for tensor in model.outputs)
+
+
+def _numbered(names: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        unique, count = name, 1
+        while unique in found:
+            count += 1
+            unique = f"{name}_{count}"
+        found.append(unique)
+    return found
+
+
+def _activation(tensor: keras.KerasTensor) -> Activation:
+    last = tensor._keras_history.operation
+    function = getattr(last, "activation", None)
+    if (isinstance(last, layers.Softmax) and last.axis == -1) or function is keras.activations.softmax:
+        return Activation.SOFTMAX
+    if function is keras.activations.sigmoid:
+        return Activation.SIGMOID
+    if isinstance(last, _SHAPING) and _activation(last.input) is Activation.SIGMOID:
+        return Activation.SIGMOID
+    return Activation.NONE

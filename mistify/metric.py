@@ -1,0 +1,49 @@
+"""What is measured of a network on the test data: the `accuracy` of goals, tasks and manifests."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from math import inf
+
+
+class Metric(StrEnum):
+    """A metric by its name in a config. All but `mse` are shares, the higher the better.
+
+    A goal's `accuracy` is what the metric has to reach: a lower limit of a share, the upper limit of `mse`.
+    """
+
+    ACCURACY = "accuracy"
+    F1 = "f1"
+    EXACT_MATCH = "exact_match"
+    ROC_AUC = "roc_auc"
+    MSE = "mse"
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it lies between 0 and 1, and higher is better."""
+        return self is not Metric.MSE
+
+    @property
+    def worst(self) -> float:
+        """What every network reaches."""
+        return 0.0 if self.is_share else inf
+
+    def reaches(self, figure: float, target: float | None) -> bool:
+        """Whether a figure is at least as good as what is asked for; everything is where nothing is."""
+        if target is None:
+            return True
+        return figure >= target if self.is_share else figure <= target
+
+    def better(self, figure: float, other: float) -> bool:
+        """Whether a figure is better than another one."""
+        return figure > other if self.is_share else figure < other
+
+    def best(self, figures: Iterable[float]) -> float:
+        """The best of some figures, `worst` where there are none."""
+        figures = list(figures)
+        if not figures:
+            return self.worst
+        return max(figures) if self.is_share else min(figures)
+
+    def shown(self, figure: float) -> str:
+        """A figure for people: a share in per cent, a mean squared error as a number."""
+        return f"{figure:.1%}" if self.is_share else f"{figure:.4g}"
