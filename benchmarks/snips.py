@@ -1,0 +1,180 @@
+"""A transformer for voice commands, ported: `python -m benchmarks.snips --data DIR`.
+
+DIR has `snips/{train,test}/{seq.in,seq.out,label}`: the words of an utterance, their slots and its intent, one
+line for each (SNIPS, Coucke et al., 2018). A small encoder learns both from nothing, and is ported to goals
+between twice and a quarter of its multiply-adds. An utterance counts as right if its intent and all its slots are.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.porting import Porting, Reached
+from mistify_server.tasks import DataSource, ModelSource
+
+SHARES: Final = (2.0, 1.0, 0.5, 0.25)
+TARGETS: Final[dict[str, Target]] = {"loss_at_half": {"max": 1.5}}
+
+PARTS: Final = ("train", "test")
+FILES: Final = tuple(f"snips/{part}/{kind}" for part in PARTS for kind in ("seq.in", "seq.out", "label"))
+
+#: Words of an utterance that are read; the longest has 35.
+LENGTH: Final = 36
+PADDING, UNKNOWN = 0, 1
+
+#: Words that occur less often in the training data are unknown ones.
+_LEAST_COUNT: Final = 2
+_IGNORED: Final = -1
+
+_WIDTH, _HEADS, _LAYERS, _DROPOUT = 128, 4, 2, 0.3
+_SOURCE_STEPS, _QUICK_SOURCE_STEPS = 3_000, 300
+_STEPS, _QUICK_STEPS = 600, 60
+
+
+@dataclass(frozen=True)
+class Utterances:
+    """Words, their slots, and the intent of each utterance."""
+
+    words: Sequence[Sequence[str]]
+    slots: Sequence[Sequence[str]]
+    intents: Sequence[str]
+
+
+def measure(options: Namespace) -> Figures:
+    """Train, port, and compare."""
+    data = data_with(FILES, options)
+    with TemporaryDirectory() as directory:
+        made = prepare(data, Path(directory))
+        settings: dict[str, object] = {
+            "optimizer": "adam",
+            "learning_rate": 1e-3,
+            "source_steps": _QUICK_SOURCE_STEPS if options.quick else _SOURCE_STEPS,
+        }
+        porting = Porting(*made, Path(directory), settings)
+        reached = porting.collective(dict.fromkeys(SHARES, _QUICK_STEPS if options.quick else _STEPS))
+        Console().print(_table(porting.accuracy, reached))
+        return figures_of(porting.accuracy, reached)
+
+
+def figures_of(source: float, reached: Mapping[float, Reached]) -> dict[str, float]:
+    """Exact matches in percent, and what is lost at half of the multiply-adds."""
+    each = {f"exact_match_at_{share:g}": one.accuracy for share, one in reached.items()}
+    return {"exact_match": source, **each, "loss_at_half": source - reached[0.5].accuracy}
+
+
+def prepare(data: Path, directory: Path) -> tuple[ModelSource, DataSource]:
+    """The network, which has learned nothing yet, and the data as arrays."""
+    parts = {part: read(data / "snips" / part) for part in PARTS}
+    counts = Counter(word for words in parts["train"].words for word in words)
+    known = sorted(word for word, count in counts.items() if count >= _LEAST_COUNT)
+    vocabulary = {word: number for number, word in enumerate(known, start=UNKNOWN + 1)}
+    slots = _numbers(slot for part in parts.values() for row in part.slots for slot in row)
+    intents = _numbers(intent for part in parts.values() for intent in part.intents)
+    files = {}
+    for part, utterances in parts.items():
+        files[part] = str(directory / f"{part}.npz")
+        np.savez(
+            files[part],
+            words=_padded(utterances.words, vocabulary, UNKNOWN, PADDING),
+            slots=_padded(utterances.slots, slots, _IGNORED, _IGNORED),
+            intent=np.asarray([intents[intent] for intent in utterances.intents]),
+        )
+    path = directory / "snips.keras"
+    encoder(len(vocabulary) + 2, len(slots), len(intents)).save(path)
+    return ModelSource(path=str(path)), DataSource(**files)
+
+
+def read(directory: Path) -> Utterances:
+    """One part of the data."""
+    words, slots, intents = (
+        (directory / name).read_text(encoding="utf-8").splitlines() for name in ("seq.in", "seq.out", "label")
+    )
+    return Utterances([line.split() for line in words], [line.split() for line in slots], intents)
+
+
+def encoder(words: int, slots: int, intents: int) -> keras.Model:
+    """Attention over the words of an utterance; its intent, and a slot for each word."""
+    keras.utils.set_random_seed(0)
+    layers, ops = keras.layers, keras.ops
+    inputs = keras.Input((LENGTH,), dtype="int32", name="words")
+    there = ops.not_equal(inputs, PADDING)
+    places = ops.cumsum(ops.ones_like(inputs), axis=1) - 1
+    x = layers.Add()(
+        [
+            layers.Embedding(words, _WIDTH, name="word")(inputs),
+            layers.Embedding(LENGTH, _WIDTH, name="place")(places),
+        ]
+    )
+    x = layers.Dropout(_DROPOUT)(layers.LayerNormalization()(x))
+    for number in range(_LAYERS):
+        x = _block(x, ops.expand_dims(there, 1), f"block_{number}")
+    pooled = layers.GlobalAveragePooling1D()(
+        layers.Multiply()([x, ops.expand_dims(ops.cast(there, "float32"), -1)])
+    )
+    outputs = [
+        layers.Dense(slots, "softmax", name="slots")(x),
+        layers.Dense(intents, "softmax", name="intent")(pooled),
+    ]
+    return keras.Model(inputs, outputs, name="snips")
+
+
+def _block(x: Any, there: Any, name: str) -> Any:
+    """Attention and two dense layers, each normalised before and added to what came in."""
+    layers = keras.layers
+    y = layers.LayerNormalization()(x)
+    y = layers.MultiHeadAttention(_HEADS, _WIDTH // _HEADS, name=f"{name}_attention")(
+        y, y, attention_mask=there
+    )
+    x = layers.Add()([x, layers.Dropout(_DROPOUT)(y)])
+    y = layers.LayerNormalization()(x)
+    y = layers.Dense(2 * _WIDTH, "gelu", name=f"{name}_wide")(y)
+    y = layers.Dense(_WIDTH, name=f"{name}_back")(y)
+    return layers.Add()([x, layers.Dropout(_DROPOUT)(y)])
+
+
+def _numbers(names: Any) -> dict[str, int]:
+    return {name: number for number, name in enumerate(sorted(set(names)))}
+
+
+def _padded(
+    rows: Sequence[Sequence[str]], numbers: Mapping[str, int], unknown: int, padding: int
+) -> npt.NDArray[np.int32]:
+    array = np.full((len(rows), LENGTH), padding, np.int32)
+    for row, items in zip(array, rows, strict=True):
+        row[: len(items)] = [numbers.get(item, unknown) for item in items[:LENGTH]]
+    return array
+
+
+def _table(source: float, reached: Mapping[float, Reached]) -> Table:
+    table = Table(title=f"SNIPS, exact match; the source {source:.1f} %", title_justify="left")
+    for column in ("share", "exact match", "steps", "seconds"):
+        table.add_column(column, justify="right")
+    for one in reached.values():
+        table.add_row(f"{one.share:.3f}", f"{one.accuracy:.1f}", f"{one.steps:,}", f"{one.seconds:.1f}")
+    return table
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The options of this benchmark."""
+    add_data_option(parser)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run it; returns the exit code."""
+    return run("snips", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
