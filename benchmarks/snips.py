@@ -1,8 +1,9 @@
 """A transformer for voice commands, ported: `python -m benchmarks.snips --data DIR`.
 
-DIR has `snips/{train,test}/{seq.in,seq.out,label}`: the words of an utterance, their slots and its intent, one
-line for each (SNIPS, Coucke et al., 2018). A small encoder learns both from nothing, and is ported to goals
-between twice and a quarter of its multiply-adds. An utterance counts as right if its intent and all its slots are.
+DIR has `snips/{train,test}/{seq.in,seq.out,label}`: the words of an utterance, their slots and its intent,
+one line for each (Coucke et al., 2018). A small encoder learns both from nothing, and is ported to goals
+between twice and a quarter of its multiply-adds. An utterance counts as right if its intent and all its slots
+are.
 """
 
 import sys
@@ -22,6 +23,8 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import Porting, Reached
+from mistify.dataset import DataSettings
+from mistify.metric import Metric
 from mistify_server.tasks import DataSource, ModelSource
 
 SHARES: Final = (2.0, 1.0, 0.5, 0.25)
@@ -82,7 +85,7 @@ def prepare(data: Path, directory: Path) -> tuple[ModelSource, DataSource]:
     vocabulary = {word: number for number, word in enumerate(known, start=UNKNOWN + 1)}
     slots = _numbers(slot for part in parts.values() for row in part.slots for slot in row)
     intents = _numbers(intent for part in parts.values() for intent in part.intents)
-    files = {}
+    files: dict[str, Any] = {}
     for part, utterances in parts.items():
         files[part] = str(directory / f"{part}.npz")
         np.savez(
@@ -93,7 +96,8 @@ def prepare(data: Path, directory: Path) -> tuple[ModelSource, DataSource]:
         )
     path = directory / "snips.keras"
     encoder(len(vocabulary) + 2, len(slots), len(intents)).save(path)
-    return ModelSource(path=str(path)), DataSource(**files)
+    settings = DataSettings(metric=Metric.EXACT_MATCH)
+    return ModelSource(path=str(path)), DataSource(**files, settings=settings)
 
 
 def read(directory: Path) -> Utterances:

@@ -252,8 +252,8 @@ def _spanned(encoded: Any) -> list[Any]:
 def _randomise(graph: Graph) -> None:
     """Random scales, offsets and statistics, where a new network has ones and zeros."""
     rng = np.random.default_rng(0)
-    for layer in graph.layers.values():
-        for weight in getattr(layer, "weights", ()):
+    for weights in graph.variables.values():
+        for weight in weights:
             kind = weight.path.rpartition("/")[2]
             if "gamma" in kind or "variance" in kind or kind == "variable":
                 weight.assign(rng.uniform(0.8, 1.2, weight.shape))

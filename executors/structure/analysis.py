@@ -99,10 +99,7 @@ class Structure:
 
     def weight_shapes(self, widths: Widths) -> dict[str, list[Shape]]:
         """The shapes of every layer's weights at these widths."""
-        shapes = {
-            name: [list(weight.shape) for weight in getattr(layer, "weights", ())]
-            for name, layer in self.graph.layers.items()
-        }
+        shapes = {name: [list(weight.shape) for weight in own] for name, own in self.graph.variables.items()}
         for group in self.groups.values():
             for slot in group.slots:
                 removed = (group.size - widths[group.name]) * slot.positions.shape[1]

@@ -92,11 +92,13 @@ class Graph:
 
     @property
     def weights(self) -> dict[str, list[npt.NDArray[Any]]]:
-        """The weights of every layer, by its name in the graph; an operation has none."""
-        return {
-            name: layer.get_weights() if hasattr(layer, "weights") else []
-            for name, layer in self.layers.items()
-        }
+        """The weights of every layer, by its name in the graph."""
+        return {name: [weight.numpy() for weight in own] for name, own in self.variables.items()}
+
+    @property
+    def variables(self) -> dict[str, list[keras.Variable]]:
+        """The variables of every layer, by its name in the graph; an operation has none."""
+        return {name: list(getattr(layer, "weights", ())) for name, layer in self.layers.items()}
 
     @property
     def layers(self) -> dict[str, keras.layers.Layer]:

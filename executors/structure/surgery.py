@@ -43,8 +43,8 @@ def narrow_arrays(
     """Arrays of the shapes of the model's weights, by their paths, cut as `narrow` cuts the weights."""
     places = {
         variable.path: (layer, index)
-        for layer, found in structure.graph.layers.items()
-        for index, variable in enumerate(found.weights)
+        for layer, found in structure.graph.variables.items()
+        for index, variable in enumerate(found)
     }
     cut: Weights = structure.graph.weights
     for path, array in arrays.items():

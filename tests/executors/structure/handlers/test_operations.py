@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure import UnsupportedLayerError, analyse, narrow, narrow_arrays
 
 from ..networks import alternate, batch, check_clone, check_widen, outputs, randomised, same, same_costs
 
@@ -14,6 +14,10 @@ def network(between):
     inputs = keras.Input((4, 3))
     x = between(layers.Dense(6, name="hidden")(inputs))
     return randomised(keras.Model(inputs, layers.Dense(2, name="out")(layers.Flatten()(x))))
+
+
+def bias_of(model, name):
+    return model.get_layer(name).get_weights()[1]
 
 
 PASSING = {
@@ -61,6 +65,9 @@ def test_channels_pass(between):
     rows = kernel.reshape(-1, 6, 2)[:, keep].reshape(-1, 2)
     same([hidden.reshape(len(hidden), -1) @ rows + bias], outputs(small, given))
     same_costs(structure, {"hidden": int(keep.sum())}, small)
+    arrays = {variable.path: variable.numpy() for variable in source.weights}
+    cut = narrow_arrays(structure, {"hidden": keep}, arrays)
+    assert cut["hidden/bias"].tolist() == bias_of(source, "hidden")[keep].tolist()
     check_widen(source)
 
 
