@@ -20,6 +20,7 @@ from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
 from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
+from mistify.metric import Metric
 from mistify.quantities import (
     Quantity,
     format_bytes,
@@ -28,6 +29,7 @@ from mistify.quantities import (
     format_time,
     parse_bytes,
     parse_count,
+    parse_figure,
     parse_share,
     parse_time,
 )
@@ -52,7 +54,7 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whi
 Latency = Annotated[Quantity, PlainValidator(parse_time), PlainSerializer(format_time)]
 Count = Annotated[Quantity, PlainValidator(parse_count), PlainSerializer(format_count)]
 Bytes = Annotated[Quantity, PlainValidator(parse_bytes), PlainSerializer(format_bytes)]
-Share = Annotated[float, PlainValidator(parse_share), PlainSerializer(format_share)]
+Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
 
 
 class DatasetConfig(DataSettings):
@@ -87,7 +89,7 @@ class AdaptationGoal(Settings):
     """
 
     latency: Latency | None = None
-    accuracy: Share | None = None
+    accuracy: Figure | None = None
     FLOP: Count | None = None
     num_of_params: Count | None = None
     memory: Bytes | None = None
@@ -123,6 +125,17 @@ class PortingConfig(Settings):
         description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
     )
     hardware: HardwareConfig | None = None
+
+    @model_validator(mode="after")
+    def _accuracy_is_a_share(self) -> "PortingConfig":
+        given = self.adaptation_goal.accuracy
+        if given is not None and (self.dataset.metric or Metric.ACCURACY).is_share:
+            try:
+                parse_share(given)
+            except InvalidValue as error:
+                fix = f'{error.fix}; a limit of the mean squared error needs "metric": "mse" in the dataset'
+                raise InvalidValue(given, error.expected, fix, "adaptation_goal.accuracy") from error
+        return self
 
     @property
     def profile(self) -> HardwareProfile:
