@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -126,17 +127,6 @@ class PortingConfig(Settings):
     )
     hardware: HardwareConfig | None = None
 
-    @model_validator(mode="after")
-    def _accuracy_is_a_share(self) -> "PortingConfig":
-        given = self.adaptation_goal.accuracy
-        if given is not None and (self.dataset.metric or Metric.ACCURACY).is_share:
-            try:
-                parse_share(given)
-            except InvalidValue as error:
-                fix = f'{error.fix}; a limit of the mean squared error needs "metric": "mse" in the dataset'
-                raise InvalidValue(given, error.expected, fix, "adaptation_goal.accuracy") from error
-        return self
-
     @property
     def profile(self) -> HardwareProfile:
         """The hardware that a latency goal means; the server's own machine where none is named."""
@@ -192,7 +182,7 @@ def parse_batch(text: str, source: str = "the config") -> tuple[PortingConfig, .
         except ValidationError as error:
             found = problems_of(error, PortingConfig, f"[{index}]")
             problems += [problem for problem in found if problem.place not in known]
-    problems += [*_repeated_ids(entries), *_unequal_hardware(configs)]
+    problems += [*_repeated_ids(entries), *_above_one(entries), *_unequal_hardware(configs)]
     if problems:
         raise invalid_config(problems, source)
     return tuple(configs.values())
@@ -205,6 +195,31 @@ def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
         if isinstance(given, str) and first.setdefault(given.casefold(), index) != index:
             expected = f"an id unlike that of [{first[given.casefold()]}], also without regard to case"
             yield InvalidValue(given, expected, "rename one of them").problem(f"[{index}].id")
+
+
+def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
+    """Accuracies that are no share, and no limit of a mean squared error."""
+    for index, entry in enumerate(entries):
+        parts = (entry.get(key) for key in ("adaptation_goal", "dataset")) if isinstance(entry, dict) else ()
+        match list(parts):
+            case [{"accuracy": _}, {"metric": Metric.MSE}]:
+                continue
+            case [{"accuracy": given}, _] if _is_figure(given):
+                try:
+                    parse_share(given)
+                except InvalidValue as error:
+                    fix = f'{error.fix}, or ask for "metric": "mse" in the dataset'
+                    yield InvalidValue(given, error.expected, fix).problem(
+                        f"[{index}].adaptation_goal.accuracy"
+                    )
+
+
+def _is_figure(given: object) -> bool:
+    """Whether it is one at all: what is none has been told."""
+    with suppress(InvalidValue):
+        parse_figure(given)
+        return True
+    return False
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:

@@ -16,22 +16,17 @@ _SHOWN = 80
 
 
 class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of them ends up in a `Problem`)
-    """A value that cannot be used: what was given, what was expected and how to fix it.
+    """A value that cannot be used: what was given, what was expected and how to fix it."""
 
-    `below` is where it stands in the value that was validated, if it is but a part of that.
-    """
-
-    def __init__(self, given: object, expected: str, fix: str, below: str = "") -> None:
+    def __init__(self, given: object, expected: str, fix: str) -> None:
         super().__init__(f"got {shown(given)}; expected {expected}; {fix}")
-        self.below = below
         self.given = given
         self.expected = expected
         self.fix = fix
 
     def problem(self, place: str) -> Problem:
         """The same as a problem at a JSON path."""
-        whole = ".".join(filter(None, [place, self.below]))
-        return Problem(whole, shown(self.given), self.expected, self.fix)
+        return Problem(place, shown(self.given), self.expected, self.fix)
 
 
 class Settings(BaseModel):

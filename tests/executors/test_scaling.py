@@ -42,10 +42,19 @@ def test_a_scaled_model_takes_raw_figures(scaling, factor, offset, tmp_path):
     found.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded([raw, ids]), expected, rtol=1e-4, atol=1e-4)
-    structure = analyse(found)
-    narrowed = narrow(structure, {})
-    np.testing.assert_allclose(narrowed([raw, ids]), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scaling", [Scaling(factor=0.1), Scaling(mean=MEAN, std=STD)])
+def test_a_scaled_model_can_be_adapted(scaling):
+    image = keras.Input((6, 6, 3), name="image")
+    x = layers.Conv2D(4, 3, name="conv")(image)
+    model = scaled(keras.Model(image, layers.Dense(3)(layers.GlobalAveragePooling2D()(x))), scaling)
+    structure = analyse(model)
     assert structure.groups["conv"].size == 4
+    raw = np.random.default_rng(0).uniform(0, 255, (4, 6, 6, 3)).astype("float32")
+    narrowed = narrow(structure, {"conv": np.array([True, False, True, True])})
+    assert analyse(narrowed).groups["conv"].size == 3
+    np.testing.assert_allclose(narrow(structure, {})(raw), model(raw), rtol=1e-5, atol=1e-5)
 
 
 def test_without_scaling_a_model_is_itself():
