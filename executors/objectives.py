@@ -167,6 +167,9 @@ def objectives_of(
         data: Training data.
         weights: How much each class counts: given, or "balanced", as many examples as it has of the class
             would count in a balanced set: `n / (classes * n_of_class)`.
+
+    Raises:
+        InvalidValue: As many weights as an output has classes were expected.
     """
     found: dict[str, Objective] = {}
     for output in signature_of(model).outputs:
@@ -175,6 +178,8 @@ def objectives_of(
         classes = _class_count(objective, output)
         if weights is not None and classes:
             given = _balanced(target, classes) if weights == "balanced" else tuple(weights)
+            if len(given) != classes:
+                raise InvalidValue(given, f"{classes} weights for {output.name}", "give one for each class")
             objective = type(objective)(objective.activation, given)
         found[output.name] = objective
     return found

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from executors.augmentation import augmenting
 from executors.data import Array, Dataset
 from executors.evaluation import Evaluation, Tensors, call
 from executors.objectives import Floats, objectives_of
@@ -130,7 +131,9 @@ class Trainer:
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
         self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
-        self._objectives = objectives_of(model, schooling.train)
+        self._objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
+        self._augment = augmenting(model, schooling.settings.augment)
+        self._seed = seed % 2**31
         self._optimizer = _optimizer(schooling)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
@@ -244,7 +247,9 @@ class Trainer:
             average.assign(keep * average + (1 - keep) * tf.convert_to_tensor(variable))
 
     def _loss(self, inputs: Tensors, targets: Tensors, teacher: Tensors) -> tf.Tensor:
-        outputs = call(self.model, inputs, training=True)
+        step = tf.cast(self._optimizer.iterations, tf.int32)
+        changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
+        outputs = call(self.model, changed, training=True)
         share, heat = self._schooling.distillation, self._schooling.temperature
         losses = []
         for name, objective in self._objectives.items():

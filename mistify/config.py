@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
 from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
+from mistify.metric import Metric
 from mistify.quantities import (
     Quantity,
     format_bytes,
@@ -28,6 +30,7 @@ from mistify.quantities import (
     format_time,
     parse_bytes,
     parse_count,
+    parse_figure,
     parse_share,
     parse_time,
 )
@@ -52,7 +55,7 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whi
 Latency = Annotated[Quantity, PlainValidator(parse_time), PlainSerializer(format_time)]
 Count = Annotated[Quantity, PlainValidator(parse_count), PlainSerializer(format_count)]
 Bytes = Annotated[Quantity, PlainValidator(parse_bytes), PlainSerializer(format_bytes)]
-Share = Annotated[float, PlainValidator(parse_share), PlainSerializer(format_share)]
+Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
 
 
 class DatasetConfig(DataSettings):
@@ -87,7 +90,7 @@ class AdaptationGoal(Settings):
     """
 
     latency: Latency | None = None
-    accuracy: Share | None = None
+    accuracy: Figure | None = None
     FLOP: Count | None = None
     num_of_params: Count | None = None
     memory: Bytes | None = None
@@ -179,7 +182,7 @@ def parse_batch(text: str, source: str = "the config") -> tuple[PortingConfig, .
         except ValidationError as error:
             found = problems_of(error, PortingConfig, f"[{index}]")
             problems += [problem for problem in found if problem.place not in known]
-    problems += [*_repeated_ids(entries), *_unequal_hardware(configs)]
+    problems += [*_repeated_ids(entries), *_above_one(entries), *_unequal_hardware(configs)]
     if problems:
         raise invalid_config(problems, source)
     return tuple(configs.values())
@@ -192,6 +195,31 @@ def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
         if isinstance(given, str) and first.setdefault(given.casefold(), index) != index:
             expected = f"an id unlike that of [{first[given.casefold()]}], also without regard to case"
             yield InvalidValue(given, expected, "rename one of them").problem(f"[{index}].id")
+
+
+def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
+    """Accuracies that are no share, and no limit of a mean squared error."""
+    for index, entry in enumerate(entries):
+        parts = (entry.get(key) for key in ("adaptation_goal", "dataset")) if isinstance(entry, dict) else ()
+        match list(parts):
+            case [{"accuracy": _}, {"metric": Metric.MSE}]:
+                continue
+            case [{"accuracy": given}, _] if _is_figure(given):
+                try:
+                    parse_share(given)
+                except InvalidValue as error:
+                    fix = f'{error.fix}, or ask for "metric": "mse" in the dataset'
+                    yield InvalidValue(given, error.expected, fix).problem(
+                        f"[{index}].adaptation_goal.accuracy"
+                    )
+
+
+def _is_figure(given: object) -> bool:
+    """Whether it is one at all: what is none has been told."""
+    with suppress(InvalidValue):
+        parse_figure(given)
+        return True
+    return False
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:

@@ -150,6 +150,11 @@ def parse_share(given: object) -> float:
     return share
 
 
+def parse_figure(given: object) -> float:
+    """A share, or a figure above 0 of another metric ("0.80", "80%", 2.5)."""
+    return _SHARE.parse(given).value
+
+
 def parse_compute_power(given: object) -> float:
     """A compute power in GFLOP/s ("10GFLOP/s", 10)."""
     return _COMPUTE_POWER.parse(given).value

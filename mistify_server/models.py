@@ -80,13 +80,13 @@ def find_model(given: str, repository: ModelRepository, roots: DataRoots) -> Mod
 
 
 def find_data(given: str, role: str, roots: DataRoots) -> str:
-    """The data that a config means for a role, "train" or "test": built in, or a file.
+    """The data that a config means for a role, "train" or "test": built in, a file, or a directory.
 
     Raises:
         InvalidValue: it is neither.
     """
     if not given.startswith("builtin:"):
-        return str(roots.find(given))
+        return str(roots.find(given, directories=True))
     if given != BUILTIN_DATA[role]:
         raise InvalidValue(given, BUILTIN_DATA[role], "write that, or the path of a file")
     return given

@@ -33,25 +33,30 @@ class DataRoots:
                 )
         return cls(tuple(directory.resolve() for directory in directories))
 
-    def find(self, given: str) -> Path:
+    def find(self, given: str, directories: bool = False) -> Path:
         """The file that a path means: below the first root that has it, an absolute one below any root.
+
+        Args:
+            given: The path.
+            directories: Whether a directory will do as well.
 
         Raises:
             InvalidValue: there is no such file, or it does not lie below a root.
         """
+        what = "a file or directory" if directories else "a file"
         outside = False
         for candidate in self._candidates(given):
             path = Path(os.path.realpath(candidate))
-            if not os.path.isfile(path):
+            if not (os.path.isfile(path) or (directories and os.path.isdir(path))):
                 continue
             if any(path.is_relative_to(root) for root in self.roots):
                 return path
             outside = True
         if outside or (os.path.isabs(given) and not self._below_a_root(given)):
             raise InvalidValue(
-                given, f"a file below a data root ({self})", "move it there, or serve its root"
+                given, f"{what} below a data root ({self})", "move it there, or serve its root"
             )
-        raise InvalidValue(given, f"a file below a data root ({self})", self._advice(given))
+        raise InvalidValue(given, f"{what} below a data root ({self})", self._advice(given))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots)) or "the server has none: --data-root DIR"

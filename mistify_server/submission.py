@@ -88,13 +88,22 @@ class Examiner:
                 data[role] = find_data(getattr(batch.dataset, role), role, self.roots)
             except InvalidValue as error:
                 problems.append(error.problem(f"{place}.dataset.{role}"))
+        settings = batch.dataset.settings
+        if settings.text is not None and settings.text.vocabulary is not None:
+            try:
+                vocabulary = str(self.roots.find(settings.text.vocabulary))
+            except InvalidValue as error:
+                problems.append(error.problem(f"{place}.dataset.text.vocabulary"))
+            else:
+                text = settings.text.model_copy(update={"vocabulary": vocabulary})
+                settings = settings.model_copy(update={"text": text})
         if len(problems) > count:
             return None
         return ResolvedBatch(
             number,
             batch,
             model,
-            DataSource(settings=batch.dataset.settings, train=data["train"], test=data["test"]),
+            DataSource(settings=settings, train=data["train"], test=data["test"]),
         )
 
 

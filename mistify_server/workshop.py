@@ -10,19 +10,21 @@ from typing import TypeAlias, TypeVar
 import keras
 from pydantic import ValidationError
 
+from executors.augmentation import augmenting
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
 from executors.data import Array, Dataset
 from executors.data.loading import load_dataset
 from executors.evaluation import Evaluation, evaluate
 from executors.metrics import default_metric, measured
 from executors.objectives import objectives_of, predictions
+from executors.scaling import scaled
 from executors.signature import Signature, signature_of
 from executors.sources import builtin_source, flatten, load_source
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
 from mistify.budget import Costs
-from mistify.dataset import DataSettings
+from mistify.dataset import DataSettings, TextSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
 from mistify.metric import Metric
@@ -102,6 +104,8 @@ class Workshop:
     def _inspect(self, task: InspectTask) -> Inspection:
         problems: list[Problem] = []
         model = _collect(problems, "model", lambda: self._source(task.model))
+        if model is not None:
+            model = self._examine(problems, "scale", partial(scaled, model, task.data.settings.scale))
         _collect(problems, "algorithm.config", lambda: _params(task.algorithm, task.algorithm_config))
         metric = None if model is None else self._examine_data(problems, task.data, model)
         costs: Costs = {}
@@ -132,17 +136,25 @@ class Workshop:
             return None
         objectives = objectives_of(model, train)
         metric = data.settings.metric or default_metric(objectives)
-        try:
-            measured(metric, objectives)
-        except InvalidValue as error:
-            problems.append(error.problem("dataset.metric"))
+        weights = data.settings.class_weights
+        self._examine(problems, "metric", partial(measured, metric, objectives))
+        self._examine(problems, "class_weights", partial(objectives_of, model, train, weights))
+        self._examine(problems, "augment", partial(augmenting, model, data.settings.augment))
         return metric
+
+    def _examine(self, problems: list[Problem], setting: str, look: Callable[[], T]) -> T | None:
+        """What is made of a setting of the data, or None and the problem with it."""
+        try:
+            return look()
+        except InvalidValue as error:
+            problems.append(error.problem(f"dataset.{setting}"))
+            return None
 
     def _prepare(self, task: SourceTask) -> SourceResult:
         keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         profiles = _profiles(task.hardware)
-        source = self._source(task.model)
+        source = scaled(self._source(task.model), task.data.settings.scale)
         metric = task.data.metric
         train, test = map(self._data, _parts(task.data, signature_of(source)))
         progress = self._reporting(metric)
@@ -275,19 +287,22 @@ class _DataPart:
     source: str
     train: str | None
     signature: Signature
+    text: TextSettings | None
 
     def paths(self) -> list[str]:
         """What the data are read from."""
-        return [self.source, *([self.train] if self.train else [])]
+        vocabulary = self.text.vocabulary if self.text else None
+        return [path for path in (self.source, self.train, vocabulary) if path]
 
 
 def _parts(data: DataSource, signature: Signature) -> tuple[_DataPart, _DataPart]:
     """Training and test data for a model."""
-    return _DataPart(data.train, None, signature), _DataPart(data.test, data.train, signature)
+    text = data.settings.text
+    return _DataPart(data.train, None, signature, text), _DataPart(data.test, data.train, signature, text)
 
 
 def _load_data(part: _DataPart) -> Dataset:
-    return load_dataset(part.source, part.signature, part.train)
+    return load_dataset(part.source, part.signature, part.train, part.text)
 
 
 def _load_source(source: ModelSource) -> keras.Model:

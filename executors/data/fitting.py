@@ -156,7 +156,7 @@ def _empty_classes(source: str, target: Array, output: Output, request: Request)
     empty = np.flatnonzero(np.bincount(target.astype(np.int64), minlength=classes) == 0)
     if len(empty):
         names = request.classes.get(output.name)
-        first = f"{empty[0]}" + (f" ({names[empty[0]]})" if names else "")
+        first = f"{empty[0]}" + (f" ({names[empty[0]]})" if names and empty[0] < len(names) else "")
         more = f" and of {len(empty) - 1} more" if len(empty) > 1 else ""
         yield Problem(
             source, f"no example of class {first}{more}", f"examples of all {classes} classes",

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from executors.data.storage import Array
+import numpy as np
+
+from executors.data.storage import Array, Rows
 from executors.signature import Signature, Tensor
+from mistify.dataset import TextSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 Arrays = Mapping[str, Array]
@@ -27,10 +30,12 @@ class Request:
     Attributes:
         signature: What the model takes and gives.
         classes: Names of the classes, where the training data name them.
+        text: How text becomes token ids.
     """
 
     signature: Signature
     classes: ClassNames
+    text: TextSettings | None = None
 
     def names(self) -> dict[str, Tensor]:
         """The arrays that are needed, by each name that a file may give them."""
@@ -67,6 +72,20 @@ class Reader(ABC):
 def invalid(*problems: Problem) -> MistifyError:
     """Data that cannot be used."""
     return MistifyError(ErrorCode.INVALID_DATASET, f"{problems[0].place} cannot be used", problems)
+
+
+def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:
+    """Append rows of one shape to an array; each comes with its place in the file.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the first row of another shape.
+    """
+    shape = rows[0][1].shape if arrays.row_shape is None else arrays.row_shape
+    for place, row in rows:
+        if row.shape != shape:
+            given = f"{place}: {name} of shape {list(row.shape)}"
+            raise invalid(Problem(str(path), given, f"shape {list(shape)}, as before", "repair the row"))
+    arrays.append(np.stack([row for _, row in rows]))
 
 
 def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:

@@ -1,35 +1,54 @@
 """Data of any format as a model takes them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from executors.data.builtin import BUILTIN, read_builtin
+from executors.data.csv_files import CsvReader
 from executors.data.dataset import Dataset
 from executors.data.fitting import fitted
 from executors.data.formats import ClassNames, Reader, Request, invalid
+from executors.data.images import ImageFolderReader
+from executors.data.jsonl_files import JsonlReader
 from executors.data.npz import NpzReader
+from executors.data.tfrecords import TFRecordReader
 from executors.signature import Signature
+from mistify.dataset import TextSettings
 from mistify.errors import Problem
 
-READERS: Final[tuple[Reader, ...]] = (NpzReader(),)
+READERS: Final[tuple[Reader, ...]] = (
+    NpzReader(),
+    CsvReader(),
+    JsonlReader(),
+    TFRecordReader(),
+    ImageFolderReader(),
+)
+
+EXPECTED: Final = (
+    "a file .npz, .csv, .jsonl or .tfrecord, or a directory of images by class or of TFRecord files"
+)
 
 
-def load_dataset(source: str, signature: Signature, train: str | None = None) -> Dataset:
+def load_dataset(
+    source: str, signature: Signature, train: str | None = None, text: TextSettings | None = None
+) -> Dataset:
     """Read data for a model.
 
     Args:
         source: A file or directory of a format that one of `READERS` reads, or built-in data.
         signature: What the model takes and gives.
         train: For test data, the training data, whose classes they share.
+        text: How text becomes token ids.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
     """
-    request = Request(signature, {})
+    request = Request(signature, {}, text)
     if source.startswith(BUILTIN):
         return fitted(read_builtin(source, request), request, source, training=False)
     try:
-        request = Request(signature, _class_names(train or source, request))
+        request = replace(request, classes=_class_names(train or source, request))
         arrays = _reader(source).read(Path(source), request)
     except OSError as error:
         problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
@@ -47,4 +66,4 @@ def _reader(source: str) -> Reader:
         if reader.accepts(path):
             return reader
     what = "a directory" if path.is_dir() else f"a file named {path.name}"
-    raise invalid(Problem(source, what, "an .npz file", "convert it"))
+    raise invalid(Problem(source, what, EXPECTED, "convert it"))

@@ -29,6 +29,11 @@ class Rows:
         self._like: Array | None = None
         self._count = 0
 
+    @property
+    def row_shape(self) -> tuple[int, ...] | None:
+        """The shape of a row, None before the first."""
+        return None if self._like is None else self._like.shape[1:]
+
     def append(self, rows: Array) -> None:
         """Add rows [count, ...], of the shape and type of the first ones.
 

@@ -15,9 +15,6 @@ from mistify.hardware import HOST, HardwareProfile
 from mistify_server.adaptor.edge import tune
 from mistify_server.packaging import litert
 
-#: Part of the training data that decides whether tuning made the source better.
-_VALIDATION_SHARE = 0.1
-
 #: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
 _MAX_WIDENING = 2.0
 _WIDENING_STEPS = 64
@@ -27,7 +24,7 @@ def tuned_source(
     source: keras.Model, schooling: Schooling, params: Params, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
     """The source tuned on the data, or as it came if that is better on data held out of training."""
-    train, validation = split(schooling.train, _VALIDATION_SHARE, seed)
+    train, validation = split(schooling.train, schooling.settings.validation, seed)
     tuned = keras.models.clone_model(source)
     tuned.set_weights(source.get_weights())
     tune(Trainer(tuned, schooling.on(train), seed), params.source_steps, report)

@@ -239,3 +239,34 @@ def test_collective_batches_share_model_data_and_algorithm():
     assert [batch.indices for batch in batches] == [(0, 2), (1,), (3, 5), (4,)]
     assert [config.id for config in batches[2].configs] == ["3", "5"]
     assert (batches[1].model, batches[2].algorithm.config) == ("other", {"threshold": 0.1, "steps": 2})
+
+
+def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
+    def given(**dataset):
+        goal = {"FLOP": "0.5x", "accuracy": 2.5}
+        return entry(dataset={"train": "a", "test": "b", **dataset}, adaptation_goal=goal)
+
+    (config,) = parse(given(metric="mse"))
+    assert config.adaptation_goal.accuracy == 2.5
+    for metric in (None, "f1"):
+        (problem,) = problems(given(metric=metric))
+        assert (problem.place, problem.given) == ("[0].adaptation_goal.accuracy", "2.5")
+        assert '"metric": "mse"' in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"metric": "auc"}, '.metric: got "auc"; expected one of accuracy, f1, exact_match, roc_auc, mse'),
+        ({"validation": 0.9}, ".validation: got 0.9; expected a share above 0 and up to 0.5"),
+        ({"augment": {"flip": True, "rotate": 3}}, '.augment.rotate: got the key "rotate"'),
+        ({"augment": {"brightness": 1}}, ".augment.brightness: got 1; expected a share below 1"),
+        ({"scale": {"mean": [1, 2], "std": [1]}}, '"mean" and "std" of one length'),
+        ({"scale": {"factor": 2, "mean": [1], "std": [1]}}, '"factor" and "offset", or "mean" and "std"'),
+        ({"class_weights": "equal"}, ".class_weights"),
+        ({"text": {}}, 'either "vocabulary" or "hashing"'),
+    ],
+)
+def test_wrong_settings_of_the_data_are_told(settings, text):
+    told = problems(entry(dataset={"train": "a", "test": "b", **settings}))
+    assert any(text in str(problem) for problem in told), told

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from executors.evaluation import evaluate
 from executors.signature import signature_of
 from executors.structure import analyse
 from executors.training import Trainer
+from mistify.dataset import Augmentation, DataSettings, Scaling
+from mistify.metric import Metric
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
     AdaptTask,
@@ -227,3 +230,66 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
         with pytest.raises(FloatingPointError):
             workshop.do(onward)
     assert_equal(tree.network(workshop.do(onward)), tree.network(tree.workshop().do(onward)))
+
+
+def regression(directory: Path) -> tuple[ModelSource, DataSource]:
+    """A model of three figures that tells their sum, and data of theirs with a mean of 100."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 200), ("test", 40)):
+        figures = rng.normal(100, 10, (count, 3))
+        lines = [f"{a},{b},{c},{(a + b + c - 300) / 10}" for a, b, c in figures]
+        (directory / f"{part}.csv").write_text("\n".join(["a,b,c,sum", *lines]))
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((3,), name="figures")
+    x = layers.Dense(12, "tanh")(inputs)
+    keras.Model(inputs, layers.Dense(1, name="sum")(x)).save(directory / "sum.keras")
+    scale = Scaling(mean=(100.0,) * 3, std=(10.0,) * 3)
+    settings = DataSettings(scale=scale, validation=0.2)
+    data = DataSource(train=str(directory / "train.csv"), test=str(directory / "test.csv"), settings=settings)
+    return ModelSource(path=str(directory / "sum.keras")), data
+
+
+def test_figures_are_ported_by_their_squared_error(workshop: Workshop, tmp_path: Path) -> None:
+    """The metric, its direction and the scaling go from the config into every task."""
+    model, data = regression(tmp_path)
+    common = {
+        **COMMON,
+        "data": data,
+        "algorithm_config": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
+    }
+    found: Any = workshop.do(InspectTask(model=model, **common))
+    assert (found.metric, found.problems) == (Metric.MSE, [])
+    settings = data.settings.model_copy(update={"metric": found.metric})
+    common["data"] = data.model_copy(update={"settings": settings})
+    root: Any = workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))
+    assert root.teacher_accuracy < 0.2 * root.source_accuracy
+    budget = {"flops": 0.7 * root.root_costs["flops"]}
+    made: Any
+    for target, met in ((4.0, True), (1e-9, False)):
+        made = workshop.do(
+            AdaptTask(
+                parent=root.root,
+                teacher=root.teacher,
+                budget=budget,
+                accuracy_target=target,
+                seed=7,
+                **common,
+            )
+        )
+        assert made.met is met
+    assert re.match(r"mse 0\.\d+ above 0\.0000 after", made.reason)
+
+
+def test_settings_that_do_not_fit_the_model_are_told(workshop: Workshop, source: ModelSource) -> None:
+    settings = DataSettings(
+        metric=Metric.MSE,
+        class_weights=(1.0, 2.0),
+        augment=Augmentation(crop=8),
+        scale=Scaling(mean=(1.0, 2.0), std=(1.0, 2.0)),
+    )
+    told: list[str] = []
+    for update in ({}, {"scale": None}):
+        data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
+        found: Any = workshop.do(InspectTask(model=source, **{**COMMON, "data": data}))
+        told += [problem[0] for problem in found.problems]
+    assert told == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]

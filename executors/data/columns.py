@@ -1,0 +1,230 @@
+"""Rows of cells, as CSV and JSONL files have them, made into arrays."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from executors.data.formats import Arrays, ClassNames, Request, X, Y, append, invalid
+from executors.data.storage import Array, Rows
+from executors.data.text import Tokenizer
+from executors.objectives import IGNORED
+from executors.signature import Input, Output
+from mistify.errors import Problem
+
+#: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
+Row = tuple[int, Mapping[str, object]]
+
+_BLOCK: Final = 1_000
+_PADDING: Final = 0
+
+
+class CellError(ValueError):
+    """A cell that cannot be used: what was given and what was expected."""
+
+    def __init__(self, given: str, expected: str) -> None:
+        super().__init__(given)
+        self.given = given
+        self.expected = expected
+
+
+def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
+    """The arrays of a table.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the row.
+    """
+    first = next(rows, None)
+    if first is None:
+        raise invalid(Problem(str(path), "no rows", "one at least", "check the file"))
+    converters = _converters(list(first[1]), request)
+    arrays = {name: Rows() for name in converters}
+    waiting: Iterable[Row] = (first,)
+    while block := [*waiting, *islice(rows, _BLOCK)]:
+        waiting = ()
+        for name, convert in converters.items():
+            made = [(f"row {row[0]}", _converted(path, name, row, convert)) for row in block]
+            append(arrays[name], path, name, made)
+    unused: Arrays = dict.fromkeys(first[1], np.empty(0))
+    return {**unused, **{name: _whole(found.array(), converters[name]) for name, found in arrays.items()}}
+
+
+def names_in_columns(rows: Iterator[Row], request: Request) -> ClassNames:
+    """The names of classes in the columns of the outputs, sorted; none where they are numbers."""
+    outputs = request.signature.outputs
+    found: dict[str, set[str]] = {output.name: set() for output in outputs}
+    for _, cells in rows:
+        for output in outputs:
+            cell = cells.get(_column(list(cells), output.name, Y, len(outputs)) or "")
+            found[output.name].update(_tokens(cell, output))
+    return {name: tuple(sorted(names)) for name, names in found.items() if not all(map(_is_number, names))}
+
+
+def _converters(columns: list[str], request: Request) -> dict[str, "_Cells"]:
+    signature = request.signature
+    found: dict[str, _Cells] = {}
+    used = set()
+    for output in signature.outputs:
+        column = _column(columns, output.name, Y, len(signature.outputs))
+        if column:
+            used.add(column)
+            found[output.name] = _Targets((column,), output, request.classes.get(output.name))
+    for tensor in signature.inputs:
+        column = _column(columns, tensor.name, X, len(signature.inputs))
+        rest = tuple(name for name in columns if name not in used)
+        if column:
+            found[tensor.name] = _Inputs((column,), tensor, request)
+        elif len(signature.inputs) == 1 and len(found) == len(signature.outputs) and rest:
+            found[tensor.name] = _Inputs(rest, tensor, request)
+    return found
+
+
+def _column(columns: list[str], name: str, alias: str, count: int) -> str | None:
+    return name if name in columns else alias if count == 1 and alias in columns else None
+
+
+def _converted(path: Path, name: str, row: Row, convert: "_Cells") -> Array:
+    try:
+        return convert(row[1])
+    except CellError as error:
+        problem = Problem(
+            str(path), f"row {row[0]}: {name} = {error.given[:80]}", error.expected, "repair the row"
+        )
+        raise invalid(problem) from error
+
+
+def _whole(array: Array, convert: "_Cells") -> Array:
+    return array.astype(np.int64) if convert.whole and array.dtype != np.int64 else array
+
+
+@dataclass
+class _Cells:
+    """Makes a row of an array from the cells of some columns.
+
+    Attributes:
+        columns: Several are the figures of one input.
+        whole: Whether all numbers so far were whole.
+    """
+
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.whole = True
+
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        raise NotImplementedError
+
+    def figures(self, cell: object) -> Array:
+        """The numbers of a cell, in the shape in which they are nested."""
+        given: object = cell
+        if isinstance(cell, str):
+            parts = cell.split()
+            given = parts[0] if len(parts) == 1 else parts
+            self.whole = self.whole and all(part.lstrip("+-").isdigit() for part in parts)
+        try:
+            found = np.asarray(given, np.float64 if isinstance(cell, str) else None)
+        except ValueError as error:
+            raise CellError(repr(cell), "numbers, as many in each list") from error
+        if found.dtype.kind not in "biuf" or not found.size:
+            raise CellError(repr(cell), "numbers")
+        self.whole = self.whole and (isinstance(cell, str) or found.dtype.kind in "biu")
+        return found.astype(np.float64)
+
+
+class _Inputs(_Cells):
+    """Figures, token ids or text, in the shape of an input."""
+
+    def __init__(self, columns: tuple[str, ...], tensor: Input, request: Request) -> None:
+        super().__init__(columns)
+        self._tensor = tensor
+        self._tokenizer = Tokenizer(request.text) if request.text else None
+        self._length = request.text.length if request.text else None
+
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        given = [cells[column] for column in self.columns]
+        if "float" not in self._tensor.dtype:
+            return self._ids(given[0])
+        self.whole = False
+        found = self.figures(given[0] if len(given) == 1 else " ".join(map(str, given)))
+        return self._shaped(found.astype(np.float32))
+
+    def _ids(self, cell: object) -> Array:
+        (wanted,) = self._tensor.shape or (None,)
+        length = wanted or self._length or 0
+        words = isinstance(cell, list) and bool(cell) and all(isinstance(word, str) for word in cell)
+        if isinstance(cell, str) and self._tokenizer:
+            ids = self._tokenizer.text(cell, length)
+        elif words and self._tokenizer:
+            ids = [self._tokenizer.word(word) for word in cell]  # type: ignore[attr-defined]
+        elif words or (isinstance(cell, str) and not all(map(_is_number, cell.split()))):
+            raise CellError(repr(cell), 'token ids, or "text" in the dataset of the config')
+        else:
+            found = self.figures(cell)
+            if not self.whole:
+                raise CellError(repr(cell), "whole numbers")
+            if not self._tensor.shape:
+                return found.astype(np.int64)
+            ids = found.astype(np.int64).reshape(-1).tolist()
+        return _padded(ids, length, _PADDING)
+
+    def _shaped(self, found: Array) -> Array:
+        wanted = self._tensor.shape
+        if wanted == (1,) and not found.ndim:
+            return found.reshape(1)
+        if len(wanted) != found.ndim or any(
+            size not in (None, given) for size, given in zip(wanted, found.shape, strict=True)
+        ):
+            raise CellError(f"figures of shape {list(found.shape)}", f"shape {list(wanted)}")
+        return found
+
+
+class _Targets(_Cells):
+    """Classes by name or number, or figures, in the shape of what an output learns."""
+
+    def __init__(self, columns: tuple[str, ...], output: Output, names: tuple[str, ...] | None) -> None:
+        super().__init__(columns)
+        self._output = output
+        self._numbers = None if names is None else {name: number for number, name in enumerate(names)}
+
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        cell = cells[self.columns[0]]
+        if self._numbers is None:
+            found = self.figures(cell)
+        else:
+            unknown = [token for token in _tokens(cell, self._output) if token not in self._numbers]
+            if unknown or cell in (None, "", []):
+                known = ", ".join(list(self._numbers)[:10])
+                raise CellError(repr(unknown[0] if unknown else cell), f"one of the training data's {known}")
+            numbers = [self._numbers[token] for token in _tokens(cell, self._output)]
+            found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
+        if len(self._output.shape) == 2 and self._output.shape[0]:
+            return _padded(found.reshape(-1).tolist(), self._output.shape[0], IGNORED)
+        return found
+
+
+def _padded(values: list[int], length: int, padding: int) -> Array:
+    if not length:
+        raise CellError(
+            f"{len(values)} values", 'a model of a fixed length, or "length" of the text settings'
+        )
+    if len(values) > length:
+        raise CellError(f"{len(values)} values", f"{length} at the most")
+    return np.asarray([*values, *[padding] * (length - len(values))], np.int64)
+
+
+def _tokens(cell: object, output: Output) -> list[str]:
+    """The names in a cell: one, or one for each position."""
+    if isinstance(cell, str):
+        return cell.split() if len(output.shape) > 1 else [cell.strip()]
+    return [str(item) for item in cell] if isinstance(cell, list) else [str(cell)]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""`.csv`: a header with the names of columns, then a row for each example."""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from executors.data.columns import Row, names_in_columns, read_columns
+from executors.data.formats import Arrays, ClassNames, Reader, Request, invalid
+from mistify.errors import Problem
+
+
+class CsvReader(Reader):
+    """Reads columns named as the inputs and outputs; several numbers of a cell are separated by spaces.
+
+    Where no column is named as the one input, all columns but the target are its figures.
+    """
+
+    def accepts(self, path: Path) -> bool:
+        """By the suffix."""
+        return path.suffix == ".csv"
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The columns as arrays."""
+        return read_columns(path, _rows(path), request)
+
+    def class_names(self, path: Path, request: Request) -> ClassNames:
+        """The sorted names in the columns of the outputs."""
+        return names_in_columns(_rows(path), request)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            for cells in reader:
+                columns = len(reader.fieldnames or ())
+                given = [cell for name, cell in cells.items() if name is not None and cell is not None]
+                if None in cells or len(given) < columns:
+                    count = len(given) + len(cells.get(None) or ())
+                    raise _bad_row(path, reader.line_num, f"{count} cells", f"{columns}, as in the header")
+                yield reader.line_num, dict(cells)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise _bad_row(path, reader.line_num, f"what is no CSV ({error})", "CSV in UTF-8") from error
+
+
+def _bad_row(path: Path, row: int, given: str, expected: str) -> Exception:
+    return invalid(Problem(str(path), f"row {row}: {given}", expected, "repair the row"))

@@ -1,0 +1,49 @@
+"""`.jsonl`: an object for each example, on a line of its own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from executors.data.columns import Row, names_in_columns, read_columns
+from executors.data.formats import Arrays, ClassNames, Reader, Request, invalid
+from mistify.errors import Problem
+
+
+class JsonlReader(Reader):
+    """Reads keys named as the inputs and outputs: numbers, lists of them, names of classes, text, words."""
+
+    def accepts(self, path: Path) -> bool:
+        """By the suffix."""
+        return path.suffix == ".jsonl"
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The values of each key as an array."""
+        return read_columns(path, _rows(path), request)
+
+    def class_names(self, path: Path, request: Request) -> ClassNames:
+        """The sorted names under the keys of the outputs."""
+        return names_in_columns(_rows(path), request)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    keys = None
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                cells = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise _bad_row(
+                    path, number, f"what is no JSON ({error})", "an object on each line"
+                ) from error
+            if not isinstance(cells, dict):
+                raise _bad_row(path, number, f"a {type(cells).__name__}", "an object on each line")
+            keys = keys or set(cells)
+            if missing := sorted(keys - set(cells)):
+                raise _bad_row(path, number, f"no {missing[0]}", "the keys of the first row")
+            yield number, cells
+
+
+def _bad_row(path: Path, row: int, given: str, expected: str) -> Exception:
+    return invalid(Problem(str(path), f"row {row}: {given}", expected, "repair the row"))

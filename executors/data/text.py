@@ -1,0 +1,66 @@
+"""Text as token ids: through a vocabulary, or by hashing."""
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from mistify.dataset import TextSettings
+
+_TOKEN: Final = re.compile(r"\w+|[^\w\s]")
+_UNKNOWN: Final = ("[UNK]", "<unk>", "<UNK>")
+_FIRST: Final = ("[CLS]", "<s>")
+_LAST: Final = ("[SEP]", "</s>")
+
+#: Begins a token that goes on with a word, in vocabularies of pieces of words.
+_ONWARD: Final = "##"
+
+
+class Tokenizer:
+    """Makes ids of words and punctuation, in lower case.
+
+    With a vocabulary of pieces of words a word becomes the longest pieces from its left, as in BERT
+    (Devlin et al., 2019), and a text stands between the tokens that the vocabulary has for its ends.
+    """
+
+    def __init__(self, settings: TextSettings) -> None:
+        self._settings = settings
+
+    def text(self, text: str, length: int) -> list[int]:
+        """The ids of a text, `length` of them at the most."""
+        first, last = self._end(_FIRST), self._end(_LAST)
+        words = [id_ for word in _TOKEN.findall(text.lower()) for id_ in self._pieces(word)]
+        return [*first, *words[: length - len(first) - len(last)], *last]
+
+    def word(self, word: str) -> int:
+        """The id of one word, so that labels of words stay beside them."""
+        return self._pieces(word.lower())[0]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        if self._settings.vocabulary is None:
+            return {}
+        lines = Path(self._settings.vocabulary).read_text(encoding="utf-8", errors="replace").splitlines()
+        return {token: number for number, token in enumerate(lines)}
+
+    @cached_property
+    def _unknown(self) -> int:
+        return next((self._ids[token] for token in _UNKNOWN if token in self._ids), 0)
+
+    def _end(self, tokens: tuple[str, ...]) -> list[int]:
+        return [self._ids[token] for token in tokens if token in self._ids][:1]
+
+    def _pieces(self, word: str) -> list[int]:
+        if self._settings.hashing is not None:
+            return [1 + crc32(word.encode()) % (self._settings.hashing - 1)]
+        found: list[int] = []
+        rest = word
+        while rest:
+            prefix = _ONWARD if found else ""
+            end = next((end for end in range(len(rest), 0, -1) if prefix + rest[:end] in self._ids), 0)
+            if not end:
+                return [self._unknown]
+            found.append(self._ids[prefix + rest[:end]])
+            rest = rest[end:]
+        return found or [self._unknown]

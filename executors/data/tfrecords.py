@@ -1,0 +1,129 @@
+"""TFRecord: `tf.train.Example`s, in one file or in the shards of a directory."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from executors.data.formats import Arrays, ClassNames, Reader, Request, X, Y, append, first_of, invalid
+from executors.data.images import decode_image
+from executors.data.storage import Array, Rows
+from executors.signature import Input, Tensor
+from mistify.errors import Problem
+
+_BLOCK: Final = 256
+_MARK: Final = ".tfrecord"
+
+#: Where an example stands, and the example.
+Record: TypeAlias = tuple[str, Any]
+
+
+class TFRecordReader(Reader):
+    """Reads features named as the inputs and outputs: numbers, encoded images, or names of classes."""
+
+    def accepts(self, path: Path) -> bool:
+        """A file with `.tfrecord` in its name, or a directory with such files in it."""
+        return bool(_shards(path))
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The features as arrays."""
+        arrays: dict[str, Rows] = {}
+        records = _records(path)
+        while block := list(islice(records, _BLOCK)):
+            for name, tensor in _wanted(block[0][1], request).items():
+                rows = [(record[0], _row(path, record, name, tensor, request)) for record in block]
+                append(arrays.setdefault(name, Rows()), path, name, rows)
+        return {name: rows.array() for name, rows in arrays.items()}
+
+    def class_names(self, path: Path, request: Request) -> ClassNames:
+        """The sorted texts of features that are named as outputs."""
+        found: dict[str, set[str]] = {}
+        for _, example in _records(path):
+            for name, tensor in _wanted(example, request).items():
+                texts = example.features.feature[name].bytes_list.value
+                if texts and not isinstance(tensor, Input):
+                    found.setdefault(tensor.name, set()).update(
+                        text.decode("utf-8", "replace") for text in texts
+                    )
+        return {name: tuple(sorted(names)) for name, names in found.items()}
+
+
+def _shards(path: Path) -> list[Path]:
+    """The files of a dataset, in the order of their names."""
+    if path.is_dir():
+        root = path.resolve()
+        return sorted(
+            file for file in path.iterdir()
+            if _MARK in file.name and file.is_file() and file.resolve().is_relative_to(root)
+        )  # fmt: skip
+    return [path] if _MARK in path.name else []
+
+
+def _records(path: Path) -> Iterator[Record]:
+    """Every example of a file or of shards."""
+    for shard in _shards(path):
+        number = 0
+        try:
+            for record in tf.data.TFRecordDataset(str(shard)):
+                yield f"{shard.name}, record {number}", tf.train.Example.FromString(record.numpy())
+                number += 1
+        except (tf.errors.OpError, DecodeError) as error:
+            given = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
+            raise invalid(Problem(str(path), given, "tf.train.Example", "write the file again")) from error
+
+
+def _wanted(example: Any, request: Request) -> dict[str, Tensor]:
+    """The features that the model needs, by their names in the file."""
+    names = list(example.features.feature)
+    signature = request.signature
+    found: dict[str, Tensor] = {}
+    for tensors, alias in ((signature.inputs, X), (signature.outputs, Y)):
+        for tensor in tensors:
+            name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
+            if name is not None:
+                found[name] = tensor
+    return found
+
+
+def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request) -> Array:
+    place, example = record
+    feature = example.features.feature[name]
+    kind = feature.WhichOneof("kind")
+    try:
+        if kind is None:
+            raise ValueError("nothing")
+        values = getattr(feature, kind).value
+        if kind == "bytes_list":
+            return _from_bytes(values, tensor, request)
+        return _shaped(np.asarray(values, np.float32 if kind == "float_list" else np.int64), tensor)
+    except ValueError as error:
+        given = f"{place}: {name} is {error}"
+        problem = Problem(
+            str(path), given, f"numbers of shape {list(tensor.shape)}", "write the record again"
+        )
+        raise invalid(problem) from error
+
+
+def _from_bytes(values: Any, tensor: Tensor, request: Request) -> Array:
+    if isinstance(tensor, Input):
+        if len(tensor.shape) != 3:
+            raise ValueError("bytes")
+        return decode_image(values[0], tensor.shape)
+    names = request.classes.get(tensor.name, ())
+    texts = [text.decode("utf-8", "replace") for text in values]
+    unknown = [text for text in texts if text not in names]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r}, which the training data do not have")
+    numbers = np.array([names.index(text) for text in texts], np.int64)
+    return numbers if len(tensor.shape) > 1 else numbers[0]
+
+
+def _shaped(values: Array, tensor: Tensor) -> Array:
+    """Numbers in the shape of an input, or of what an output learns."""
+    if isinstance(tensor, Input):
+        return values.reshape([-1 if size is None else size for size in tensor.shape])
+    return values if len(tensor.shape) > 1 or len(values) > 1 else values.reshape(-1)[0]
