@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs
+from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs, quantity_of, source_axis
 from mistify.config import CollectiveBatch, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
 from mistify.jobs import Goal
@@ -91,6 +91,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             batch=resolved.number,
             budget=goal_budget(config, source_costs),
             accuracy_target=config.adaptation_goal.accuracy,
+            quantization=config.quantization,
         )
         for config in resolved.batch.configs
     ]
@@ -100,7 +101,8 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
     """The costs that the widened source has to exceed, so that every root goal can be cut out of it.
 
     On each axis the largest limit of a root goal, at the most `MAX_EXPANSION` times the source's cost;
-    axes on which the source is large enough as it is are left out.
+    axes on which the source is large enough as it is, in float32, are left out: an integer goal of as many
+    bytes as the source has asks for no network that is larger.
     """
     largest: dict[str, float] = {}
     for budget in root_budgets:
@@ -109,12 +111,12 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
     return {
         axis: min(limit, MAX_EXPANSION * source_costs[axis])
         for axis, limit in largest.items()
-        if limit > source_costs[axis]
+        if limit > source_costs[source_axis(axis)]
     }
 
 
 def _amount(axis: str, value: float) -> str:
-    return _AMOUNTS.get(axis, _milliseconds)(value)
+    return _AMOUNTS.get(quantity_of(axis), _milliseconds)(value)
 
 
 def _milliseconds(value: float) -> str:

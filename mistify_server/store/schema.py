@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Table(DeclarativeBase):
@@ -102,11 +102,14 @@ class GoalRow(Table):
     batch: Mapped[int]
     budget: Mapped[dict[str, float]]
     accuracy_target: Mapped[float | None]
+    quantization: Mapped[dict[str, object]]
     parent: Mapped[str | None]
     state: Mapped[str]
     achieved: Mapped[dict[str, float]]
+    measured: Mapped[dict[str, float]]
     accuracy: Mapped[float | None]
     reason: Mapped[str]
+    note: Mapped[str]
     seconds: Mapped[float]
     steps: Mapped[int]
 
