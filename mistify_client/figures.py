@@ -40,10 +40,5 @@ def shares(costs: Costs, source: Costs) -> str:
     return ", ".join(f"{label(axis)} {costs[axis] / source[axis]:.0%}" for axis in known)
 
 
-def latency_of(costs: Costs) -> float | None:
-    """The predicted latency on the first hardware profile, in milliseconds."""
-    return next((value for axis, value in costs.items() if hardware_of(axis)), None)
-
-
 def _place(axis: str) -> tuple[int, str]:
     return _ORDER.index(quantity_of(axis)), axis

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from mistify.quantization import QuantizationConfig
+
 
 class Message(BaseModel):
     """A frozen message; unknown keys are errors."""
@@ -122,11 +124,18 @@ class AdaptResult(TaskDone):
 
 
 class PackageTask(Message):
-    """Turn a checkpoint into `serve.tflite` and `manifest.json`."""
+    """Turn a checkpoint into `serve.tflite` and `manifest.json`.
+
+    `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
+    """
 
     kind: Literal["package"] = "package"
     checkpoint: str
+    teacher: str
     data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    quantization: QuantizationConfig
     goal_id: str
     job_id: str
     budget: dict[str, float]
@@ -134,15 +143,22 @@ class PackageTask(Message):
     costs: dict[str, float]
     accuracy: float
     hardware: dict[str, tuple[float, float]]
+    seed: int
 
 
 class PackageResult(TaskDone):
-    """The package's files (name -> digest) and what LiteRT measured on this machine."""
+    """The package's files (name -> digest), its size, and what LiteRT measured: latencies and accuracy.
+
+    `measured` are latencies by axis, of this machine and from there of the task's other hardware. `note`
+    says what was not gained by the precision.
+    """
 
     kind: Literal["package_result"] = "package_result"
     files: dict[str, str]
     size_bytes: int
-    measured_latency_ms: float
+    measured: dict[str, float]
+    accuracy: float
+    note: str = ""
 
 
 class TaskFailure(Message):

@@ -19,13 +19,13 @@ from executors.sources import builtin_source, flatten, load_source
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
-from mistify.budget import Costs
+from mistify.budget import Costs, hardware_of
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
 from mistify.validation import problems_of
 from mistify_server.adaptor.edge import run_edge
 from mistify_server.adaptor.source import calibrated, expanded, tuned_source
-from mistify_server.packaging.package import PackageOrder, make_package
+from mistify_server.packaging.package import SERVE, PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
@@ -191,16 +191,31 @@ class Workshop:
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
         self._progress("packaging", 0, 1, task.costs, task.accuracy)
+        model = self._model(task.checkpoint)
+        costs = analyse(model).network().costs(_profiles(task.hardware))
         order = PackageOrder(
-            task.job_id, task.goal_id, task.budget, task.accuracy_target, task.costs, task.accuracy
+            job_id=task.job_id,
+            goal_id=task.goal_id,
+            budget=task.budget,
+            accuracy_target=task.accuracy_target,
+            quantization=task.quantization,
+            costs=task.costs,
+            accuracy=task.accuracy,
+            predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
         )
-        package = make_package(self._model(task.checkpoint), order, self._data(task.data.test))
+        params = _params(task.algorithm, task.algorithm_config)
+        train, test = self._data(task.data.train), self._data(task.data.test)
+        package = make_package(model, order, _schooling(train, test, None, params))
         files = {
             name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
         }
-        size = package.manifest.files["serve.tflite"].size
+        manifest = package.manifest
         return PackageResult(
-            files=files, size_bytes=size, measured_latency_ms=package.manifest.latency.median_ms
+            files=files,
+            size_bytes=manifest.files[SERVE].size,
+            measured=manifest.measured,
+            accuracy=manifest.accuracy,
+            note=manifest.note,
         )
 
     def _progress(self, stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:

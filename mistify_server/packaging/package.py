@@ -1,37 +1,51 @@
 """Making a package, and checking it against its checkpoint before it counts (paper 7)."""
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
+from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 
 from executors.data import Dataset
 from executors.evaluation import call
-from mistify.budget import SIZE, Budget, Costs
+from executors.training import Schooling
+from mistify.budget import Budget, Costs, latency_axis, size_axis
 from mistify.errors import ErrorCode, MistifyError
+from mistify.hardware import HOST
 from mistify.manifest import MANIFEST, Manifest, PackagedFile, Versions
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging import litert
+from mistify_server.packaging.accuracy import measure_accuracy
+from mistify_server.packaging.conversion import REPRESENTATIVE_EXAMPLES, convert, output_names
+from mistify_server.packaging.gain import Served, drawbacks
 
 SERVE = "serve.tflite"
 
-#: Examples that checkpoint and package are compared on, and how far their outputs may differ.
+#: Examples that checkpoint and package are compared on, and how far float32 outputs may differ.
 _COMPARED_EXAMPLES = 64
 _TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class PackageOrder:
-    """What a package is made for, and what its checkpoint was measured to be."""
+    """What a package is made for, and what its checkpoint was measured to be.
+
+    `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
+    """
 
     job_id: str
     goal_id: str
     budget: Budget
     accuracy_target: float | None
+    quantization: QuantizationConfig
     costs: Costs
     accuracy: float
+    predicted: Costs
 
 
 @dataclass(frozen=True)
@@ -42,25 +56,35 @@ class Package:
     manifest: Manifest
 
 
-def make_package(model: keras.Model, order: PackageOrder, test: Dataset) -> Package:
+def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
     """Convert a checkpoint, compare, measure, and describe it.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint.
     """
-    network = litert.convert(model)
-    _compare(model, network, test)
-    inputs, outputs = litert.tensors(network)
+    precision = order.quantization.precision
+    network = _convert(model, order.quantization, schooling)
+    _compare(model, network, schooling.test, precision)
+    latency = litert.measure_latency(network)
+    accuracy = measure_accuracy(network, schooling.test)
+    note = ""
+    if precision is not Quantization.NONE:
+        note = _drawbacks(precision, Served(network, latency.median_ms, accuracy.accuracy), model, order)
+    runner = litert.Runner(network)
     manifest = Manifest(
         job=order.job_id,
         goal=order.goal_id,
         budget=dict(order.budget),
         accuracy_target=order.accuracy_target,
-        achieved={**order.costs, SIZE: float(len(network))},
-        accuracy=order.accuracy,
-        latency=litert.measure_latency(network),
-        inputs=inputs,
-        outputs=outputs,
+        achieved={**order.costs, size_axis(precision): float(len(network))},
+        measured=on_all_hardware(latency.median_ms, order.predicted),
+        accuracy=accuracy.accuracy,
+        accuracy_examples=accuracy.examples,
+        latency=latency,
+        inputs=tuple(runner.inputs[tensor.name] for tensor in model.inputs),
+        outputs=tuple(runner.outputs[name] for name in output_names(model)),
+        quantization=precision,
+        note=note,
         versions=Versions(
             mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
         ),
@@ -71,16 +95,63 @@ def make_package(model: keras.Model, order: PackageOrder, test: Dataset) -> Pack
     return Package({SERVE: network, MANIFEST: described}, manifest)
 
 
-def _compare(model: keras.Model, network: bytes, test: Dataset) -> None:
-    """Run checkpoint and package on the same examples, one by one and as a batch."""
+def _drawbacks(precision: Quantization, package: Served, model: keras.Model, order: PackageOrder) -> str:
+    """What to tell of a package against the float32 one, which is as accurate as the checkpoint."""
+    network = convert(model)
+    float32 = Served(network, litert.measure_latency(network).median_ms, order.accuracy)
+    return drawbacks(precision, package, float32)
+
+
+def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
+    """What an inference takes on this machine, and, from there, on the other hardware.
+
+    How much longer it takes here than the profile of this machine says, it takes there than theirs say.
+    """
+    host = latency_axis(HOST.name)
+    ratio = measured_ms / predicted[host] if host in predicted else 1.0
+    return {**{axis: ratio * value for axis, value in predicted.items()}, host: measured_ms}
+
+
+def _convert(model: keras.Model, quantization: QuantizationConfig, schooling: Schooling) -> bytes:
+    if not quantization.precision.integer:
+        return convert(model, quantization)
+    return convert(model, quantization, _representative(model, schooling.train))
+
+
+def _representative(model: keras.Model, train: Dataset) -> dict[str, npt.NDArray[np.generic]]:
+    """Some training examples, in random order: files may be sorted."""
+    some = np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES]
+    return {tensor.name: train.x[some].astype(tensor.dtype) for tensor in model.inputs}
+
+
+def _compare(model: keras.Model, network: bytes, test: Dataset, precision: Quantization) -> None:
+    """Run checkpoint and package on the same examples, one by one and as a batch.
+
+    Float32 outputs have to be equal, others of one shape: how far off they may be their accuracy tells.
+    """
+    runner = litert.Runner(network)
     examples = test.x[:_COMPARED_EXAMPLES].astype(np.float32)
-    expected = np.asarray(call(model, examples, training=False))
-    for given, wanted in ((examples, expected), (examples[:1], expected[:1])):
-        found = litert.run(network, given)
-        difference = float(np.abs(found - wanted).max()) if found.shape == wanted.shape else float("inf")
-        if not difference <= _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
-            raise MistifyError(
-                ErrorCode.CORRUPT_PACKAGE,
-                f"the package's outputs {found.shape} differ from its checkpoint's {wanted.shape} by "
-                f"{difference:.2g}; expected {_TOLERANCE:.0e} at most",
-            )
+    expected = dict(zip(output_names(model), map(np.asarray, _outputs(model, examples)), strict=True))
+    for count in (len(examples), 1):
+        found = runner(dict.fromkeys(runner.inputs, examples[:count]))
+        for name, outputs in expected.items():
+            _require_equal(found[name], outputs[:count], precision)
+
+
+def _outputs(model: keras.Model, examples: npt.NDArray[np.float32]) -> list[Any]:
+    outputs = call(model, examples, training=False)
+    return outputs if isinstance(outputs, list) else [outputs]
+
+
+def _require_equal(found: litert.Array, wanted: litert.Array, precision: Quantization) -> None:
+    same_shape = found.shape == wanted.shape
+    difference = float(np.abs(found - wanted).max()) if same_shape else float("inf")
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(wanted).max()))
+    if precision is not Quantization.NONE:
+        tolerance = sys.float_info.max
+    if not difference <= tolerance:
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the package's outputs {found.shape} differ from its checkpoint's {wanted.shape} by "
+            f"{difference:.2g}; expected {tolerance:.0e} at most",
+        )

@@ -9,6 +9,7 @@ from executors.data import load_dataset
 from executors.evaluation import accuracy
 from executors.structure import analyse
 from executors.training import Trainer
+from mistify.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
     AdaptTask,
@@ -103,14 +104,16 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
     packaged = done(
         PackageTask(
             checkpoint=quarter.checkpoint,
-            data=DATA,
+            teacher=root.teacher,
+            quantization=QuantizationConfig(),
             goal_id="quarter",
             job_id="job-1",
             budget={},
             accuracy_target=None,
             costs=quarter.costs,
             accuracy=quarter.accuracy,
-            hardware={},
+            seed=0,
+            **COMMON,
         )
     )
     assert {"packaging", "other"} <= set(packaged.spent)
