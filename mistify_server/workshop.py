@@ -22,6 +22,7 @@ from executors.training import Schooling
 from mistify.budget import Costs, hardware_of
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
+from mistify.quantization import Quantization
 from mistify.validation import problems_of
 from mistify_server.adaptor.edge import run_edge
 from mistify_server.adaptor.source import calibrated, expanded, tuned_source
@@ -191,6 +192,7 @@ class Workshop:
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
         self._progress("packaging", 0, 1, task.costs, task.accuracy)
+        params = _params(task.algorithm, task.algorithm_config)
         model = self._model(task.checkpoint)
         costs = analyse(model).network().costs(_profiles(task.hardware))
         order = PackageOrder(
@@ -202,10 +204,13 @@ class Workshop:
             costs=task.costs,
             accuracy=task.accuracy,
             predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
+            training_steps=params.tune_steps,
+            seed=task.seed,
         )
-        params = _params(task.algorithm, task.algorithm_config)
         train, test = self._data(task.data.train), self._data(task.data.test)
-        package = make_package(model, order, _schooling(train, test, None, params))
+        learns = task.quantization.precision is Quantization.INT8_QAT
+        teacher = self._taught(task.teacher, train) if learns else None
+        package = make_package(model, order, _schooling(train, test, teacher, params))
         files = {
             name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
         }

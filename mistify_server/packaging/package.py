@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from executors.data import Dataset
 from executors.evaluation import call
+from executors.quantization_aware import quantization_aware
 from executors.training import Schooling
 from mistify.budget import Budget, Costs, latency_axis, size_axis
 from mistify.errors import ErrorCode, MistifyError
@@ -21,7 +23,13 @@ from mistify.manifest import MANIFEST, Manifest, PackagedFile, Versions
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging import litert
 from mistify_server.packaging.accuracy import measure_accuracy
-from mistify_server.packaging.conversion import REPRESENTATIVE_EXAMPLES, convert, output_names
+from mistify_server.packaging.conversion import (
+    REPRESENTATIVE_EXAMPLES,
+    Function,
+    convert,
+    convert_function,
+    output_names,
+)
 from mistify_server.packaging.gain import Served, drawbacks
 
 SERVE = "serve.tflite"
@@ -36,6 +44,7 @@ class PackageOrder:
     """What a package is made for, and what its checkpoint was measured to be.
 
     `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
+    `training_steps` and `seed` are of quantization-aware training, where that is asked for.
     """
 
     job_id: str
@@ -46,6 +55,8 @@ class PackageOrder:
     costs: Costs
     accuracy: float
     predicted: Costs
+    training_steps: int = 0
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,11 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
     """Convert a checkpoint, compare, measure, and describe it.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint.
+        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
+            quantization-aware training is asked for and cannot treat the model.
     """
     precision = order.quantization.precision
-    network = _convert(model, order.quantization, schooling)
+    network = _convert(model, order, schooling)
     _compare(model, network, schooling.test, precision)
     latency = litert.measure_latency(network)
     accuracy = measure_accuracy(network, schooling.test)
@@ -112,10 +124,21 @@ def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
     return {**{axis: ratio * value for axis, value in predicted.items()}, host: measured_ms}
 
 
-def _convert(model: keras.Model, quantization: QuantizationConfig, schooling: Schooling) -> bytes:
-    if not quantization.precision.integer:
-        return convert(model, quantization)
-    return convert(model, quantization, _representative(model, schooling.train))
+def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> bytes:
+    quantization = order.quantization
+    match quantization.precision:
+        case Quantization.INT8:
+            return convert(model, quantization, _representative(model, schooling.train))
+        case Quantization.INT8_QAT:
+            aware = quantization_aware(model, schooling, order.training_steps, order.seed)
+            forward = partial(_call_in_order, aware)
+            return convert_function(Function.like(model, forward, aware), quantization)
+        case _:
+            return convert(model, quantization)
+
+
+def _call_in_order(model: Any, *inputs: Any) -> Any:
+    return model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
 
 
 def _representative(model: keras.Model, train: Dataset) -> dict[str, npt.NDArray[np.generic]]:
