@@ -97,7 +97,10 @@ class SourceResult(TaskDone):
 
 
 class AdaptTask(Message):
-    """One edge of a goal tree: from the parent's checkpoint to a goal."""
+    """One edge of a goal tree: from the parent's checkpoint to a goal.
+
+    `quantizations` are what the node's goals are packaged as: where they limit latency it is measured so.
+    """
 
     kind: Literal["adapt"] = "adapt"
     parent: str
@@ -109,6 +112,7 @@ class AdaptTask(Message):
     budget: dict[str, float]
     accuracy_target: float | None
     seed: int
+    quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
 
 
 class AdaptResult(TaskDone):

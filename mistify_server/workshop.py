@@ -25,7 +25,8 @@ from mistify.hardware import HardwareProfile
 from mistify.quantization import Quantization
 from mistify.validation import problems_of
 from mistify_server.adaptor.edge import run_edge
-from mistify_server.adaptor.source import calibrated, expanded, tuned_source
+from mistify_server.adaptor.latency import calibrated, stopwatch
+from mistify_server.adaptor.source import expanded, tuned_source
 from mistify_server.packaging.package import SERVE, PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
@@ -160,7 +161,10 @@ class Workshop:
             seed=task.seed,
             source_widths=analyse(self._model(task.teacher)).widths,
         )
-        outcome = run_edge(executor, assignment, params, task.accuracy_target, self._progress)
+        measure = stopwatch(task.quantizations, train)
+        outcome = run_edge(
+            executor, assignment, params, task.accuracy_target, self._progress, measure=measure
+        )
         checkpoint = self._keep(outcome.model)
         self._journey = _Journey(executor, checkpoint, outcome.model, told)
         return AdaptResult(

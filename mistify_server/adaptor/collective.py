@@ -7,6 +7,7 @@ from functools import partial
 from mistify.budget import Costs, exceeded, size_axis
 from mistify.errors import Problem
 from mistify.jobs import Goal, GoalState, PackageFile
+from mistify.quantization import QuantizationConfig
 from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.engines.base import Engine
@@ -186,7 +187,13 @@ class CollectiveAdaptation:
             budget=node.budget,
             accuracy_target=node.accuracy_target,
             seed=node.seed,
+            quantizations=self._quantizations(node),
         )
+
+    def _quantizations(self, node: NodePlan) -> tuple[QuantizationConfig, ...]:
+        """What the goals of a node are packaged as, each once."""
+        asked = (self._log.goal(goal_id).quantization for goal_id in node.goals)
+        return tuple({config.model_dump_json(): config for config in asked}.values())
 
     def _package_task(self, goal: Goal, index: int, adapted: AdaptResult, teacher: str) -> PackageTask:
         plan = self._plan

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs, quantity_of, source_axis
 from mistify.config import CollectiveBatch, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
+from mistify.hardware import HOST
 from mistify.jobs import Goal
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
 from mistify_server.store.base import BatchPlan
@@ -29,8 +30,8 @@ class ResolvedBatch:
 
     @property
     def hardware(self) -> dict[str, tuple[float, float]]:
-        """Compute power (GFLOP/s) and memory bandwidth (GB/s) of the hardware that the goals name."""
-        profiles = profiles_of(self.batch.configs)
+        """Compute power (GFLOP/s) and memory bandwidth (GB/s) of this machine and what the goals name."""
+        profiles = {HOST.name: HOST} | profiles_of(self.batch.configs)
         return {name: (p.compute_power, p.memory_bandwidth) for name, p in profiles.items()}
 
     def inspection(self) -> InspectTask:

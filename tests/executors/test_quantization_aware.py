@@ -99,7 +99,7 @@ def test_layers_that_tfmot_does_not_know_stay_float():
     ("layer", "message"),
     [
         (layers.RMSNormalization(name="rms"), "layer 'rms', a RMSNormalization .*no such layer in Keras 2"),
-        (layers.LayerNormalization(rms_scaling=True, name="odd"), "which Keras 2 cannot build .*'odd'"),
+        (layers.LayerNormalization(rms_scaling=True, name="odd"), 'which Keras 2 cannot build .*"odd"'),
     ],
 )
 def test_layers_that_keras_2_lacks_are_named(layer, message):

@@ -88,9 +88,10 @@ def test_nodes_come_after_their_parents_depth_first() -> None:
 def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
     measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": (1.0, 2.0)})
     batch = resolved({"latency": "0.5x"})
-    assert batch.inspection().hardware == {"jetson-nano": (470.0, 25.0)}
+    host = {"host": (50.0, 10.0)}
+    assert batch.inspection().hardware == {**host, "jetson-nano": (470.0, 25.0)}
     plan, (goal,) = plan_batch(batch, measured)
-    assert plan.hardware == {"jetson-nano": (1.0, 2.0)}
+    assert plan.hardware == {**host, "jetson-nano": (1.0, 2.0)}
     assert goal.budget == {"latency_ms@jetson-nano": 1.0}
 
 
