@@ -11,9 +11,20 @@ from executors.data.loading import load_dataset
 from executors.evaluation import evaluate
 from executors.morphnet import LEAST_CUT
 from executors.signature import signature_of
-from mistify.budget import FLOPS
+from mistify.budget import FLOPS, latency_axis, size_axis
+from mistify.hardware import HOST
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks import AdaptResult, AdaptTask, DataSource, ModelSource, SourceResult, SourceTask
+from mistify_server.tasks import (
+    AdaptResult,
+    AdaptTask,
+    DataSource,
+    ModelSource,
+    PackageResult,
+    PackageTask,
+    SourceResult,
+    SourceTask,
+)
 from mistify_server.workshop import Workshop
 
 TRAIN: Final = "cifar10/train.npz"
@@ -45,6 +56,24 @@ class Reached(NamedTuple):
     def seconds(self) -> float:
         """What the goal took."""
         return sum(self.spent.values())
+
+
+class Packaged(NamedTuple):
+    """A package: its accuracy, a share, in LiteRT; bytes, and as predicted; latency; what it did not gain."""
+
+    accuracy: float
+    size: int
+    foretold_size: float
+    latency_ms: float
+    note: str
+
+
+class Checkpoint(NamedTuple):
+    """An adapted network: its artifact, its costs, its accuracy as a share."""
+
+    artifact: str
+    costs: Mapping[str, float]
+    accuracy: float
 
 
 class Porting:
@@ -94,6 +123,44 @@ class Porting:
     def case(self, share: float, steps: int) -> Reached:
         """One goal adapted from the source, with so many steps."""
         return self._reached(self._adapt(self._root(share), share, steps, 1 / share))
+
+    def checkpoint(self, share: float, steps: int) -> Checkpoint:
+        """The tuned source, or what becomes of it at a share of its multiply-adds."""
+        if share == 1:
+            made = self._made
+            return Checkpoint(made.teacher, made.source_costs, made.teacher_accuracy)
+        result = self._adapt(self._root(share), share, steps, 1 / share)
+        return Checkpoint(result.checkpoint, result.costs, result.accuracy)
+
+    def package(self, checkpoint: Checkpoint, precision: Quantization) -> Packaged:
+        """A checkpoint packaged at a precision."""
+        result = self._workshop.do(
+            PackageTask(
+                checkpoint=checkpoint.artifact,
+                teacher=self._made.teacher,
+                data=self.data,
+                algorithm="morphnet",
+                algorithm_config=self._settings,
+                quantization=QuantizationConfig(precision=precision),
+                goal_id=precision.value,
+                job_id="benchmark",
+                budget={},
+                accuracy_target=None,
+                costs=dict(checkpoint.costs),
+                accuracy=checkpoint.accuracy,
+                hardware={},
+                seed=0,
+            )
+        )
+        if not isinstance(result, PackageResult):
+            raise TypeError(f"a package gave {result}")
+        return Packaged(
+            result.accuracy,
+            result.size_bytes,
+            checkpoint.costs[size_axis(precision)],
+            result.measured[latency_axis(HOST.name)],
+            result.note,
+        )
 
     def _reached(self, result: AdaptResult) -> Reached:
         share = result.costs[FLOPS] / self._full

@@ -30,6 +30,7 @@ from benchmarks.harness import Figures, Target, run
 from executors.structure import Keep, Role, Structure, analyse, narrow
 from executors.structure.graph import Graph
 from mistify_server.packaging import litert
+from mistify_server.packaging.conversion import convert
 
 TARGETS: Final[dict[str, Target]] = {"unsupported": {"max": 0}}
 
@@ -282,8 +283,7 @@ def _call(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array
 
 
 def _packaged(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array]:
-    (given,) = inputs.values()
-    return [litert.run(litert.convert(model), given)]
+    return list(litert.run(convert(model), inputs).values())
 
 
 def _difference(expected: list[Array], found: list[Array]) -> float:

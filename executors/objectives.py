@@ -62,6 +62,16 @@ class Objective(ABC):
     def predictions(self, output: Array) -> Floats:
         """What a network says, from its outputs: probabilities, or the figures themselves."""
 
+    def taught(
+        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor | None, share: float, temperature: float
+    ) -> tf.Tensor:
+        """The loss of a batch, of which `share` comes from the teacher's predictions, if there are any."""
+        output = tf.cast(output, tf.float32)
+        loss = self.loss(output, target)
+        if taught is None:
+            return loss
+        return (1 - share) * loss + share * self.distillation(output, target, taught, temperature)
+
 
 class Categorical(Objective):
     """One of some classes, for each example or each position of it."""

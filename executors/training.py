@@ -251,14 +251,10 @@ class Trainer:
         changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
         outputs = call(self.model, changed, training=True)
         share, heat = self._schooling.distillation, self._schooling.temperature
-        losses = []
-        for name, objective in self._objectives.items():
-            output = tf.cast(outputs[name], tf.float32)
-            loss = objective.loss(output, targets[name])
-            if name in teacher:
-                lesson = objective.distillation(output, targets[name], teacher[name], heat)
-                loss = (1 - share) * loss + share * lesson
-            losses.append(loss)
+        losses = [
+            objective.taught(outputs[name], targets[name], teacher.get(name), share, heat)
+            for name, objective in self._objectives.items()
+        ]
         loss = tf.add_n(losses)
         if self.model.losses:
             loss += tf.add_n(self.model.losses)

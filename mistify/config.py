@@ -17,7 +17,19 @@ from pydantic import (
     model_validator,
 )
 
-from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of, latency_axis
+from mistify.budget import (
+    FLOPS,
+    LATENCY,
+    MEMORY,
+    PARAMS,
+    SIZE,
+    Costs,
+    latency_axis,
+    memory_axis,
+    quantity_of,
+    size_axis,
+    source_axis,
+)
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
 from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
@@ -34,6 +46,7 @@ from mistify.quantities import (
     parse_share,
     parse_time,
 )
+from mistify.quantization import QuantizationConfig
 from mistify.relaxed_json import JsonError, read_json
 from mistify.validation import InvalidValue, Settings, problems_of
 
@@ -126,6 +139,7 @@ class PortingConfig(Settings):
         description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
     )
     hardware: HardwareConfig | None = None
+    quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
 
     @property
     def profile(self) -> HardwareProfile:
@@ -134,12 +148,14 @@ class PortingConfig(Settings):
 
     def limits(self) -> dict[str, Quantity]:
         """The goal's limits by cost axis (`mistify.budget`), absolute or relative to the source."""
-        given = {axis: getattr(self.adaptation_goal, key) for key, axis in _AXIS_OF_KEY.items()}
-        return {
-            latency_axis(self.profile.name) if axis == LATENCY else axis: limit
-            for axis, limit in given.items()
-            if limit is not None
+        precision = self.quantization.precision
+        axes = {
+            LATENCY: latency_axis(self.profile.name),
+            MEMORY: memory_axis(precision),
+            SIZE: size_axis(precision),
         }
+        given = {axis: getattr(self.adaptation_goal, key) for key, axis in _AXIS_OF_KEY.items()}
+        return {axes.get(axis, axis): limit for axis, limit in given.items() if limit is not None}
 
 
 @dataclass(frozen=True)
@@ -265,18 +281,18 @@ def profiles_of(configs: Iterable[PortingConfig], host: HardwareProfile = HOST) 
 
 
 def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
-    """The goal's limits as a budget, relative ones resolved against the source model's costs.
+    """The goal's limits as a budget, relative ones resolved against the source model's costs in float32.
 
     Raises:
         KeyError: a relative limit on an axis that `source_costs` does not have.
     """
     return {
-        axis: limit.resolve(source_costs[axis]) if limit.relative else limit.value
+        axis: limit.resolve(source_costs[source_axis(axis)]) if limit.relative else limit.value
         for axis, limit in config.limits().items()
     }
 
 
 def goal_path(axis: str) -> str:
     """Where in a config a cost axis is limited: `adaptation_goal.FLOP` for `flops`."""
-    quantity = LATENCY if hardware_of(axis) else axis
+    quantity = quantity_of(axis)
     return next(f"adaptation_goal.{key}" for key, known in _AXIS_OF_KEY.items() if known == quantity)

@@ -6,15 +6,15 @@ fills in `LayerCost`s; server and client compute the same figures from them.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Costs, latency_axis
+from mistify.budget import FLOPS, PARAMS, Costs, latency_axis, memory_axis, size_axis
 from mistify.hardware import HardwareProfile
+from mistify.quantization import STORED, Quantization
 
 FLOAT_BYTES = 4
 
-# What a LiteRT file holds besides its weights, measured on float32 packages: the names, shapes and
-# options of an operator and its tensors, and the file's frame.
-OPERATOR_BYTES = 350
+# The frame of a LiteRT file, measured.
 FILE_BYTES = 2_500
 
 
@@ -44,6 +44,7 @@ class LayerCost:
         output: Tensor written, by index.
         in_place: Whether the output takes no memory of its own (an activation fused into the layer
             before it, a reshape).
+        stored_biases: How many of the stored weights belong to biases and other vectors.
     """
 
     name: str
@@ -53,6 +54,7 @@ class LayerCost:
     inputs: tuple[int, ...]
     output: int
     in_place: bool = False
+    stored_biases: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,10 +83,17 @@ class NetworkCost:
         """Weights as trained; the figure that Keras reports."""
         return sum(layer.params for layer in self.layers)
 
-    def weight_bytes(self, bytes_per_weight: float = FLOAT_BYTES) -> float:
-        """Bytes of the packaged weights under a quantization."""
-        return bytes_per_weight * sum(layer.stored_params for layer in self.layers)
+    def weight_bytes(self, precision: Quantization = Quantization.NONE) -> int:
+        """Bytes of the packaged weights."""
+        storage = precision.storage
+        total = 0
+        for layer in self.layers:
+            kernel = layer.stored_params - layer.stored_biases
+            total += kernel * (FLOAT_BYTES if kernel < storage.least_kernel else storage.weight)
+            total += layer.stored_biases * storage.bias
+        return total
 
+    @cached_property
     def peak_activations(self) -> int:
         """The most elements that are alive at once while the layers run in order."""
         home = self._storage()
@@ -100,14 +109,17 @@ class NetworkCost:
             alive = {tensor for tensor in alive if last_use.get(tensor, -1) > step}
         return peak
 
-    def memory_bytes(self, bytes_per_weight: float = FLOAT_BYTES) -> float:
-        """Packaged weights under a quantization plus the peak of live activations, in bytes."""
-        return self.weight_bytes(bytes_per_weight) + FLOAT_BYTES * self.peak_activations()
+    def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
+        """Packaged weights plus the peak of live activations, in bytes."""
+        return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
 
-    def size_bytes(self, bytes_per_weight: float = FLOAT_BYTES) -> float:
+    def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Expected size of the packaged file in bytes."""
+        storage = precision.storage
         operators = sum(not layer.in_place for layer in self.layers)
-        return self.weight_bytes(bytes_per_weight) + OPERATOR_BYTES * operators + FILE_BYTES
+        channels = sum(layer.stored_biases for layer in self.layers)
+        around = storage.channel * channels + storage.operator * operators + FILE_BYTES
+        return self.weight_bytes(precision) + around
 
     def latency_ms(self, profile: HardwareProfile) -> float:
         """`C_mem / bandwidth + C_comp / power`, summed over the layers, in milliseconds.
@@ -121,12 +133,12 @@ class NetworkCost:
         return profile.latency_ms(moved, self.flops)
 
     def costs(self, profiles: Iterable[HardwareProfile] = ()) -> Costs:
-        """Every axis of the network's costs, with one latency per hardware profile."""
+        """Every axis of the network's costs: a latency per hardware profile, bytes per precision."""
         return {
             FLOPS: float(self.flops),
             PARAMS: float(self.params),
-            MEMORY: float(self.memory_bytes()),
-            SIZE: float(self.size_bytes()),
+            **{memory_axis(precision): float(self.memory_bytes(precision)) for precision in STORED},
+            **{size_axis(precision): float(self.size_bytes(precision)) for precision in STORED},
             **{latency_axis(profile.name): self.latency_ms(profile) for profile in profiles},
         }
 

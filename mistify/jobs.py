@@ -6,6 +6,7 @@ from enum import Enum
 
 from mistify.budget import Budget, Costs
 from mistify.metric import Metric
+from mistify.quantization import QuantizationConfig
 
 
 class JobState(Enum):
@@ -63,7 +64,10 @@ class Goal:
 
     `parent` is the id of the goal it was adapted from, None for the (expanded) source.
     `metric` says what `accuracy` is, and what its target limits.
-    `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to.
+    `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to. `achieved` is
+    what the cost model says, `measured` has the latencies that LiteRT measured: on this machine, and from
+    there on the other hardware. `accuracy` is the package's own. `note` says what was not gained by the
+    precision, empty where it was.
     """
 
     id: str
@@ -71,11 +75,14 @@ class Goal:
     budget: Budget
     accuracy_target: float | None = None
     metric: Metric = Metric.ACCURACY
+    quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
     parent: str | None = None
     state: GoalState = GoalState.WAITING
     achieved: Costs = field(default_factory=dict)
+    measured: Costs = field(default_factory=dict)
     accuracy: float | None = None
     reason: str = ""
+    note: str = ""
     seconds: float = 0.0
     steps: int = 0
     files: tuple[PackageFile, ...] = ()

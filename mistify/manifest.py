@@ -4,8 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -18,6 +20,7 @@ from pydantic import (
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.metric import Metric
+from mistify.quantization import Quantization
 from mistify.validation import problems_of
 
 FORMAT_VERSION: Final = 1
@@ -42,11 +45,32 @@ class PackagedFile(_Record):
 
 
 class TensorInfo(_Record):
-    """An input or output of the network; -1 in the shape is the batch dimension."""
+    """An input or output of the network; -1 in the shape is the batch dimension.
+
+    The integers q of a quantized tensor stand for the values `scale * (q - zero_point)`; both are None where
+    a tensor holds its values as they are.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    scale: Annotated[float, Field(gt=0)] | None = None
+    zero_point: int | None = None
+
+    def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Values as the tensor holds them: the nearest integers that stand for them, or as they are."""
+        if self.scale is None or self.zero_point is None:
+            return np.asarray(values, self.dtype)
+        limits = np.iinfo(self.dtype)
+        nearest = np.round(np.asarray(values, np.float32) / np.float32(self.scale)) + self.zero_point
+        quantized: npt.NDArray[Any] = np.clip(nearest, limits.min, limits.max).astype(self.dtype)
+        return quantized
+
+    def dequantized(self, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What the tensor's content stands for: float32, or the content itself where it is not quantized."""
+        if self.scale is None or self.zero_point is None:
+            return stored
+        return (stored.astype(np.float32) - self.zero_point) * np.float32(self.scale)
 
 
 class MeasuredLatency(_Record):
@@ -79,11 +103,14 @@ class Manifest(_Record):
         metric: what `accuracy` and its target are; an upper limit for `mse`, else a share.
         accuracy_target: asked for; None where the goal asks for none.
         achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile.
-        accuracy: reached on the test data.
-        latency: measured.
+        measured: axis -> latency as LiteRT measured it, from there on other hardware than the host's.
+        accuracy: the package's own on the test data, measured in LiteRT.
+        accuracy_examples: how many examples of the test data that is of.
+        latency: measured on the host, and under which conditions.
         inputs: the network's inputs in order.
         outputs: the network's outputs in order.
-        quantization: "none" is float32.
+        quantization: the precision; "none" is float32.
+        note: what was not gained by the precision, against the float32 package of the same checkpoint.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
         created: when, with its time zone.
@@ -96,11 +123,14 @@ class Manifest(_Record):
     metric: Metric = Metric.ACCURACY
     accuracy_target: Figure | None = None
     achieved: dict[str, float]
+    measured: dict[str, float] = {}
     accuracy: Figure
+    accuracy_examples: Annotated[int, Field(ge=0)] = 0
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
-    quantization: Literal["none"] = "none"
+    quantization: Quantization = Quantization.NONE
+    note: str = ""
     versions: Versions
     files: dict[FileName, PackagedFile]
     created: AwareDatetime

@@ -33,6 +33,12 @@ class Metric(StrEnum):
             return True
         return figure >= target if self.is_share else figure <= target
 
+    def missed(self, figure: float, target: float | None) -> str:
+        """How far a figure is from what is asked for, in words; empty where it reaches it."""
+        if target is None or self.reaches(figure, target):
+            return ""
+        return f"{self} {figure:.4f} {'below' if self.is_share else 'above'} {target:.4f}"
+
     def better(self, figure: float, other: float) -> bool:
         """Whether a figure is better than another one."""
         return figure > other if self.is_share else figure < other

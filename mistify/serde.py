@@ -3,6 +3,7 @@
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify.v1 import porting_pb2 as pb
 
 
@@ -49,9 +50,12 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         budget=goal.budget,
         accuracy_target=goal.accuracy_target,
         metric=goal.metric,
+        quantization=_quantization_to_proto(goal.quantization),
         achieved=goal.achieved,
+        measured=goal.measured,
         accuracy=goal.accuracy,
         reason=goal.reason,
+        note=goal.note,
         seconds=goal.seconds,
         steps=goal.steps,
         files=[pb.PackageFile(name=file.name, size=file.size, sha256=file.sha256) for file in goal.files],
@@ -68,9 +72,12 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         budget=dict(message.budget),
         accuracy_target=message.accuracy_target if message.HasField("accuracy_target") else None,
         metric=_metric(message.metric),
+        quantization=_quantization_from_proto(message.quantization),
         achieved=dict(message.achieved),
+        measured=dict(message.measured),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
         reason=message.reason,
+        note=message.note,
         seconds=message.seconds,
         steps=message.steps,
         files=tuple(PackageFile(file.name, file.size, file.sha256) for file in message.files),
@@ -128,6 +135,16 @@ def error_from_proto(message: pb.ErrorInfo) -> MistifyError:
     code = ErrorCode.__members__.get(message.code, ErrorCode.INTERNAL)
     problems = [Problem(p.place, p.given, p.expected, p.fix) for p in message.problems]
     return MistifyError(code, message.message, problems)
+
+
+def _quantization_to_proto(quantization: QuantizationConfig) -> pb.Quantization:
+    return pb.Quantization(precision=quantization.precision.value, inputs=quantization.inputs)
+
+
+def _quantization_from_proto(message: pb.Quantization) -> QuantizationConfig:
+    if message.precision not in set(Quantization) or message.inputs not in ("float32", "int8"):
+        raise _unknown("quantization", f"{message.precision} of {message.inputs}")
+    return QuantizationConfig.model_validate({"precision": message.precision, "inputs": message.inputs})
 
 
 def _progress_to_proto(progress: ProgressUpdate) -> pb.Progress:
@@ -189,7 +206,7 @@ def _metric(name: str) -> Metric:
     return Metric(name)
 
 
-def _unknown(what: str, given: int | str) -> MistifyError:
+def _unknown(what: str, given: object) -> MistifyError:
     return MistifyError(
         ErrorCode.INTERNAL,
         f"the other side sent {what} {given}, which this version does not know; "

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of
+from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of, quantity_of, source_axis
 from mistify.metric import Metric
 from mistify.quantities import format_bytes, format_count, format_time
 
@@ -19,14 +19,15 @@ _FORMATS: Mapping[str, Callable[..., str]] = {
 
 
 def label(axis: str) -> str:
-    """What an axis of costs is called: `latency on jetson-nano`."""
-    hardware = hardware_of(axis)
-    return _LABELS[_quantity(axis)] + (f" on {hardware}" if hardware else "")
+    """What an axis of costs is called: `latency on jetson-nano`, `memory in int8`."""
+    quantity, _, condition = axis.partition("@")
+    relation = "on" if hardware_of(axis) else "in"
+    return _LABELS[quantity] + (f" {relation} {condition}" if condition else "")
 
 
 def amount(axis: str, value: float | None) -> str:
     """A cost in its unit, with three significant digits; a dash where there is none."""
-    return "-" if value is None else _FORMATS[_quantity(axis)](value, _DIGITS)
+    return "-" if value is None else _FORMATS[quantity_of(axis)](value, _DIGITS)
 
 
 def quality(metric: Metric, figure: float | None) -> str:
@@ -35,19 +36,10 @@ def quality(metric: Metric, figure: float | None) -> str:
 
 
 def shares(costs: Costs, source: Costs) -> str:
-    """Costs as shares of the source model's: `multiply-adds 48%, params 51%`."""
-    known = sorted((axis for axis in costs if source.get(axis)), key=_place)
+    """Costs as shares of the source model's, in float32 both: `multiply-adds 48%, params 51%`."""
+    known = sorted((axis for axis in costs if source.get(axis) and axis == source_axis(axis)), key=_place)
     return ", ".join(f"{label(axis)} {costs[axis] / source[axis]:.0%}" for axis in known)
 
 
-def latency_of(costs: Costs) -> float | None:
-    """The predicted latency on the first hardware profile, in milliseconds."""
-    return next((value for axis, value in costs.items() if hardware_of(axis)), None)
-
-
 def _place(axis: str) -> tuple[int, str]:
-    return _ORDER.index(_quantity(axis)), axis
-
-
-def _quantity(axis: str) -> str:
-    return axis.partition("@")[0]
+    return _ORDER.index(quantity_of(axis)), axis

@@ -17,6 +17,8 @@ def bind(
 ) -> dict[str, Array]:
     """The array of each input, in the dtype of the network.
 
+    An integer input takes integers of its own dtype as they are; anything else is a value, and quantized.
+
     Args:
         inputs: what the network takes, in order; -1 in a shape is any size, at least 1.
         positional: the first inputs, in their order.
@@ -33,7 +35,12 @@ def bind(
         problems += _unequal_batches(inputs, given)
     if problems:
         raise MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
-    return {info.name: np.ascontiguousarray(given[info.name], info.dtype) for info in inputs}
+    return {info.name: _stored(info, given[info.name]) for info in inputs}
+
+
+def _stored(info: TensorInfo, array: Array) -> Array:
+    stored = array if array.dtype == info.dtype else info.quantized(array)
+    return np.ascontiguousarray(stored)
 
 
 def _by_name(
@@ -57,9 +64,10 @@ def _by_name(
 
 
 def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
-    if not np.can_cast(array.dtype, info.dtype, "safe"):
-        fix = f"convert it, for example with .astype(numpy.{info.dtype})"
-        yield Problem(info.name, str(array.dtype), f"{info.dtype}, or what it can hold exactly", fix)
+    values = info.dtype if info.scale is None else "float32"
+    if array.dtype != info.dtype and not np.can_cast(array.dtype, values, "safe"):
+        fix = f"convert it, for example with .astype(numpy.{values})"
+        yield Problem(info.name, str(array.dtype), f"{values}, or what it can hold exactly", fix)
     sizes = zip(info.shape, array.shape, strict=False)
     if array.ndim != len(info.shape) or not all(size in (-1, found) for size, found in sizes):
         shape = f"({', '.join('batch' if size == -1 else str(size) for size in info.shape)})"

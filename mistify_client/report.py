@@ -9,9 +9,11 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs
+from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs, hardware_of, latency_axis, memory_axis
+from mistify.hardware import HOST
 from mistify.jobs import Goal, GoalState, Job, Source
-from mistify_client.figures import amount, latency_of, quality
+from mistify.quantization import Quantization
+from mistify_client.figures import amount, quality
 
 REPORT = "report.json"
 
@@ -19,13 +21,14 @@ REPORT = "report.json"
 _NAME_WIDTH = 10
 
 _GOAL, _PARENT, _MET, _ACCURACY = "goal", "parent", "met", "accuracy"
-_MULTIPLY_ADDS, _PARAMS, _MEMORY = "multiply-adds", "params", "memory"
+_PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
 
 #: column of the table -> the width of console from which on it is shown.
 _COLUMNS = {
     _GOAL: 0,
     _PARENT: 100,
+    _PRECISION: 90,
     _MULTIPLY_ADDS: 0,
     _PARAMS: 80,
     _MEMORY: 80,
@@ -39,8 +42,10 @@ _COLUMNS = {
 def report(job: Job) -> dict[str, object]:
     """A job as plain data, the form of `report.json`; null stands for what was not achieved or measured.
 
-    `flops` are multiply-adds of one inference, `latency_ms` is the one on the first hardware profile, `spent`
-    are seconds by activity, the most first, summed over all tasks.
+    `flops` are multiply-adds of one inference. `latency_ms` is predicted for `hardware`, that of the goal's
+    limit or else the server's machine, `measured_latency_ms` is what LiteRT took there, or would take there
+    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision.
+    `spent` are seconds by activity, the most first, summed over all tasks.
     """
     source = job.source
     return {
@@ -59,21 +64,32 @@ def report(job: Job) -> dict[str, object]:
 
 
 def _goal_report(goal: Goal) -> dict[str, object]:
+    latency = _latency_axis(goal)
     return {
         "id": goal.id,
         "parent": goal.parent,
+        "quantization": goal.quantization.model_dump(mode="json"),
+        "hardware": hardware_of(latency),
         "budget": dict(goal.budget),
         "achieved": {
-            **{axis: goal.achieved.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
-            "latency_ms": latency_of(goal.achieved),
+            **{axis: goal.achieved.get(axis) for axis in (FLOPS, PARAMS)},
+            MEMORY: goal.achieved.get(memory_axis(goal.quantization.precision)),
+            "latency_ms": goal.achieved.get(latency),
+            "measured_latency_ms": goal.measured.get(latency),
             "accuracy": goal.accuracy,
             "metric": goal.metric.value,
         },
         "met": goal.state is GoalState.MET,
         "reason": goal.reason,
+        "note": goal.note,
         "seconds": goal.seconds,
         "steps": goal.steps,
     }
+
+
+def _latency_axis(goal: Goal) -> str:
+    """The axis on which a goal's latency counts: that of its limit, else of the server's machine."""
+    return next((axis for axis in goal.budget if hardware_of(axis)), latency_axis(HOST.name))
 
 
 def write_json(path: Path, value: object) -> None:
@@ -89,19 +105,20 @@ def table(job: Job, width: int = 80) -> Table:
     caption = _where_time_went(job.spent)
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     columns = [column for column, least in _COLUMNS.items() if width >= least]
+    if all(goal.quantization.precision is Quantization.NONE for goal in job.goals):
+        columns = [column for column in columns if column != _PRECISION]
     for column in columns:
         if column in (_GOAL, _PARENT):
             table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
         else:
-            table.add_column(column, justify="left" if column == _MET else "right", no_wrap=True)
+            left = column in (_PRECISION, _MET)
+            table.add_column(column, justify="left" if left else "right", no_wrap=True)
     source = job.source
     if source is not None:
-        row = {_GOAL: "source", **_figures(source.costs, quality(source.metric, source.accuracy), source)}
+        row = _source_row(source)
         table.add_row(*(row.get(column, "") for column in columns), end_section=True)
     for goal in job.goals:
-        row = {_GOAL: goal.id, **_figures(goal.achieved, quality(goal.metric, goal.accuracy), source)}
-        row[_PARENT] = goal.parent or "source"
-        row[_MET] = "yes" if goal.state is GoalState.MET else "no"
+        row = _goal_row(goal, source)
         table.add_row(*(row[column] for column in columns))
     return table
 
@@ -120,16 +137,35 @@ def _most_first(spent: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(spent.items(), key=lambda booked: booked[1], reverse=True))
 
 
-def _figures(costs: Costs, accuracy: str, source: Source | None) -> dict[str, str]:
-    """A network's costs and accuracy, with its share of the source's multiply-adds."""
+def _source_row(source: Source) -> dict[str, str]:
+    return {
+        _GOAL: "source",
+        **_counts(source.costs, source),
+        _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
+        _PREDICTED: amount(LATENCY, source.costs.get(latency_axis(HOST.name))),
+        _MEASURED: amount(LATENCY, None),
+        _ACCURACY: quality(source.metric, source.accuracy),
+    }
+
+
+def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
+    precision, latency = goal.quantization.precision, _latency_axis(goal)
+    return {
+        _GOAL: goal.id,
+        _PARENT: goal.parent or "source",
+        _PRECISION: precision.value,
+        **_counts(goal.achieved, source),
+        _MEMORY: amount(MEMORY, goal.achieved.get(memory_axis(precision))),
+        _PREDICTED: amount(LATENCY, goal.achieved.get(latency)),
+        _MEASURED: amount(LATENCY, goal.measured.get(latency)),
+        _ACCURACY: quality(goal.metric, goal.accuracy),
+        _MET: "yes" if goal.state is GoalState.MET else "no",
+    }
+
+
+def _counts(costs: Costs, source: Source | None) -> dict[str, str]:
+    """A network's multiply-adds, with their share of the source's, and its parameters."""
     flops = amount(FLOPS, costs.get(FLOPS))
     if source is not None and costs.get(FLOPS) and source.costs.get(FLOPS):
         flops += f" ({costs[FLOPS] / source.costs[FLOPS]:.2f})"
-    return {
-        _MULTIPLY_ADDS: flops,
-        _PARAMS: amount(PARAMS, costs.get(PARAMS)),
-        _MEMORY: amount(MEMORY, costs.get(MEMORY)),
-        _PREDICTED: amount(LATENCY, latency_of(costs)),
-        _MEASURED: amount(LATENCY, costs.get(LATENCY)),
-        _ACCURACY: accuracy,
-    }
+    return {_MULTIPLY_ADDS: flops, _PARAMS: amount(PARAMS, costs.get(PARAMS))}

@@ -26,8 +26,10 @@ class PortedModel:
     """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
 
     Any batch size from 1 on; all inputs of a call share it. A change of batch size costs an allocation.
-    Values are converted where the network's dtype holds them exactly (uint8 to float32). One output comes
-    as an array, several as a dict by name. May be called from several threads, one at a time runs.
+    Values are converted where the network's dtype holds them exactly (uint8 to float32). A network of
+    integers takes values as well, and gives values, by the scales in its manifest; arrays that are int8
+    already it takes as they are. One output comes as an array, several as a dict by name. May be called from
+    several threads, one at a time runs.
 
     Attributes:
         manifest: what the package says about itself.
@@ -51,9 +53,8 @@ class PortedModel:
         values = bind(self.inputs, arrays, named)
         with self._lock:
             found: Mapping[str, Array] = self._signature(**values)
-        if len(self.outputs) == 1:
-            return found[self.outputs[0].name]
-        return {info.name: found[info.name] for info in self.outputs}
+        outputs = {info.name: info.dequantized(found[info.name]) for info in self.outputs}
+        return outputs if len(outputs) > 1 else outputs[self.outputs[0].name]
 
 
 @overload

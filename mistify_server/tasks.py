@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mistify.dataset import DataSettings
 from mistify.metric import Metric
+from mistify.quantization import QuantizationConfig
 
 
 class Message(BaseModel):
@@ -107,7 +108,10 @@ class SourceResult(TaskDone):
 
 
 class AdaptTask(Message):
-    """One edge of a goal tree: from the parent's checkpoint to a goal."""
+    """One edge of a goal tree: from the parent's checkpoint to a goal.
+
+    `quantizations` are what the node's goals are packaged as: where they limit latency it is measured so.
+    """
 
     kind: Literal["adapt"] = "adapt"
     parent: str
@@ -119,6 +123,7 @@ class AdaptTask(Message):
     budget: dict[str, float]
     accuracy_target: float | None
     seed: int
+    quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
 
 
 class AdaptResult(TaskDone):
@@ -134,11 +139,18 @@ class AdaptResult(TaskDone):
 
 
 class PackageTask(Message):
-    """Turn a checkpoint into `serve.tflite` and `manifest.json`."""
+    """Turn a checkpoint into `serve.tflite` and `manifest.json`.
+
+    `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
+    """
 
     kind: Literal["package"] = "package"
     checkpoint: str
+    teacher: str
     data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    quantization: QuantizationConfig
     goal_id: str
     job_id: str
     budget: dict[str, float]
@@ -146,15 +158,22 @@ class PackageTask(Message):
     costs: dict[str, float]
     accuracy: float
     hardware: dict[str, tuple[float, float]]
+    seed: int
 
 
 class PackageResult(TaskDone):
-    """The package's files (name -> digest) and what LiteRT measured on this machine."""
+    """The package's files (name -> digest), its size, and what LiteRT measured: latencies and accuracy.
+
+    `measured` are latencies by axis, of this machine and from there of the task's other hardware. `note`
+    says what was not gained by the precision.
+    """
 
     kind: Literal["package_result"] = "package_result"
     files: dict[str, str]
     size_bytes: int
-    measured_latency_ms: float
+    measured: dict[str, float]
+    accuracy: float
+    note: str = ""
 
 
 class TaskFailure(Message):

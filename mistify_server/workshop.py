@@ -23,15 +23,17 @@ from executors.sources import builtin_source, flatten, load_source
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
-from mistify.budget import Costs
+from mistify.budget import Costs, hardware_of
 from mistify.dataset import DataSettings, TextSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
 from mistify.metric import Metric
+from mistify.quantization import Quantization
 from mistify.validation import InvalidValue, problems_of
 from mistify_server.adaptor.edge import Report, run_edge
-from mistify_server.adaptor.source import calibrated, expanded, tuned_source
-from mistify_server.packaging.package import PackageOrder, make_package
+from mistify_server.adaptor.latency import calibrated, stopwatch
+from mistify_server.adaptor.source import expanded, tuned_source
+from mistify_server.packaging.package import SERVE, PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
@@ -195,7 +197,12 @@ class Workshop:
             source_widths=analyse(source).widths,
         )
         outcome = run_edge(
-            executor, assignment, params, task.accuracy_target, self._reporting(task.data.metric)
+            executor,
+            assignment,
+            params,
+            task.accuracy_target,
+            self._reporting(task.data.metric),
+            measure=stopwatch(task.quantizations, train),
         )
         checkpoint = self._keep(outcome.model)
         self._journey = _Journey(executor, checkpoint, outcome.model, told)
@@ -228,24 +235,36 @@ class Workshop:
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
         self._reporting(task.data.metric)("packaging", 0, 1, task.costs, task.accuracy)
-        order = PackageOrder(
-            task.job_id,
-            task.goal_id,
-            task.budget,
-            task.accuracy_target,
-            task.costs,
-            task.accuracy,
-            task.data.metric,
-        )
+        params = _params(task.algorithm, task.algorithm_config)
         model = self._model(task.checkpoint)
-        _, test = _parts(task.data, signature_of(model))
-        package = make_package(model, order, self._data(test))
+        costs = analyse(model).network().costs(_profiles(task.hardware))
+        order = PackageOrder(
+            job_id=task.job_id,
+            goal_id=task.goal_id,
+            budget=task.budget,
+            accuracy_target=task.accuracy_target,
+            metric=task.data.metric,
+            quantization=task.quantization,
+            costs=task.costs,
+            accuracy=task.accuracy,
+            predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
+            training_steps=params.tune_steps,
+            seed=task.seed,
+        )
+        train, test = map(self._data, _parts(task.data, signature_of(model)))
+        learns = task.quantization.precision is Quantization.INT8_QAT
+        teacher = self._taught(task.teacher, train) if learns else None
+        package = make_package(model, order, _schooling(train, test, teacher, params, task.data.settings))
         files = {
             name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
         }
-        size = package.manifest.files["serve.tflite"].size
+        manifest = package.manifest
         return PackageResult(
-            files=files, size_bytes=size, measured_latency_ms=package.manifest.latency.median_ms
+            files=files,
+            size_bytes=manifest.files[SERVE].size,
+            measured=manifest.measured,
+            accuracy=manifest.accuracy,
+            note=manifest.note,
         )
 
     def _reporting(self, metric: Metric) -> Report:

@@ -127,7 +127,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         with server(store, address):
             rest, _ = command.communicate()
             after = state_of(store, job_id)
-            config.write_text(json.dumps([{"id": "added", "adaptation_goal": {"FLOP": "0.3x"}, **common}]))
+            integers = {"quantization": {"precision": "int8", "inputs": "int8"}}
+            added = {"id": "added", "adaptation_goal": {"FLOP": "0.3x"}, **integers, **common}
+            config.write_text(json.dumps([added]))
             add = [MISTIFY, "add", job_id, config, "--out", base / "added", "--server", address]
             subprocess.run(add, check=True, capture_output=True)
     return Killed(
@@ -185,9 +187,11 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     assert activities <= set(report["spent"])
     assert all(seconds > 0 for seconds in report["spent"].values())
     assert sum(report["spent"].values()) <= report["seconds"]
-    figures = ["flops", "params", "memory_bytes", "latency_ms", "accuracy"]
+    figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms", "accuracy"]
+    keys = ["id", "parent", "quantization", "hardware", "budget", "achieved", "met", "reason", "note"]
     for goal in report["goals"]:
-        assert list(goal) == ["id", "parent", "budget", "achieved", "met", "reason", "seconds", "steps"]
+        assert list(goal) == [*keys, "seconds", "steps"]
+        assert (goal["quantization"]["precision"], goal["hardware"], goal["note"]) == ("none", "host", "")
         assert list(goal["achieved"]) == [*figures, "metric"]
         assert all(goal["achieved"][figure] > 0 for figure in figures)
         assert all(goal["achieved"][axis] <= limit for axis, limit in goal["budget"].items())
@@ -225,6 +229,8 @@ def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, te
     assert all(seconds >= killed.report["spent"][name] for name, seconds in report["spent"].items())
     assert (added["id"], added["parent"], added["met"]) == ("added", "half", True)
     package = load(killed.added / "goals" / "added")
+    assert (package.manifest.quantization, package.inputs[0].dtype) == ("int8", "int8")
+    assert package.manifest.accuracy_examples == 359
     found = float(
         np.mean(np.asarray(package(test_data.inputs["image"])).argmax(axis=1) == test_data.targets["digit"])
     )

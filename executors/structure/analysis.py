@@ -72,7 +72,8 @@ class Structure:
         for node in self.graph.nodes:
             own = [] if node.name in charged else weights[node.name]
             charged.add(node.name)
-            params = sum(prod(size or 0 for size in shape) for shape in own)
+            params = _weights(own)
+            stored = self._stored(node.name, own)
             handler = handler_of(node.name, node.layer)
             layers.append(
                 LayerCost(
@@ -84,10 +85,11 @@ class Structure:
                         shapes[node.output],
                     ),
                     params=params,
-                    stored_params=self._stored(node.name, own, params),
+                    stored_params=_weights(stored),
                     inputs=node.inputs,
                     output=node.output,
                     in_place=handler.in_place or node.name in self._folded_bias,
+                    stored_biases=_weights([shape for shape in stored if len(shape) == 1]),
                 )
             )
         return NetworkCost(
@@ -115,16 +117,20 @@ class Structure:
                     "batch; give keras.Input a full shape"
                 )
 
-    def _stored(self, name: str, weights: list[Shape], params: int) -> int:
+    def _stored(self, name: str, weights: list[Shape]) -> list[Shape]:
         """Weights left after folding: of a batch norm a bias, where the layer before it has none."""
         if name not in self._folded_bias:
-            return params
-        return int(weights[0][0] or 0) if weights and self._folded_bias[name] else 0
+            return weights
+        return weights[:1] if self._folded_bias[name] else []
 
     @cached_property
     def _folded_bias(self) -> dict[str, bool]:
         """The batch norms that fold into the layer before them, and whether that layer gains a bias."""
         return {norm.name: not maker.layer.use_bias for norm, maker in foldable(self.graph).items()}
+
+
+def _weights(shapes: list[Shape]) -> int:
+    return sum(prod(size or 0 for size in shape) for shape in shapes)
 
 
 def analyse(model: keras.Model) -> Structure:

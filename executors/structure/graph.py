@@ -117,16 +117,18 @@ class Graph:
         self,
         make_layer: Callable[[str, keras.layers.Layer], keras.layers.Layer],
         weights: Mapping[str, Sequence[npt.NDArray[Any]]],
-    ) -> keras.Model:
+        library: Any = keras,
+    ) -> Any:
         """Call the graph anew, on layers made by `make_layer(name, layer)`, into a model of its own.
 
         Args:
             make_layer: Makes a new layer, not built, from the name and layer of the graph.
             weights: The weights of every layer, by name; layers that are absent keep their new ones.
+            library: The Keras that the new layers are of.
         """
         layers = {name: make_layer(name, layer) for name, layer in self.layers.items()}
         tensors: dict[int, Any] = {
-            index: keras.Input(self.shapes[index][1:], dtype=self.dtypes[index], name=name)
+            index: library.Input(self.shapes[index][1:], dtype=self.dtypes[index], name=name)
             for index, name in self.inputs.items()
         }
         inputs = list(tensors.values())
@@ -137,7 +139,7 @@ class Graph:
         for name, values in weights.items():
             _set_weights(layers[name], values)
         outputs = [tensors[index] for index in self.outputs]
-        return keras.Model(_single(inputs), _single(outputs), name=self.name)
+        return library.Model(_single(inputs), _single(outputs), name=self.name)
 
     def without(self, removed: Mapping[int, int]) -> "Graph":
         """The graph without the calls that write the tensors `removed`, each read as another tensor."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/porting.proto\x12\nmistify.v1\"B\n\x12SubmitBatchRequest\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"O\n\x0f\x41\x64\x64GoalsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"8\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"J\n\x10ListJobsResponse\x12\x1d\n\x04jobs\x18\x01 \x03(\x0b\x32\x0f.mistify.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x8e\x02\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.mistify.v1.JobState\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\"\n\x06source\x18\x04 \x01(\x0b\x32\x12.mistify.v1.Source\x12\x1f\n\x05goals\x18\x05 \x03(\x0b\x32\x10.mistify.v1.Goal\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x17\n\x0f\x63reated_unix_ms\x18\x07 \x01(\x03\x12)\n\x05spent\x18\x08 \x03(\x0b\x32\x1a.mistify.v1.Job.SpentEntry\x1a,\n\nSpentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x86\x01\n\x06Source\x12,\n\x05\x63osts\x18\x01 \x03(\x0b\x32\x1d.mistify.v1.Source.CostsEntry\x12\x10\n\x08\x61\x63\x63uracy\x18\x02 \x01(\x01\x12\x0e\n\x06metric\x18\x03 \x01(\t\x1a,\n\nCostsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xd5\x03\n\x04Goal\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.mistify.v1.GoalState\x12,\n\x06\x62udget\x18\x04 \x03(\x0b\x32\x1c.mistify.v1.Goal.BudgetEntry\x12\x1c\n\x0f\x61\x63\x63uracy_target\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x30\n\x08\x61\x63hieved\x18\x06 \x03(\x0b\x32\x1e.mistify.v1.Goal.AchievedEntry\x12\x15\n\x08\x61\x63\x63uracy\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0f\n\x07seconds\x18\t \x01(\x01\x12\r\n\x05steps\x18\n \x01(\x03\x12&\n\x05\x66iles\x18\x0b \x03(\x0b\x32\x17.mistify.v1.PackageFile\x12\r\n\x05\x62\x61tch\x18\x0c \x01(\x05\x12\x0e\n\x06metric\x18\r \x01(\t\x1a-\n\x0b\x42udgetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a/\n\rAchievedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x12\n\x10_accuracy_targetB\x0b\n\t_accuracy\"9\n\x0bPackageFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0e\n\x06sha256\x18\x03 \x01(\t\"9\n\x0fWatchJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\xc9\x01\n\x08JobEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0f\n\x07unix_ms\x18\x02 \x01(\x03\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12)\n\tjob_state\x18\x04 \x01(\x0e\x32\x14.mistify.v1.JobStateH\x00\x12+\n\ngoal_state\x18\x05 \x01(\x0e\x32\x15.mistify.v1.GoalStateH\x00\x12(\n\x08progress\x18\x06 \x01(\x0b\x32\x14.mistify.v1.ProgressH\x00\x42\x07\n\x05\x65vent\"\xce\x01\n\x08Progress\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x13\n\x0btotal_steps\x18\x03 \x01(\x03\x12.\n\x05\x63osts\x18\x04 \x03(\x0b\x32\x1f.mistify.v1.Progress.CostsEntry\x12\x15\n\x08\x61\x63\x63uracy\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06metric\x18\x06 \x01(\t\x1a,\n\nCostsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0b\n\t_accuracy\"T\n\x13\x46\x65tchPackageRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07goal_id\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"\x1c\n\x0cPackageChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"V\n\tErrorInfo\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12*\n\x08problems\x18\x03 \x03(\x0b\x32\x18.mistify.v1.ErrorProblem\"K\n\x0c\x45rrorProblem\x12\r\n\x05place\x18\x01 \x01(\t\x12\r\n\x05given\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\t\x12\x0b\n\x03\x66ix\x18\x04 \x01(\t*\x95\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x12\n\x0eJOB_STATE_DONE\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x05*\xb2\x01\n\tGoalState\x12\x1a\n\x16GOAL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12GOAL_STATE_WAITING\x10\x01\x12\x16\n\x12GOAL_STATE_RUNNING\x10\x02\x12\x12\n\x0eGOAL_STATE_MET\x10\x03\x12\x14\n\x10GOAL_STATE_UNMET\x10\x04\x12\x15\n\x11GOAL_STATE_FAILED\x10\x05\x12\x18\n\x14GOAL_STATE_CANCELLED\x10\x06\x32\xca\x03\n\x07Porting\x12>\n\x0bSubmitBatch\x12\x1e.mistify.v1.SubmitBatchRequest\x1a\x0f.mistify.v1.Job\x12\x34\n\x06GetJob\x12\x19.mistify.v1.GetJobRequest\x1a\x0f.mistify.v1.Job\x12\x45\n\x08ListJobs\x12\x1b.mistify.v1.ListJobsRequest\x1a\x1c.mistify.v1.ListJobsResponse\x12\x38\n\x08\x41\x64\x64Goals\x12\x1b.mistify.v1.AddGoalsRequest\x1a\x0f.mistify.v1.Job\x12:\n\tCancelJob\x12\x1c.mistify.v1.CancelJobRequest\x1a\x0f.mistify.v1.Job\x12?\n\x08WatchJob\x12\x1b.mistify.v1.WatchJobRequest\x1a\x14.mistify.v1.JobEvent0\x01\x12K\n\x0c\x46\x65tchPackage\x12\x1f.mistify.v1.FetchPackageRequest\x1a\x18.mistify.v1.PackageChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/porting.proto\x12\nmistify.v1\"B\n\x12SubmitBatchRequest\x12\x13\n\x0b\x63onfig_json\x18\x01 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x02 \x01(\t\"O\n\x0f\x41\x64\x64GoalsRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x13\n\x0b\x63onfig_json\x18\x02 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\"\x1f\n\rGetJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"8\n\x0fListJobsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"J\n\x10ListJobsResponse\x12\x1d\n\x04jobs\x18\x01 \x03(\x0b\x32\x0f.mistify.v1.Job\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\"\n\x10\x43\x61ncelJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x8e\x02\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12#\n\x05state\x18\x02 \x01(\x0e\x32\x14.mistify.v1.JobState\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12\"\n\x06source\x18\x04 \x01(\x0b\x32\x12.mistify.v1.Source\x12\x1f\n\x05goals\x18\x05 \x03(\x0b\x32\x10.mistify.v1.Goal\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x17\n\x0f\x63reated_unix_ms\x18\x07 \x01(\x03\x12)\n\x05spent\x18\x08 \x03(\x0b\x32\x1a.mistify.v1.Job.SpentEntry\x1a,\n\nSpentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x86\x01\n\x06Source\x12,\n\x05\x63osts\x18\x01 \x03(\x0b\x32\x1d.mistify.v1.Source.CostsEntry\x12\x10\n\x08\x61\x63\x63uracy\x18\x02 \x01(\x01\x12\x0e\n\x06metric\x18\x03 \x01(\t\x1a,\n\nCostsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xf6\x04\n\x04Goal\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06parent\x18\x02 \x01(\t\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.mistify.v1.GoalState\x12,\n\x06\x62udget\x18\x04 \x03(\x0b\x32\x1c.mistify.v1.Goal.BudgetEntry\x12\x1c\n\x0f\x61\x63\x63uracy_target\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x30\n\x08\x61\x63hieved\x18\x06 \x03(\x0b\x32\x1e.mistify.v1.Goal.AchievedEntry\x12\x15\n\x08\x61\x63\x63uracy\x18\x07 \x01(\x01H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x0f\n\x07seconds\x18\t \x01(\x01\x12\r\n\x05steps\x18\n \x01(\x03\x12&\n\x05\x66iles\x18\x0b \x03(\x0b\x32\x17.mistify.v1.PackageFile\x12\r\n\x05\x62\x61tch\x18\x0c \x01(\x05\x12\x0e\n\x06metric\x18\r \x01(\t\x12.\n\x0cquantization\x18\x0e \x01(\x0b\x32\x18.mistify.v1.Quantization\x12\x30\n\x08measured\x18\x0f \x03(\x0b\x32\x1e.mistify.v1.Goal.MeasuredEntry\x12\x0c\n\x04note\x18\x10 \x01(\t\x1a-\n\x0b\x42udgetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a/\n\rAchievedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a/\n\rMeasuredEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x12\n\x10_accuracy_targetB\x0b\n\t_accuracy\"1\n\x0cQuantization\x12\x11\n\tprecision\x18\x01 \x01(\t\x12\x0e\n\x06inputs\x18\x02 \x01(\t\"9\n\x0bPackageFile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\x12\x0e\n\x06sha256\x18\x03 \x01(\t\"9\n\x0fWatchJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\"\xc9\x01\n\x08JobEvent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0f\n\x07unix_ms\x18\x02 \x01(\x03\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12)\n\tjob_state\x18\x04 \x01(\x0e\x32\x14.mistify.v1.JobStateH\x00\x12+\n\ngoal_state\x18\x05 \x01(\x0e\x32\x15.mistify.v1.GoalStateH\x00\x12(\n\x08progress\x18\x06 \x01(\x0b\x32\x14.mistify.v1.ProgressH\x00\x42\x07\n\x05\x65vent\"\xce\x01\n\x08Progress\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x13\n\x0btotal_steps\x18\x03 \x01(\x03\x12.\n\x05\x63osts\x18\x04 \x03(\x0b\x32\x1f.mistify.v1.Progress.CostsEntry\x12\x15\n\x08\x61\x63\x63uracy\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x0e\n\x06metric\x18\x06 \x01(\t\x1a,\n\nCostsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x42\x0b\n\t_accuracy\"T\n\x13\x46\x65tchPackageRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0f\n\x07goal_id\x18\x02 \x01(\t\x12\x0c\n\x04\x66ile\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"\x1c\n\x0cPackageChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"V\n\tErrorInfo\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12*\n\x08problems\x18\x03 \x03(\x0b\x32\x18.mistify.v1.ErrorProblem\"K\n\x0c\x45rrorProblem\x12\r\n\x05place\x18\x01 \x01(\t\x12\r\n\x05given\x18\x02 \x01(\t\x12\x10\n\x08\x65xpected\x18\x03 \x01(\t\x12\x0b\n\x03\x66ix\x18\x04 \x01(\t*\x95\x01\n\x08JobState\x12\x19\n\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10JOB_STATE_QUEUED\x10\x01\x12\x15\n\x11JOB_STATE_RUNNING\x10\x02\x12\x12\n\x0eJOB_STATE_DONE\x10\x03\x12\x14\n\x10JOB_STATE_FAILED\x10\x04\x12\x17\n\x13JOB_STATE_CANCELLED\x10\x05*\xb2\x01\n\tGoalState\x12\x1a\n\x16GOAL_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12GOAL_STATE_WAITING\x10\x01\x12\x16\n\x12GOAL_STATE_RUNNING\x10\x02\x12\x12\n\x0eGOAL_STATE_MET\x10\x03\x12\x14\n\x10GOAL_STATE_UNMET\x10\x04\x12\x15\n\x11GOAL_STATE_FAILED\x10\x05\x12\x18\n\x14GOAL_STATE_CANCELLED\x10\x06\x32\xca\x03\n\x07Porting\x12>\n\x0bSubmitBatch\x12\x1e.mistify.v1.SubmitBatchRequest\x1a\x0f.mistify.v1.Job\x12\x34\n\x06GetJob\x12\x19.mistify.v1.GetJobRequest\x1a\x0f.mistify.v1.Job\x12\x45\n\x08ListJobs\x12\x1b.mistify.v1.ListJobsRequest\x1a\x1c.mistify.v1.ListJobsResponse\x12\x38\n\x08\x41\x64\x64Goals\x12\x1b.mistify.v1.AddGoalsRequest\x1a\x0f.mistify.v1.Job\x12:\n\tCancelJob\x12\x1c.mistify.v1.CancelJobRequest\x1a\x0f.mistify.v1.Job\x12?\n\x08WatchJob\x12\x1b.mistify.v1.WatchJobRequest\x1a\x14.mistify.v1.JobEvent0\x01\x12K\n\x0c\x46\x65tchPackage\x12\x1f.mistify.v1.FetchPackageRequest\x1a\x18.mistify.v1.PackageChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,12 +39,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GOAL_BUDGETENTRY']._serialized_options = b'8\001'
   _globals['_GOAL_ACHIEVEDENTRY']._loaded_options = None
   _globals['_GOAL_ACHIEVEDENTRY']._serialized_options = b'8\001'
+  _globals['_GOAL_MEASUREDENTRY']._loaded_options = None
+  _globals['_GOAL_MEASUREDENTRY']._serialized_options = b'8\001'
   _globals['_PROGRESS_COSTSENTRY']._loaded_options = None
   _globals['_PROGRESS_COSTSENTRY']._serialized_options = b'8\001'
-  _globals['_JOBSTATE']._serialized_start=2087
-  _globals['_JOBSTATE']._serialized_end=2236
-  _globals['_GOALSTATE']._serialized_start=2239
-  _globals['_GOALSTATE']._serialized_end=2417
+  _globals['_JOBSTATE']._serialized_start=2299
+  _globals['_JOBSTATE']._serialized_end=2448
+  _globals['_GOALSTATE']._serialized_start=2451
+  _globals['_GOALSTATE']._serialized_end=2629
   _globals['_SUBMITBATCHREQUEST']._serialized_start=40
   _globals['_SUBMITBATCHREQUEST']._serialized_end=106
   _globals['_ADDGOALSREQUEST']._serialized_start=108
@@ -66,29 +68,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SOURCE_COSTSENTRY']._serialized_start=756
   _globals['_SOURCE_COSTSENTRY']._serialized_end=800
   _globals['_GOAL']._serialized_start=803
-  _globals['_GOAL']._serialized_end=1272
-  _globals['_GOAL_BUDGETENTRY']._serialized_start=1145
-  _globals['_GOAL_BUDGETENTRY']._serialized_end=1190
-  _globals['_GOAL_ACHIEVEDENTRY']._serialized_start=1192
-  _globals['_GOAL_ACHIEVEDENTRY']._serialized_end=1239
-  _globals['_PACKAGEFILE']._serialized_start=1274
-  _globals['_PACKAGEFILE']._serialized_end=1331
-  _globals['_WATCHJOBREQUEST']._serialized_start=1333
-  _globals['_WATCHJOBREQUEST']._serialized_end=1390
-  _globals['_JOBEVENT']._serialized_start=1393
-  _globals['_JOBEVENT']._serialized_end=1594
-  _globals['_PROGRESS']._serialized_start=1597
-  _globals['_PROGRESS']._serialized_end=1803
+  _globals['_GOAL']._serialized_end=1433
+  _globals['_GOAL_BUDGETENTRY']._serialized_start=1257
+  _globals['_GOAL_BUDGETENTRY']._serialized_end=1302
+  _globals['_GOAL_ACHIEVEDENTRY']._serialized_start=1304
+  _globals['_GOAL_ACHIEVEDENTRY']._serialized_end=1351
+  _globals['_GOAL_MEASUREDENTRY']._serialized_start=1353
+  _globals['_GOAL_MEASUREDENTRY']._serialized_end=1400
+  _globals['_QUANTIZATION']._serialized_start=1435
+  _globals['_QUANTIZATION']._serialized_end=1484
+  _globals['_PACKAGEFILE']._serialized_start=1486
+  _globals['_PACKAGEFILE']._serialized_end=1543
+  _globals['_WATCHJOBREQUEST']._serialized_start=1545
+  _globals['_WATCHJOBREQUEST']._serialized_end=1602
+  _globals['_JOBEVENT']._serialized_start=1605
+  _globals['_JOBEVENT']._serialized_end=1806
+  _globals['_PROGRESS']._serialized_start=1809
+  _globals['_PROGRESS']._serialized_end=2015
   _globals['_PROGRESS_COSTSENTRY']._serialized_start=756
   _globals['_PROGRESS_COSTSENTRY']._serialized_end=800
-  _globals['_FETCHPACKAGEREQUEST']._serialized_start=1805
-  _globals['_FETCHPACKAGEREQUEST']._serialized_end=1889
-  _globals['_PACKAGECHUNK']._serialized_start=1891
-  _globals['_PACKAGECHUNK']._serialized_end=1919
-  _globals['_ERRORINFO']._serialized_start=1921
-  _globals['_ERRORINFO']._serialized_end=2007
-  _globals['_ERRORPROBLEM']._serialized_start=2009
-  _globals['_ERRORPROBLEM']._serialized_end=2084
-  _globals['_PORTING']._serialized_start=2420
-  _globals['_PORTING']._serialized_end=2878
+  _globals['_FETCHPACKAGEREQUEST']._serialized_start=2017
+  _globals['_FETCHPACKAGEREQUEST']._serialized_end=2101
+  _globals['_PACKAGECHUNK']._serialized_start=2103
+  _globals['_PACKAGECHUNK']._serialized_end=2131
+  _globals['_ERRORINFO']._serialized_start=2133
+  _globals['_ERRORINFO']._serialized_end=2219
+  _globals['_ERRORPROBLEM']._serialized_start=2221
+  _globals['_ERRORPROBLEM']._serialized_end=2296
+  _globals['_PORTING']._serialized_start=2632
+  _globals['_PORTING']._serialized_end=3090
 # @@protoc_insertion_point(module_scope)

@@ -130,7 +130,7 @@ class Source(_message.Message):
     def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,13 @@ class Goal(_message.Message):
         value: float
         def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     class AchievedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class MeasuredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +165,9 @@ class Goal(_message.Message):
     FILES_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
+    QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -171,7 +181,18 @@ class Goal(_message.Message):
     files: _containers.RepeatedCompositeFieldContainer[PackageFile]
     batch: int
     metric: str
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ...) -> None: ...
+    quantization: Quantization
+    measured: _containers.ScalarMap[str, float]
+    note: str
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ...) -> None: ...
+
+class Quantization(_message.Message):
+    __slots__ = ("precision", "inputs")
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    precision: str
+    inputs: str
+    def __init__(self, precision: _Optional[str] = ..., inputs: _Optional[str] = ...) -> None: ...
 
 class PackageFile(_message.Message):
     __slots__ = ("name", "size", "sha256")

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mistify.budget import LATENCY, SIZE, meets
+from mistify.budget import Costs, exceeded, size_axis
 from mistify.errors import Problem
 from mistify.jobs import Goal, GoalState, PackageFile
+from mistify.quantization import QuantizationConfig
 from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.engines.base import Engine
@@ -101,7 +102,7 @@ class CollectiveAdaptation:
             return
         for goal in self._log.open_goals(self._nodes[index].goals):
             rank = (_PACKAGE_RANK, self._plan.number, self._rank[index])
-            self._put(goal.id, rank, partial(self._package, index, goal.id, made))
+            self._put(goal.id, rank, partial(self._package, index, goal.id, made, root))
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
         node = self._nodes[index]
@@ -113,9 +114,9 @@ class CollectiveAdaptation:
         self._checkpoints[index] = result
         self._go_on(root, index)
 
-    async def _package(self, index: int, goal_id: str, adapted: AdaptResult) -> None:
+    async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
         goal = self._log.goal(goal_id)
-        result = await self._run(self._package_task(goal, adapted), [goal_id])
+        result = await self._run(self._package_task(goal, index, adapted, root.teacher), [goal_id])
         if not isinstance(result, PackageResult):
             self._log.record(GoalChanged(_failed(goal, f"the package could not be made: {_reason(result)}")))
             return
@@ -123,19 +124,18 @@ class CollectiveAdaptation:
             PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
             for name, artifact in sorted(result.files.items())
         )
-        met, reason = _verdict(goal, self._nodes[index], adapted, result)
+        size = {size_axis(goal.quantization.precision): float(result.size_bytes)}
+        reason = _shortfall(goal, {**adapted.costs, **size, **result.measured}, adapted, result)
         self._log.record(
             GoalChanged(
                 replace(
                     goal,
-                    state=GoalState.MET if met else GoalState.UNMET,
-                    achieved={
-                        **adapted.costs,
-                        SIZE: float(result.size_bytes),
-                        LATENCY: result.measured_latency_ms,
-                    },
-                    accuracy=adapted.accuracy,
+                    state=GoalState.UNMET if reason else GoalState.MET,
+                    achieved={**adapted.costs, **size},
+                    measured=result.measured,
+                    accuracy=result.accuracy,
                     reason=reason,
+                    note=result.note,
                     seconds=adapted.seconds,
                     steps=adapted.steps,
                     files=files,
@@ -187,36 +187,55 @@ class CollectiveAdaptation:
             budget=node.budget,
             accuracy_target=node.accuracy_target,
             seed=node.seed,
+            quantizations=self._quantizations(node),
         )
 
-    def _package_task(self, goal: Goal, adapted: AdaptResult) -> PackageTask:
+    def _quantizations(self, node: NodePlan) -> tuple[QuantizationConfig, ...]:
+        """What the goals of a node are packaged as, each once."""
+        asked = (self._log.goal(goal_id).quantization for goal_id in node.goals)
+        return tuple({config.model_dump_json(): config for config in asked}.values())
+
+    def _package_task(self, goal: Goal, index: int, adapted: AdaptResult, teacher: str) -> PackageTask:
+        plan = self._plan
         return PackageTask(
             checkpoint=adapted.checkpoint,
-            data=self._plan.data,
+            teacher=teacher,
+            data=plan.data,
+            algorithm=plan.algorithm,
+            algorithm_config=plan.algorithm_config,
+            quantization=goal.quantization,
             goal_id=goal.id,
             job_id=self._log.job_id,
             budget=dict(goal.budget),
             accuracy_target=goal.accuracy_target,
             costs=adapted.costs,
             accuracy=adapted.accuracy,
-            hardware=self._plan.hardware,
+            hardware=plan.hardware,
+            seed=self._nodes[index].seed,
         )
 
 
-def _verdict(goal: Goal, node: NodePlan, adapted: AdaptResult, package: PackageResult) -> tuple[bool, str]:
-    """Whether a goal is met, and why not.
+def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageResult) -> str:
+    """What a goal asks for and its package does not give, in words; empty when the goal is met.
 
-    The node may have been asked for more accuracy than this goal of it; the size of a package is known
-    only when it is made.
+    Args:
+        goal: The goal.
+        costs: Of the package: the checkpoint's, but for what was measured.
+        adapted: The checkpoint, which may have been asked for more accuracy than this goal asks for.
+        package: What was made of it.
     """
-    met = adapted.met
-    if goal.accuracy_target != node.accuracy_target:
-        reached = goal.metric.reaches(adapted.accuracy, goal.accuracy_target)
-        met = meets(adapted.costs, goal.budget) and reached
-    limit = goal.budget.get(SIZE)
-    if met and limit is not None and package.size_bytes > limit:
-        return False, f"the package takes {package.size_bytes:,} bytes, the goal allows {limit:,.0f}"
-    return met, "" if met else adapted.reason
+    over = exceeded(costs, goal.budget)
+    reached = goal.metric.reaches(adapted.accuracy, goal.accuracy_target)
+    if adapted.reason and (exceeded(adapted.costs, goal.budget) if over else not reached):
+        return adapted.reason
+    if over:
+        limits = (f"{axis} {costs[axis]:,.4g} over {goal.budget[axis]:,.4g}" for axis in over)
+        return f"{', '.join(limits)}, as measured on the package"
+    missed = goal.metric.missed(package.accuracy, goal.accuracy_target)
+    if missed:
+        precision = goal.quantization.precision.value
+        return f"{missed} as {precision}; the checkpoint has {adapted.accuracy:.4f} in float32"
+    return ""
 
 
 def _failed(goal: Goal, reason: str) -> Goal:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs
+from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs, quantity_of, source_axis
 from mistify.config import CollectiveBatch, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
+from mistify.hardware import HOST
 from mistify.jobs import Goal
 from mistify.metric import Metric
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
@@ -30,8 +31,8 @@ class ResolvedBatch:
 
     @property
     def hardware(self) -> dict[str, tuple[float, float]]:
-        """Compute power (GFLOP/s) and memory bandwidth (GB/s) of the hardware that the goals name."""
-        profiles = profiles_of(self.batch.configs)
+        """Compute power (GFLOP/s) and memory bandwidth (GB/s) of this machine and what the goals name."""
+        profiles = {HOST.name: HOST} | profiles_of(self.batch.configs)
         return {name: (p.compute_power, p.memory_bandwidth) for name, p in profiles.items()}
 
     def measured_by(self, metric: Metric | None) -> "ResolvedBatch":
@@ -99,6 +100,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             budget=goal_budget(config, source_costs),
             accuracy_target=config.adaptation_goal.accuracy,
             metric=resolved.data.metric,
+            quantization=config.quantization,
         )
         for config in resolved.batch.configs
     ]
@@ -108,7 +110,8 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
     """The costs that the widened source has to exceed, so that every root goal can be cut out of it.
 
     On each axis the largest limit of a root goal, at the most `MAX_EXPANSION` times the source's cost;
-    axes on which the source is large enough as it is are left out.
+    axes on which the source is large enough as it is, in float32, are left out: an integer goal of as many
+    bytes as the source has asks for no network that is larger.
     """
     largest: dict[str, float] = {}
     for budget in root_budgets:
@@ -117,12 +120,12 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
     return {
         axis: min(limit, MAX_EXPANSION * source_costs[axis])
         for axis, limit in largest.items()
-        if limit > source_costs[axis]
+        if limit > source_costs[source_axis(axis)]
     }
 
 
 def _amount(axis: str, value: float) -> str:
-    return _AMOUNTS.get(axis, _milliseconds)(value)
+    return _AMOUNTS.get(quantity_of(axis), _milliseconds)(value)
 
 
 def _milliseconds(value: float) -> str:

@@ -9,11 +9,10 @@ import numpy as np
 from executors.base import Params
 from executors.data import split
 from executors.evaluation import evaluate, recalibrate
-from executors.structure import Structure, analyse, widen
+from executors.structure import Structure, widen
 from executors.training import Schooling, Trainer
-from mistify.hardware import HOST, HardwareProfile
+from mistify.hardware import HardwareProfile
 from mistify_server.adaptor.edge import tune
-from mistify_server.packaging import litert
 
 #: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
 _MAX_WIDENING = 2.0
@@ -45,13 +44,3 @@ def expanded(
         if all(costs[axis] >= limit for axis, limit in exceed.items()):
             break
     return widen(structure, float(factor), seed)
-
-
-def calibrated(profiles: tuple[HardwareProfile, ...], model: keras.Model) -> tuple[HardwareProfile, ...]:
-    """The profiles with this machine's own corrected, so that it predicts what LiteRT takes for the model."""
-    if all(profile.name != HOST.name for profile in profiles):
-        return profiles
-    measured = litert.measure_latency(litert.convert(model)).median_ms
-    factor = analyse(model).network().latency_ms(HOST) / measured
-    host = HardwareProfile(HOST.name, HOST.compute_power * factor, HOST.memory_bandwidth * factor)
-    return tuple(host if profile.name == HOST.name else profile for profile in profiles)

@@ -156,7 +156,7 @@ def needed(task: Task) -> frozenset[str]:
         case AdaptTask():
             names += [task.parent, task.teacher]
         case PackageTask():
-            names.append(task.checkpoint)
+            names += [task.checkpoint, task.teacher]
     return frozenset(names)
 
 

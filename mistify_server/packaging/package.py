@@ -1,39 +1,65 @@
 """Making a package, and checking it against its checkpoint before it counts (paper 7)."""
 
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
+from typing import Any
 
 import keras
 import numpy as np
 
-from executors.data import Dataset
+from executors.data import Array, Dataset
 from executors.evaluation import call
-from mistify.budget import SIZE, Budget, Costs
+from executors.objectives import objectives_of
+from executors.quantization_aware import quantization_aware
+from executors.signature import output_names
+from executors.training import Schooling
+from mistify.budget import Budget, Costs, latency_axis, size_axis
 from mistify.errors import ErrorCode, MistifyError
+from mistify.hardware import HOST
 from mistify.manifest import MANIFEST, Manifest, PackagedFile, Versions
 from mistify.metric import Metric
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging import litert
+from mistify_server.packaging.accuracy import measure_accuracy
+from mistify_server.packaging.conversion import (
+    REPRESENTATIVE_EXAMPLES,
+    Function,
+    convert,
+    convert_function,
+)
+from mistify_server.packaging.gain import Served, drawbacks
 
 SERVE = "serve.tflite"
 
-#: Examples that checkpoint and package are compared on, and how far their outputs may differ.
+#: Examples that checkpoint and package are compared on, and how far float32 outputs may differ.
 _COMPARED_EXAMPLES = 64
 _TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class PackageOrder:
-    """What a package is made for, and what its checkpoint was measured to be."""
+    """What a package is made for, and what its checkpoint was measured to be.
+
+    `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
+    `training_steps` and `seed` are of quantization-aware training, where that is asked for.
+    """
 
     job_id: str
     goal_id: str
     budget: Budget
     accuracy_target: float | None
+    quantization: QuantizationConfig
     costs: Costs
     accuracy: float
-    metric: Metric = Metric.ACCURACY
+    metric: Metric
+    predicted: Costs
+    training_steps: int = 0
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,26 +70,38 @@ class Package:
     manifest: Manifest
 
 
-def make_package(model: keras.Model, order: PackageOrder, test: Dataset) -> Package:
+def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
     """Convert a checkpoint, compare, measure, and describe it.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint.
+        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
+            quantization-aware training is asked for and cannot treat the model.
     """
-    network = litert.convert(model)
-    _compare(model, network, test)
-    inputs, outputs = litert.tensors(network)
+    precision = order.quantization.precision
+    network = _convert(model, order, schooling)
+    _compare(model, network, schooling.test, precision)
+    latency = litert.measure_latency(network)
+    objectives = objectives_of(model, schooling.train)
+    accuracy = measure_accuracy(network, schooling.test, objectives, order.metric)
+    note = ""
+    if precision is not Quantization.NONE:
+        note = _drawbacks(precision, Served(network, latency.median_ms, accuracy.accuracy), model, order)
+    runner = litert.Runner(network)
     manifest = Manifest(
         job=order.job_id,
         goal=order.goal_id,
         budget=dict(order.budget),
         metric=order.metric,
         accuracy_target=order.accuracy_target,
-        achieved={**order.costs, SIZE: float(len(network))},
-        accuracy=order.accuracy,
-        latency=litert.measure_latency(network),
-        inputs=inputs,
-        outputs=outputs,
+        achieved={**order.costs, size_axis(precision): float(len(network))},
+        measured=on_all_hardware(latency.median_ms, order.predicted),
+        accuracy=accuracy.accuracy,
+        accuracy_examples=accuracy.examples,
+        latency=latency,
+        inputs=tuple(runner.inputs[tensor.name] for tensor in model.inputs),
+        outputs=tuple(runner.outputs[name] for name in output_names(model)),
+        quantization=precision,
+        note=note,
         versions=Versions(
             mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
         ),
@@ -74,17 +112,69 @@ def make_package(model: keras.Model, order: PackageOrder, test: Dataset) -> Pack
     return Package({SERVE: network, MANIFEST: described}, manifest)
 
 
-def _compare(model: keras.Model, network: bytes, test: Dataset) -> None:
-    """Run checkpoint and package on the same examples, one by one and as a batch."""
-    (name, inputs), *_ = test.inputs.items()
-    examples = inputs[:_COMPARED_EXAMPLES].astype(np.float32)
-    expected, *_ = map(np.asarray, call(model, {name: examples}, training=False).values())
-    for given, wanted in ((examples, expected), (examples[:1], expected[:1])):
-        found = litert.run(network, given)
-        difference = float(np.abs(found - wanted).max()) if found.shape == wanted.shape else float("inf")
-        if not difference <= _TOLERANCE * max(1.0, float(np.abs(wanted).max())):
-            raise MistifyError(
-                ErrorCode.CORRUPT_PACKAGE,
-                f"the package's outputs {found.shape} differ from its checkpoint's {wanted.shape} by "
-                f"{difference:.2g}; expected {_TOLERANCE:.0e} at most",
-            )
+def _drawbacks(precision: Quantization, package: Served, model: keras.Model, order: PackageOrder) -> str:
+    """What to tell of a package against the float32 one, which is as accurate as the checkpoint."""
+    network = convert(model)
+    float32 = Served(network, litert.measure_latency(network).median_ms, order.accuracy)
+    return drawbacks(precision, package, float32)
+
+
+def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
+    """What an inference takes on this machine, and, from there, on the other hardware.
+
+    How much longer it takes here than the profile of this machine says, it takes there than theirs say.
+    """
+    host = latency_axis(HOST.name)
+    ratio = measured_ms / predicted[host] if host in predicted else 1.0
+    return {**{axis: ratio * value for axis, value in predicted.items()}, host: measured_ms}
+
+
+def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> bytes:
+    quantization = order.quantization
+    match quantization.precision:
+        case Quantization.INT8:
+            return convert(model, quantization, _representative(schooling.train))
+        case Quantization.INT8_QAT:
+            aware = quantization_aware(model, schooling, order.training_steps, order.seed)
+            forward = partial(_call_in_order, aware)
+            return convert_function(Function.like(model, forward, aware), quantization)
+        case _:
+            return convert(model, quantization)
+
+
+def _call_in_order(model: Any, *inputs: Any) -> Any:
+    return model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
+
+
+def _representative(train: Dataset) -> Mapping[str, Array]:
+    """Some training examples, in random order: files may be sorted."""
+    some = np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES]
+    return train.subset(some).inputs
+
+
+def _compare(model: keras.Model, network: bytes, test: Dataset, precision: Quantization) -> None:
+    """Run checkpoint and package on the same examples, one by one and as a batch.
+
+    Float32 outputs have to be equal, others of one shape: how far off they may be their accuracy tells.
+    """
+    runner = litert.Runner(network)
+    examples = {name: array[:_COMPARED_EXAMPLES] for name, array in test.inputs.items()}
+    expected = {name: np.asarray(output) for name, output in call(model, examples, training=False).items()}
+    for count in (_COMPARED_EXAMPLES, 1):
+        found = runner({name: array[:count] for name, array in examples.items()})
+        for name, outputs in expected.items():
+            _require_equal(found[name], outputs[:count], precision)
+
+
+def _require_equal(found: litert.Array, wanted: litert.Array, precision: Quantization) -> None:
+    same_shape = found.shape == wanted.shape
+    difference = float(np.abs(found - wanted).max()) if same_shape else float("inf")
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(wanted).max()))
+    if precision is not Quantization.NONE:
+        tolerance = sys.float_info.max
+    if not difference <= tolerance:
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the package's outputs {found.shape} differ from its checkpoint's {wanted.shape} by "
+            f"{difference:.2g}; expected {tolerance:.0e} at most",
+        )

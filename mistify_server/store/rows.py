@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
+from mistify.quantization import QuantizationConfig
 from mistify_server.store.base import Addition, Submission
 from mistify_server.store.schema import AdditionRow, BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
 from mistify_server.tasks import AdaptResult, SourceResult
@@ -56,11 +57,14 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             budget=dict(goal.budget),
             accuracy_target=goal.accuracy_target,
             metric=goal.metric.value,
+            quantization=goal.quantization.model_dump(mode="json"),
             parent=goal.parent,
             state=goal.state.value,
             achieved=dict(goal.achieved),
+            measured=dict(goal.measured),
             accuracy=goal.accuracy,
             reason=goal.reason,
+            note=goal.note,
             seconds=goal.seconds,
             steps=goal.steps,
         )
@@ -82,8 +86,10 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
     """Bring a goal's rows to where the goal stands."""
     row.state = goal.state.value
     row.achieved = dict(goal.achieved)
+    row.measured = dict(goal.measured)
     row.accuracy = goal.accuracy
     row.reason = goal.reason
+    row.note = goal.note
     row.seconds = goal.seconds
     row.steps = goal.steps
     for file in goal.files:
@@ -124,11 +130,14 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         budget=row.budget,
         accuracy_target=row.accuracy_target,
         metric=Metric(row.metric),
+        quantization=QuantizationConfig.model_validate(row.quantization),
         parent=row.parent,
         state=GoalState(row.state),
         achieved=row.achieved,
+        measured=row.measured,
         accuracy=row.accuracy,
         reason=row.reason,
+        note=row.note,
         seconds=row.seconds,
         steps=row.steps,
         files=tuple(files),

@@ -38,20 +38,27 @@ def compare(left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
     return {"difference": tf.nn.relu(left - right), "mix": left @ MIX + right @ MIX}
 
 
-def convert(function: tf.types.experimental.GenericFunction, name: str) -> None:
-    """Write one function as `NAME.tflite`, under the signature `serving_default`."""
+def convert(
+    function: tf.types.experimental.GenericFunction, name: str, examples: np.ndarray | None = None
+) -> None:
+    """Write one function as `NAME.tflite`, signature `serving_default`; in integers if it has examples."""
     module = tf.Module()
     module.function = function
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], module)
+    if examples is not None:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.representative_dataset = lambda: ([example[None]] for example in examples)
+        converter.inference_input_type = converter.inference_output_type = tf.int8
     (HERE / f"{name}.tflite").write_bytes(converter.convert())
 
 
 def main() -> None:
-    """Write both models and `tiny_expected.npz`: inputs of three examples and TensorFlow's outputs."""
-    convert(classify, "tiny")
-    convert(compare, "tiny_two")
+    """Write the models and `tiny_expected.npz`: inputs of three examples and TensorFlow's outputs."""
     rng = np.random.default_rng(11)
     image = rng.normal(size=(3, 4, 4, 1)).astype(np.float32)
+    convert(classify, "tiny")
+    convert(classify, "tiny_int8", image)
+    convert(compare, "tiny_two")
     left, right = (rng.normal(size=(3, 4)).astype(np.float32) for _ in range(2))
     outputs = classify(image) | compare(left, right)
     arrays = {name: tensor.numpy() for name, tensor in outputs.items()}

@@ -4,6 +4,7 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
@@ -58,6 +59,20 @@ def test_what_is_saved_is_loaded(package):
 
     assert Manifest.load(directory) == manifest
     assert verify(directory) == manifest
+
+
+def test_values_and_the_integers_that_stand_for_them():
+    tensor = TensorInfo(name="image", dtype="int8", shape=(-1, 4), scale=0.5, zero_point=-3)
+    stored = tensor.quantized([[-100.0, 0.0, 0.7, 100.0]])
+    assert stored.dtype == np.int8
+    np.testing.assert_array_equal(stored, [[-128, -3, -2, 127]])
+    np.testing.assert_array_equal(tensor.dequantized(stored), [[-62.5, 0.0, 0.5, 65.0]])
+
+
+def test_without_scale_values_are_stored_as_they_are():
+    tensor = TensorInfo(name="image", dtype="float32", shape=(-1, 2))
+    np.testing.assert_array_equal(tensor.quantized([[1, 2]]), np.float32([[1, 2]]))
+    assert tensor.dequantized(np.float32([[0.3]])) == np.float32(0.3)
 
 
 def test_the_digest_is_that_of_the_bytes(package):

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from mistify import serde
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify.v1 import porting_pb2 as pb
 
 finite = st.floats(allow_nan=False)
@@ -13,17 +14,25 @@ texts = st.text(max_size=30)
 names = st.text(min_size=1, max_size=30)
 int64 = st.integers(0, 2**63 - 1)
 files = st.builds(PackageFile, texts, int64, texts)
+quantizations = st.builds(QuantizationConfig, precision=st.sampled_from(Quantization)) | st.builds(
+    QuantizationConfig,
+    precision=st.sampled_from([Quantization.INT8, Quantization.INT8_QAT]),
+    inputs=st.just("int8"),
+)
 goals = st.builds(
     Goal,
     id=names,
     batch=st.integers(0, 2**31 - 1),
     budget=costs,
     accuracy_target=st.none() | finite,
+    quantization=quantizations,
     parent=st.none() | names,
     state=st.sampled_from(GoalState),
     achieved=costs,
+    measured=costs,
     accuracy=st.none() | finite,
     reason=texts,
+    note=texts,
     seconds=finite,
     steps=int64,
     files=st.lists(files, max_size=3).map(tuple),

@@ -15,6 +15,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
@@ -254,6 +255,18 @@ def make_package(
 def package(tmp_path: Path, data: Path) -> Path:
     """`image` -> `scores`."""
     return make_package(tmp_path / "package", data / "tiny.tflite", (IMAGE,), (SCORES,))
+
+
+@pytest.fixture
+def int8_package(tmp_path: Path, data: Path) -> Path:
+    """`image` -> `scores`, in integers both."""
+    details = Interpreter(model_path=str(data / "tiny_int8.tflite")).get_signature_runner()
+    (taken,), (given,) = details.get_input_details().values(), details.get_output_details().values()
+    image, scores = (
+        info.model_copy(update={"dtype": "int8", "scale": float(scale), "zero_point": zero_point})
+        for info, (scale, zero_point) in ((IMAGE, taken["quantization"]), (SCORES, given["quantization"]))
+    )
+    return make_package(tmp_path / "int8", data / "tiny_int8.tflite", (image,), (scores,))
 
 
 @pytest.fixture

@@ -25,34 +25,42 @@ def test_report_has_exactly_the_documented_form(service):
             {
                 "id": "half",
                 "parent": None,
+                "quantization": {"precision": "none", "inputs": "float32"},
+                "hardware": "host",
                 "budget": {"flops": 500.0},
                 "achieved": {
                     "flops": 480.0,
                     "params": 100.0,
                     "memory_bytes": 4000.0,
                     "latency_ms": 0.5,
+                    "measured_latency_ms": None,
                     "accuracy": 0.75,
                     "metric": "accuracy",
                 },
                 "met": True,
                 "reason": "",
+                "note": "",
                 "seconds": 3.0,
                 "steps": 150,
             },
             {
                 "id": "tenth",
                 "parent": "half",
+                "quantization": {"precision": "none", "inputs": "float32"},
+                "hardware": "host",
                 "budget": {"flops": 100.0},
                 "achieved": {
                     "flops": None,
                     "params": None,
                     "memory_bytes": None,
                     "latency_ms": None,
+                    "measured_latency_ms": None,
                     "accuracy": None,
                     "metric": "accuracy",
                 },
                 "met": False,
                 "reason": "no room",
+                "note": "",
                 "seconds": 0.0,
                 "steps": 0,
             },
@@ -118,7 +126,7 @@ def test_without_known_times_there_is_no_caption(service, spent):
 def measured(job):
     """The job with a goal whose package was measured."""
     half, tenth = job.goals
-    return replace(job, goals=(replace(half, achieved={**half.achieved, "latency_ms": 1.25}), tenth))
+    return replace(job, goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])

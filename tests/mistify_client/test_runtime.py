@@ -44,6 +44,29 @@ def test_exact_conversions_are_done(package):
     np.testing.assert_array_equal(model(pixels), model(pixels.astype(np.float32)))
 
 
+def test_a_network_of_integers_takes_and_gives_values(int8_package, expected):
+    model = load(int8_package)
+    assert (model.inputs[0].dtype, model.outputs[0].dtype) == ("int8", "int8")
+    scores = model(expected["image"])
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, expected["scores"], atol=0.02)
+
+
+def test_integers_are_taken_as_they_are(int8_package, expected):
+    model = load(int8_package)
+    image = model.inputs[0]
+    by_hand = np.clip(np.round(expected["image"] / image.scale) + image.zero_point, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(model(by_hand), model(expected["image"]))
+
+
+def test_integers_of_another_type_are_values(int8_package):
+    model = load(int8_package)
+    ones = np.ones((1, 4, 4, 1), np.uint8)
+    np.testing.assert_array_equal(model(ones), model(ones.astype(np.float32)))
+    with pytest.raises(MistifyError, match="image: got float64; expected float32"):
+        model(ones.astype(np.float64))
+
+
 def test_any_memory_layout(package, expected):
     flipped = expected["image"][:, :, ::-1]
     model = load(package)

@@ -77,7 +77,8 @@ class ScriptedWorker:
                         "manifest.json": self.artifacts.put(manifest, ".json"),
                     },
                     size_bytes=len(network) * 20_000,
-                    measured_latency_ms=0.5,
+                    measured={"latency_ms@host": 0.5},
+                    accuracy=task.accuracy,
                     spent={"packaging": 0.125},
                 )
 

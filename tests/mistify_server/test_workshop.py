@@ -12,7 +12,9 @@ from executors.signature import signature_of
 from executors.structure import analyse
 from executors.training import Trainer
 from mistify.dataset import Augmentation, DataSettings, Scaling
+from mistify.manifest import Manifest
 from mistify.metric import Metric
+from mistify.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
     AdaptTask,
@@ -107,18 +109,46 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
     packaged = done(
         PackageTask(
             checkpoint=quarter.checkpoint,
-            data=DATA,
+            teacher=root.teacher,
+            quantization=QuantizationConfig(),
             goal_id="quarter",
             job_id="job-1",
             budget={},
             accuracy_target=None,
             costs=quarter.costs,
             accuracy=quarter.accuracy,
-            hardware={},
+            seed=0,
+            **COMMON,
         )
     )
     assert {"packaging", "other"} <= set(packaged.spent)
     assert packaged.spent["loading"] == 1
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-qat"])
+def test_a_checkpoint_is_packaged_in_integers(tree: "Tree", precision: str) -> None:
+    root = tree.root
+    result: Any = tree.workshop().do(
+        PackageTask(
+            checkpoint=root.root,
+            teacher=root.teacher,
+            quantization=QuantizationConfig.model_validate(precision),
+            goal_id="whole",
+            job_id="job-1",
+            budget={},
+            accuracy_target=None,
+            costs=root.root_costs,
+            accuracy=root.teacher_accuracy,
+            seed=0,
+            **{**COMMON, "hardware": {"host": (50.0, 10.0), "pi": (5.0, 1.0)}},
+        )
+    )
+    assert result.measured["latency_ms@pi"] == pytest.approx(10 * result.measured["latency_ms@host"])
+    assert result.size_bytes == pytest.approx(root.root_costs["size_bytes@int8"], rel=0.4)
+    manifest = Manifest.model_validate_json(tree.read(result.files["manifest.json"]))
+    assert (manifest.quantization, manifest.accuracy) == (precision, result.accuracy)
+    assert abs(result.accuracy - root.teacher_accuracy) < 0.1
+    assert manifest.measured == result.measured
 
 
 def test_a_task_that_fails_is_not_booked_to_the_next(
@@ -144,6 +174,10 @@ class Tree:
     def workshop(self) -> Workshop:
         """A new one, of the same artifacts."""
         return Workshop(self._artifacts, lambda progress: None)
+
+    def read(self, artifact: str) -> bytes:
+        """The content of an artifact."""
+        return self._artifacts.path(artifact).read_bytes()
 
     def edge(self, parent: str, share: float, **changes: Any) -> AdaptTask:
         """From a checkpoint to a share of the root's multiply-adds."""

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from mistify_server.tasks import DataSource, Inspection, ModelSource
 COSTS = {"flops": 1e6, "params": 1e3, "memory_bytes": 1e4, "size_bytes": 1e4, "latency_ms@jetson-nano": 2.0}
 
 
-def resolved(*goals: dict[str, object], **settings: object) -> ResolvedBatch:
+def resolved(
+    *goals: dict[str, object], quantization: Sequence[str] | None = None, **settings: object
+) -> ResolvedBatch:
     configs: list[dict[str, Any]] = [
         {
             "id": f"g{number}",
@@ -21,6 +24,7 @@ def resolved(*goals: dict[str, object], **settings: object) -> ResolvedBatch:
             "algorithm": {"name": "morphnet", "config": settings},
             "adaptation_goal": goal,
             "hardware": "jetson-nano",
+            "quantization": quantization[number] if quantization else "none",
         }
         for number, goal in enumerate(goals)
     ]
@@ -51,6 +55,21 @@ def test_equal_budgets_share_a_node_and_its_largest_accuracy_target() -> None:
     assert goals[2].budget == {"flops": 250_000}
 
 
+def test_goals_that_differ_in_precision_alone_share_a_node() -> None:
+    plan, goals = plan_batch(
+        resolved({"FLOP": "0.5x"}, {"FLOP": "0.5x"}, quantization=["none", "int8"]), inspection()
+    )
+    assert [node.goals for node in plan.nodes] == [("g0", "g1")]
+    assert [goal.quantization.precision.value for goal in goals] == ["none", "int8"]
+
+
+def test_memory_is_limited_at_the_precision_of_the_goal() -> None:
+    plan, _ = plan_batch(
+        resolved({"memory": "0.5x"}, {"memory": "0.5x"}, quantization=["none", "int8"]), inspection()
+    )
+    assert [node.budget for node in plan.nodes] == [{"memory_bytes": 5e3}, {"memory_bytes@int8": 5e3}]
+
+
 def test_nodes_come_after_their_parents_depth_first() -> None:
     plan, _ = plan_batch(
         resolved(
@@ -69,14 +88,21 @@ def test_nodes_come_after_their_parents_depth_first() -> None:
 def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
     measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": (1.0, 2.0)})
     batch = resolved({"latency": "0.5x"})
-    assert batch.inspection().hardware == {"jetson-nano": (470.0, 25.0)}
+    host = {"host": (50.0, 10.0)}
+    assert batch.inspection().hardware == {**host, "jetson-nano": (470.0, 25.0)}
     plan, (goal,) = plan_batch(batch, measured)
-    assert plan.hardware == {"jetson-nano": (1.0, 2.0)}
+    assert plan.hardware == {**host, "jetson-nano": (1.0, 2.0)}
     assert goal.budget == {"latency_ms@jetson-nano": 1.0}
 
 
 def test_nothing_is_widened_for_goals_below_the_source() -> None:
     assert expansion([{"flops": 1e6}, {"params": 10.0}], COSTS) == {}
+
+
+def test_a_source_that_meets_an_integer_goal_in_float32_is_not_widened() -> None:
+    costs = {"memory_bytes": 1e4, "memory_bytes@int8": 3e3}
+    assert expansion([{"memory_bytes@int8": 9e3}], costs) == {}
+    assert expansion([{"memory_bytes@int8": 2e4}], costs) == {"memory_bytes@int8": 12e3}
 
 
 def test_the_source_is_widened_to_the_largest_root_goal_up_to_four_times() -> None:

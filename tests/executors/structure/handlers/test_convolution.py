@@ -89,7 +89,7 @@ def test_resnet8_by_hand():
     norms = 2 * (16 + 16 + 16 + 32 + 32 + 64 + 64)
     assert network.weight_bytes() == 4 * (78_666 - 2 * norms)
     # The stem's output for the shortcut, and both sides of the block's second convolution.
-    assert network.peak_activations() == 3 * 16 * 1024
+    assert network.peak_activations == 3 * 16 * 1024
     # What is added up is one group: the stem with the first block, each shortcut with its block.
     assert structure.widths == {
         "stem": 16,

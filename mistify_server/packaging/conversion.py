@@ -1,0 +1,116 @@
+"""Converting networks to LiteRT at the precision that is asked for."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.signature import output_names
+from executors.structure import fold_batch_norm
+from mistify.quantization import Quantization, QuantizationConfig
+
+SIGNATURE = "serving_default"
+
+#: Of examples from which the scales of activations are taken.
+REPRESENTATIVE_EXAMPLES = 300
+
+#: Arrays [examples, ...] by the names of a network's inputs.
+Examples = Mapping[str, npt.NDArray[np.generic]]
+Tensors = dict[str, tf.Tensor]
+
+_FLOAT32 = QuantizationConfig()
+
+
+def convert(
+    model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
+) -> bytes:
+    """A `.tflite` with batch norm folded, one named signature, and a free batch dimension.
+
+    Args:
+        model: The checkpoint.
+        quantization: What the package computes with. An operator that has no integer kernel stays float32.
+        examples: Training data by input, from which integer packages take the scales of activations.
+    """
+    folded = fold_batch_norm(model)
+    if examples is not None:
+        examples = {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
+    # As constants: the converter leaves variables to be set at run time.
+    trained = [tf.constant(variable) for variable in folded.trainable_variables]
+    others = [tf.constant(variable) for variable in folded.non_trainable_variables]
+
+    def forward(*inputs: tf.Tensor) -> Any:
+        given = inputs[0] if len(inputs) == 1 else list(inputs)
+        return folded.stateless_call(trained, others, given, training=False)[0]
+
+    return convert_function(Function.like(model, forward), quantization, examples)
+
+
+@dataclass(frozen=True)
+class Function:
+    """What makes tensors of tensors.
+
+    Attributes:
+        forward: Gets the inputs in order, gives one output, or a list of them.
+        inputs: Name, shape and type of each input.
+        outputs: The names of the outputs in order.
+        variables: What holds the variables that it reads.
+    """
+
+    forward: Callable[..., Any]
+    inputs: Sequence[tf.TensorSpec]
+    outputs: Sequence[str]
+    variables: object = None
+
+    @classmethod
+    def like(cls, model: keras.Model, forward: Callable[..., Any], variables: object = None) -> "Function":
+        """One with the inputs and outputs of a model."""
+        inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
+        return cls(forward, inputs, output_names(model), variables)
+
+    def __call__(self, **given: tf.Tensor) -> Tensors:
+        """The outputs by name, of inputs by name."""
+        found = self.forward(*(given[spec.name] for spec in self.inputs))
+        return dict(zip(self.outputs, tf.nest.flatten(found), strict=True))
+
+
+def convert_function(
+    function: Function, quantization: QuantizationConfig, examples: Examples | None = None
+) -> bytes:
+    """A `.tflite` of a function; one that quantizes by itself needs no examples."""
+    module = tf.Module()
+    module.variables_read = function.variables
+    module.serve = tf.function(function.__call__, autograph=False)
+    signature = module.serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
+    with tempfile.TemporaryDirectory() as directory:
+        tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory)
+        _set_precision(converter, quantization, examples)
+        converted: bytes = converter.convert()
+    return converted
+
+
+def _set_precision(
+    converter: tf.lite.TFLiteConverter, quantization: QuantizationConfig, examples: Examples | None
+) -> None:
+    precision = quantization.precision
+    if precision is Quantization.NONE:
+        return
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision is Quantization.FLOAT16:
+        converter.target_spec.supported_types = [tf.float16]
+    if precision.integer and examples is not None:
+        converter.representative_dataset = lambda: _one_by_one(examples)
+    if quantization.inputs == "int8":
+        converter.inference_input_type = converter.inference_output_type = tf.int8
+
+
+def _one_by_one(examples: Examples) -> Iterator[dict[str, npt.NDArray[np.generic]]]:
+    """As the converter takes them: batches of one, by the names of the inputs."""
+    count = min(REPRESENTATIVE_EXAMPLES, *(len(array) for array in examples.values()))
+    for row in range(count):
+        yield {name: array[row : row + 1] for name, array in examples.items()}

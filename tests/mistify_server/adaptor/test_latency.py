@@ -1,0 +1,123 @@
+"""Latency limits are met when measuring says so, whatever the profiles predict."""
+
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.base import Assignment
+from executors.data import Dataset
+from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.structure import analyse
+from executors.training import Schooling
+from mistify.hardware import HOST, HardwareProfile
+from mistify.quantization import Quantization, QuantizationConfig
+from mistify_server.adaptor.edge import EdgeOutcome, run_edge
+from mistify_server.adaptor.latency import aimed, calibrated, corrected, limits_latency, stopwatch
+
+layers = keras.layers
+PI = HardwareProfile("pi", 5.0, 1.0)
+PARAMS = MorphNetParams(adapt_steps=8, tune_steps=1, max_steps=400, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def model() -> keras.Model:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((16,), name="x")
+    x = layers.Dense(96, "relu")(layers.Dense(96, "relu")(inputs))
+    return keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(x))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    rng = np.random.default_rng(0)
+    return Dataset({"x": rng.normal(size=(40, 16)).astype(np.float32)}, {"scores": rng.integers(0, 4, 40)})
+
+
+def predicted(network: keras.Model, profile: HardwareProfile = HOST) -> float:
+    return analyse(network).network().latency_ms(profile)
+
+
+class Machine:
+    """Takes 0.3 ms for any network, and for the source 0.7 ms more."""
+
+    def __init__(self, source: keras.Model) -> None:
+        self._factor = 0.7 / predicted(source)
+        self.measured: list[float] = []
+
+    def __call__(self, network: keras.Model) -> float:
+        self.measured.append(0.3 + self._factor * predicted(network))
+        return self.measured[-1]
+
+
+def edge(
+    model: keras.Model, data: Dataset, machine: Any, budget: dict[str, float], *others: HardwareProfile
+) -> EdgeOutcome:
+    schooling = Schooling(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
+    profiles = (*corrected((HOST,), model, 1.0), *others)
+    given = Assignment(model, budget, profiles, schooling, 1, analyse(model).widths)
+    return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)
+
+
+def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, data: Dataset) -> None:
+    """By the profile 0.57 of the source take 0.57 ms; the machine takes 0.7 ms for that."""
+    machine = Machine(model)
+    outcome = edge(model, data, machine, {"latency_ms@host": 0.6})
+    assert outcome.met
+    assert machine.measured[:2] == [pytest.approx(1.0), pytest.approx(0.7, abs=0.01)]
+    assert len(machine.measured) == 3
+    assert machine(outcome.model) <= 0.6
+    assert outcome.costs["latency_ms@host"] <= 0.57
+    assert predicted(outcome.model) / predicted(model) == pytest.approx(0.42, abs=0.02)
+
+
+def test_other_hardware_is_held_to_deviate_in_the_same_way(model: keras.Model, data: Dataset) -> None:
+    source = predicted(model, PI)
+    outcome = edge(model, data, Machine(model), {"latency_ms@pi": 0.6 * source}, PI)
+    assert outcome.met
+    measured = Machine(model)(outcome.model)
+    expected = predicted(outcome.model, PI) * measured / (predicted(outcome.model) / predicted(model))
+    assert expected <= 0.6 * source
+
+
+def test_without_a_limit_on_latency_nothing_is_measured(model: keras.Model, data: Dataset) -> None:
+    machine = Machine(model)
+    assert edge(model, data, machine, {"flops": 0.9 * analyse(model).network().flops}).met
+    assert not machine.measured
+
+
+def test_correction_is_one_factor_for_all(model: keras.Model) -> None:
+    host, pi = corrected((HOST, PI), model, 2 * predicted(model))
+    assert host.latency_ms(1e6, 1e6) == pytest.approx(2 * HOST.latency_ms(1e6, 1e6))
+    assert predicted(model, pi) == pytest.approx(2 * predicted(model, PI))
+
+
+def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
+    host, pi = calibrated((replace(HOST, compute_power=1e6), PI), model)
+    assert pi == PI
+    assert (host.name, host.compute_power == 1e6) == ("host", False)
+    assert 1e-5 < predicted(model, host) < 100
+
+
+def test_only_latency_leaves_room_for_noise() -> None:
+    assert aimed({"flops": 10.0, "latency_ms@pi": 10.0}) == {"flops": 10.0, "latency_ms@pi": 9.5}
+    assert [limits_latency({axis: 1.0}) for axis in ("flops", "latency_ms@pi")] == [False, True]
+
+
+def test_a_node_is_measured_at_the_slowest_of_its_precisions(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An integer network is told by its size."""
+    taken: list[int] = []
+
+    def measured(network: bytes) -> Any:
+        taken.append(len(network))
+        return type("Latency", (), {"median_ms": 1e6 / len(network)})
+
+    monkeypatch.setattr("mistify_server.adaptor.latency.measure_latency", measured)
+    asked = [QuantizationConfig(), QuantizationConfig(precision=Quantization.INT8_QAT)]
+    assert stopwatch(asked, data)(model) == 1e6 / min(taken)
+    assert len(taken) == 2
+    assert max(taken) > 2 * min(taken)

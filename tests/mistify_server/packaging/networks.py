@@ -1,0 +1,57 @@
+"""What the tests of this directory share: a small network, data for it, a look into converted networks."""
+
+import keras
+import numpy as np
+from ai_edge_litert.tools import flatbuffer_utils
+
+from executors.data import Dataset
+from executors.training import Schooling
+from tests.executors.structure.networks import randomised
+
+layers = keras.layers
+
+
+def network(seed=0, width=6):
+    """A small residual network with batch norm, random everywhere."""
+    inputs = keras.Input((8, 8, 2), name="image")
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(inputs)))
+    y = layers.BatchNormalization()(layers.DepthwiseConv2D(3, padding="same", use_bias=False)(x))
+    y = layers.BatchNormalization()(layers.Conv2D(width, 1)(y))
+    x = layers.GlobalAveragePooling2D()(layers.ReLU()(layers.Add()([x, y])))
+    return randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x)), seed)
+
+
+def images(batch):
+    return np.random.default_rng(batch).uniform(size=(batch, 8, 8, 2)).astype(np.float32)
+
+
+def examples_of(model, count, seed=0):
+    """Images, with the classes that a model tells."""
+    x = np.random.default_rng(seed).uniform(size=(count, 8, 8, 2)).astype(np.float32)
+    return Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
+
+
+def schooling(model, train=80, test=70, teacher=None):
+    return Schooling(
+        examples_of(model, train, 1),
+        examples_of(model, test, 2),
+        teacher,
+        batch_size=16,
+        optimizer="sgd",
+        learning_rate=0.01,
+        distillation=0.7,
+        temperature=2.0,
+    )
+
+
+def operators(network):
+    """Name and type of output of every operator of a converted network."""
+    model = flatbuffer_utils.read_model_from_bytearray(network)
+    (graph,) = model.subgraphs
+    return [
+        (
+            flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex),
+            flatbuffer_utils.type_to_name(graph.tensors[operator.outputs[0]].type),
+        )
+        for operator in graph.operators
+    ]

@@ -1,0 +1,133 @@
+"""Packages: what they say of themselves, and which are refused."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+from executors.data import Dataset
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest
+from mistify.metric import Metric
+from mistify.quantization import Quantization, QuantizationConfig
+from mistify_server.packaging import package as packaging
+from mistify_server.packaging.package import PackageOrder, make_package, on_all_hardware
+from tests.mistify_server.packaging.networks import images, network, schooling
+
+layers = keras.layers
+ORDER = PackageOrder(
+    job_id="job-1",
+    goal_id="half",
+    budget={"flops": 1e6},
+    accuracy_target=0.7,
+    quantization=QuantizationConfig(),
+    costs={"flops": 9e5, "params": 100.0, "latency_ms@pi": 3.0},
+    accuracy=0.75,
+    metric=Metric.ACCURACY,
+    predicted={"latency_ms@host": 2.0, "latency_ms@pi": 3.0},
+)
+INT8 = replace(ORDER, quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network()
+
+
+@pytest.fixture(scope="module")
+def lessons(model):
+    return schooling(model)
+
+
+@pytest.fixture(scope="module")
+def package(model, lessons):
+    return make_package(model, ORDER, lessons)
+
+
+@pytest.fixture(scope="module")
+def int8(model, lessons):
+    return make_package(model, INT8, lessons)
+
+
+def test_a_package_describes_itself(package, tmp_path):
+    for name, content in package.files.items():
+        (tmp_path / name).write_bytes(content)
+    manifest = Manifest.load(tmp_path)
+    assert manifest == package.manifest
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert (manifest.job, manifest.goal) == ("job-1", "half")
+    assert (manifest.budget, manifest.accuracy_target) == ({"flops": 1e6}, 0.7)
+    size = len(package.files["serve.tflite"])
+    assert manifest.achieved == {**ORDER.costs, "size_bytes": size}
+    assert manifest.files["serve.tflite"].size == size
+    assert manifest.versions.keras == keras.__version__
+    assert (manifest.quantization, manifest.note) == (Quantization.NONE, "")
+
+
+def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(package):
+    """The classes are those that the network tells."""
+    assert (package.manifest.accuracy, package.manifest.accuracy_examples) == (1.0, 70)
+
+
+def test_an_integer_package_states_its_own_accuracy(int8, lessons):
+    interpreter = Interpreter(model_content=int8.files["serve.tflite"])
+    (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
+    scale, zero_point = taken["quantization"]
+    right = 0
+    for image, label in zip(lessons.test.inputs["image"], lessons.test.targets["scores"], strict=True):
+        interpreter.allocate_tensors()
+        stored = np.clip(np.round(image / np.float32(scale)) + zero_point, -128, 127).astype(np.int8)
+        interpreter.set_tensor(taken["index"], stored[None])
+        interpreter.invoke()
+        right += interpreter.get_tensor(given["index"])[0].argmax() == label
+    assert int8.manifest.accuracy == pytest.approx(right / 70)
+    assert int8.manifest.quantization is Quantization.INT8
+
+
+def test_an_integer_package_says_what_its_integers_stand_for(int8):
+    (taken,), (given,) = int8.manifest.inputs, int8.manifest.outputs
+    assert (taken.name, taken.dtype, given.name, given.dtype) == ("image", "int8", "scores", "int8")
+    assert (given.scale, given.zero_point) == (1 / 256, -128)
+    assert int8.manifest.achieved["size_bytes@int8"] == len(int8.files["serve.tflite"])
+
+
+def test_latency_on_other_hardware_is_corrected_by_what_was_measured_here(package):
+    measured = package.manifest.measured
+    assert measured["latency_ms@host"] == package.manifest.latency.median_ms
+    assert measured["latency_ms@pi"] == pytest.approx(1.5 * package.manifest.latency.median_ms)
+    assert on_all_hardware(1.0, {"latency_ms@host": 4.0, "latency_ms@pi": 6.0}) == {
+        "latency_ms@host": 1.0,
+        "latency_ms@pi": 1.5,
+    }
+    assert on_all_hardware(1.0, {}) == {"latency_ms@host": 1.0}
+
+
+@pytest.mark.parametrize("other", ["other weights", "other classes"])
+def test_a_package_that_differs_from_its_checkpoint_is_refused(model, lessons, monkeypatch, other):
+    if other == "other weights":
+        made = keras.models.clone_model(model)
+        made.set_weights([weight * 1.001 for weight in model.get_weights()])
+    else:
+        image = keras.Input((8, 8, 2), name="image")
+        made = keras.Model(image, layers.Dense(2, name="scores")(layers.Flatten()(image)))
+    convert = packaging.convert
+    monkeypatch.setattr(packaging, "convert", lambda _, *given: convert(made, *given))
+    with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
+        make_package(model, ORDER, lessons)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_outputs_that_are_no_numbers_are_refused(model, lessons):
+    broken = keras.models.clone_model(model)
+    broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
+    with pytest.raises(MistifyError, match="differ from its checkpoint"):
+        make_package(broken, ORDER, lessons)
+
+
+def test_inputs_of_whole_numbers_will_do(model, lessons):
+    x = (255 * images(9)).astype(np.uint8)
+    whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
+    package = make_package(model, INT8, replace(lessons, train=whole, test=whole))
+    assert package.manifest.inputs[0].scale == pytest.approx(1.0, rel=0.05)
