@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
 from executors.data import Dataset, check_dataset, load_dataset
 from executors.evaluation import accuracy, probabilities
-from executors.sources import builtin_source, flatten, load_source
+from executors.sources import builtin_source, flatten, load_application, load_source
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
@@ -28,6 +28,7 @@ from mistify_server.adaptor.source import calibrated, expanded, tuned_source
 from mistify_server.packaging.package import PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
+    LOADING,
     AdaptResult,
     AdaptTask,
     Inspection,
@@ -69,7 +70,7 @@ class Workshop:
         self._artifacts = artifacts
         self._say = say
         self._data = _until_changed(load_dataset, str)
-        self._source = _until_changed(_load_source, lambda source: source.path or "")
+        self._source = _until_changed(self._load_source, lambda source: source.path or source.weights or "")
         self._model = lru_cache(maxsize=4)(self._load_model)
         self._lesson: tuple[str, Dataset, npt.NDArray[np.float32]] | None = None
         self._journey: _Journey | None = None
@@ -214,6 +215,12 @@ class Workshop:
             model.save(path)
             return self._artifacts.put(path)
 
+    def _load_source(self, source: ModelSource) -> keras.Model:
+        self._progress(LOADING, 0, 1, {}, None)
+        model = _loaded(source)
+        self._progress("loaded the model", 1, 1, {}, None)
+        return model
+
     @activity("loading")
     def _load_model(self, artifact: str) -> keras.Model:
         return keras.models.load_model(self._artifacts.path(artifact), compile=False, safe_mode=True)
@@ -225,26 +232,35 @@ class Workshop:
         return self._lesson[2]
 
 
-def _load_source(source: ModelSource) -> keras.Model:
+def _loaded(source: ModelSource) -> keras.Model:
     if source.builtin is not None:
         return flatten(source.builtin, builtin_source(source.builtin))
-    return load_source(Path(source.path or ""))
+    if source.application is not None:
+        weights = None if source.weights is None else Path(source.weights)
+        return load_application(source.application, source.classes, source.input, weights)
+    return load_source(Path(source.path or ""), source.sequence, source.classes)
 
 
 def _until_changed(load: Callable[[K], T], path_of: Callable[[K], str]) -> Callable[[K], T]:
-    """Keep what was loaded from the last files until a file changes."""
+    """Keep what was loaded from the last files or directories until a file changes."""
 
     @lru_cache(maxsize=4)
     @activity("loading")
-    def loaded(key: K, _stamp: tuple[int, int] | None) -> T:
+    def loaded(key: K, _stamps: tuple[tuple[int, int], ...]) -> T:
         return load(key)
 
     def current(key: K) -> T:
-        path = Path(path_of(key))
-        status = path.stat() if path.is_file() else None
-        return loaded(key, status and (status.st_mtime_ns, status.st_size))
+        path = path_of(key)
+        return loaded(key, _stamps(Path(path)) if path else ())
 
     return current
+
+
+def _stamps(path: Path) -> tuple[tuple[int, int], ...]:
+    """When each file of a model or dataset was last changed, and its size."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    states = [file.stat() for file in files if file.is_file()]
+    return tuple((state.st_mtime_ns, state.st_size) for state in states)
 
 
 def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:

@@ -18,11 +18,14 @@ from executors.sources.keras3 import load_file
 from executors.sources.presets import load_preset
 from executors.sources.saved_model import load_saved_model
 
-__all__ = ["application", "builtin_source", "flatten", "load_source"]
+__all__ = ["builtin_source", "flatten", "load_application", "load_source"]
 
 #: Memory to load a model: so many times its files, for the file, the model, its flat copy and a translation.
 _COPIES = 8
 _LEAST_MEMORY = 2 * GIB
+
+#: Memory for an architecture of `keras.applications`: the largest has 1.4 GiB of weights.
+_APPLICATION_MEMORY = 16 * GIB
 
 
 def load_source(path: Path, sequence: int | None = None, classes: int | None = None) -> keras.Model:
@@ -42,6 +45,21 @@ def load_source(path: Path, sequence: int | None = None, classes: int | None = N
         model = _load(path, inspected, sequence, classes)
         check_finite(path, model)
         return flatten(path, model)
+
+
+def load_application(
+    name: str, classes: int | None = None, size: int | None = None, weights: Path | None = None
+) -> keras.Model:
+    """An architecture of `keras.applications` as a flat functional model; see `application`.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.
+    """
+    place = f"keras.applications/{name}"
+    with limited(place, _APPLICATION_MEMORY):
+        model = application(name, classes, size, weights)
+        check_finite(place, model)
+        return flatten(place, model)
 
 
 def _load(path: Path, inspected: Inspected, sequence: int | None, classes: int | None) -> keras.Model:

@@ -63,7 +63,7 @@ def limited(path: Path | str, memory: float, seconds: int = PROCESSOR_SECONDS) -
 def _memory(extra: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     most = _writable_bytes() + extra
-    resource.setrlimit(resource.RLIMIT_DATA, (min(most, *_finite(soft, hard)), hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (_least(most, soft, hard), hard))
     try:
         yield
     finally:
@@ -76,7 +76,7 @@ def _processor_time(extra: int) -> Iterator[None]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     most = int(usage.ru_utime + usage.ru_stime) + extra
     before = signal.signal(signal.SIGXCPU, _give_up)
-    resource.setrlimit(resource.RLIMIT_CPU, (min(most, *_finite(soft, hard)), hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (_least(most, soft, hard), hard))
     try:
         yield
     finally:
@@ -88,8 +88,8 @@ def _give_up(_signal: int, _frame: FrameType | None) -> None:
     raise _ProcessorTimeError
 
 
-def _finite(*limits: int) -> Iterator[int]:
-    return (limit for limit in limits if limit != resource.RLIM_INFINITY)
+def _least(*limits: int) -> int:
+    return min(limit for limit in limits if limit != resource.RLIM_INFINITY)
 
 
 def _writable_bytes() -> int:
