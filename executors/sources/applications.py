@@ -7,7 +7,6 @@ import keras
 from executors.inspection.errors import invalid
 from executors.inspection.limits import LIMITS
 from executors.inspection.weights import stored_weights
-from executors.sources.errors import unreadable
 
 #: Classes of the data that the published weights are trained on.
 _CLASSES = 1000
@@ -42,5 +41,9 @@ def application(
         try:
             model.load_weights(weights)
         except Exception as error:
-            raise unreadable(weights, error) from error
+            cause = str(error).partition(". ")[0][:200]
+            raise invalid(
+                weights, f"weights that do not fit ({cause})", f"those of {name} with as many classes",
+                "give the classes that the weights were trained for",
+            ) from error  # fmt: skip
     return model

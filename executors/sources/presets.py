@@ -1,5 +1,6 @@
 """Presets of keras_hub: directories that `save_to_preset` has written."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,10 @@ def load_preset(path: Path, sequence: int | None = None, classes: int | None = N
 def _load(keras_hub: Any, path: Path, classes: int | None) -> keras.Model:
     if classes is not None:
         return keras_hub.models.TextClassifier.from_preset(str(path), num_classes=classes, preprocessor=None)
-    if (path / "task.json").is_file():
-        return keras_hub.models.Task.from_preset(str(path), preprocessor=None)
+    task = path / "task.json"
+    if task.is_file():
+        kind = getattr(keras_hub.models, json.loads(task.read_bytes())["class_name"])
+        return kind.from_preset(str(path), preprocessor=None)
     return keras_hub.models.Backbone.from_preset(str(path))
 
 

@@ -4,6 +4,7 @@ Nothing of the graph is ever run: the model is rebuilt from its configuration, a
 from the checkpoint beside the graph. So operations that a graph may hide cannot do anything.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from executors.inspection.directories import METADATA, NOT_ADAPTABLE
 from executors.inspection.errors import invalid
 from executors.inspection.limits import LIMITS
 from executors.sources.errors import unreadable
-from executors.sources.keras2 import check_classes, translated
+from executors.sources.keras2 import check_classes
+from executors.sources.translation import translated
 
 
 def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
@@ -54,10 +56,16 @@ def _root(path: Path) -> dict[str, Any]:
         if node.node_path == "root":
             described = parse_config(path, node.metadata, LIMITS)
             if described.get("class_name") in ("Functional", "Model", "Sequential") and "config" in described:
-                return {key: described[key] for key in ("class_name", "config")}
+                root = {key: described[key] for key in ("class_name", "config")}
+                return dict(json.loads(json.dumps(root), object_hook=_plain))
     raise invalid(
         path,
         f"a SavedModel that is no functional or sequential model, which {NOT_ADAPTABLE}",
         "a functional or sequential model",
         "build it of Keras's own layers",
     )
+
+
+def _plain(value: dict[str, Any]) -> object:
+    """A tuple, as SavedModels write it, as a list."""
+    return value["items"] if value.get("class_name") == "__tuple__" and "items" in value else value
