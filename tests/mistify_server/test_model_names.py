@@ -72,5 +72,6 @@ def test_the_cache_is_laid_out_as_by_tensorflow_hub(
     hub = pytest.importorskip("tensorflow_hub")
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     module = Path(hub.compressed_module_resolver._module_dir(HANDLE))
+    module.mkdir(parents=True)
     (module / "saved_model.pb").touch()
     assert parse_name(HANDLE, roots) == ModelSource(path=hub.resolve(HANDLE))

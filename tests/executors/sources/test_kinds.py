@@ -133,6 +133,6 @@ def test_a_preset_is_inspected_before_it_is_loaded(bert: Any, tmp_path: Path) ->
     bert.save_to_preset(str(tmp_path / "bert"))
     config = json.loads((tmp_path / "bert" / "config.json").read_text())
     (tmp_path / "bert" / "config.json").write_text(
-        json.dumps({**config, "module": "os", "class_name": "system"})
+        json.dumps({**config, "module": "os", "class_name": "system", "registered_name": None})
     )
     refused("is a system of os", load_source, tmp_path / "bert")
