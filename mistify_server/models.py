@@ -4,9 +4,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from executors.inspection import inspect_source
 from mistify.errors import ErrorCode, MistifyError
 from mistify.validation import InvalidValue
-from mistify_server.paths import DataRoots
+from mistify_server.model_names import parse_name
+from mistify_server.paths import DataRoots, Wanted
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.base import ModelStore, NamedModel
 from mistify_server.tasks import ModelSource
@@ -28,11 +30,11 @@ class ModelRepository:
     artifacts: Artifacts
 
     def add(self, name: str, path: Path) -> NamedModel:
-        """Copy a model file into the store and give it a name.
+        """Copy a model file into the store and give it a name, once it is known that it may be loaded.
 
         Raises:
             MistifyError: INVALID_CONFIG, the name cannot be used; CONFLICT, it is taken; NOT_FOUND,
-                there is no such file.
+                there is no such file; INVALID_MODEL, it is no model, or one that no worker would load.
         """
         if not _NAME.fullmatch(name):
             raise MistifyError(
@@ -47,6 +49,7 @@ class ModelRepository:
             raise MistifyError(
                 ErrorCode.NOT_FOUND, f"got {path}; expected a model file (.keras or .h5); check the path"
             )
+        inspect_source(path.resolve())
         model = NamedModel(name, self.artifacts.put(path), path.name)
         self.names.add(model)
         return model
@@ -62,20 +65,22 @@ class ModelRepository:
 
 
 def find_model(given: str, repository: ModelRepository, roots: DataRoots) -> ModelSource:
-    """The model that a config means: a name of the repository, a built-in model, or a file.
+    """The model that a config means: of the repository, built in, named by a scheme, a file or directory.
 
     Raises:
         InvalidValue: it is none of them.
     """
-    found = repository.find(given)
+    found = repository.find(given) or parse_name(given, roots)
     if found is not None:
         return found
     try:
-        return ModelSource(path=str(roots.find(given)))
+        return ModelSource(path=str(roots.find(given, Wanted.EITHER)))
     except InvalidValue as error:
         names = (*(model.name for model in repository.names.all()), *BUILTIN_MODELS)
         raise InvalidValue(
-            given, f"a model name ({', '.join(names)}) or {error.expected}", error.fix
+            given,
+            f"a model name ({', '.join(names)}, keras.applications/NAME) or {error.expected}",
+            error.fix,
         ) from error
 
 
@@ -86,7 +91,7 @@ def find_data(given: str, role: str, roots: DataRoots) -> str:
         InvalidValue: it is neither.
     """
     if not given.startswith("builtin:"):
-        return str(roots.find(given, directories=True))
+        return str(roots.find(given, Wanted.EITHER))
     if given != BUILTIN_DATA[role]:
         raise InvalidValue(given, BUILTIN_DATA[role], "write that, or the path of a file")
     return given

@@ -5,12 +5,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import Enum
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.validation import InvalidValue
 
 _MOST_SUGGESTIONS_FROM = 1000
+
+
+class Wanted(Enum):
+    """What a path may lead to."""
+
+    FILE = "a file"
+    DIRECTORY = "a directory"
+    EITHER = "a file or directory"
 
 
 @dataclass(frozen=True)
@@ -33,30 +42,28 @@ class DataRoots:
                 )
         return cls(tuple(directory.resolve() for directory in directories))
 
-    def find(self, given: str, directories: bool = False) -> Path:
-        """The file that a path means: below the first root that has it, an absolute one below any root.
+    def find(self, given: str, wanted: Wanted = Wanted.FILE) -> Path:
+        """What a path means: below the first root that has it, an absolute one below any root.
 
         Args:
             given: The path.
-            directories: Whether a directory will do as well.
+            wanted: What it may lead to.
 
         Raises:
-            InvalidValue: there is no such file, or it does not lie below a root.
+            InvalidValue: there is no such file or directory, or it does not lie below a root.
         """
-        what = "a file or directory" if directories else "a file"
+        expected = f"{wanted.value} below a data root ({self})"
         outside = False
         for candidate in self._candidates(given):
             path = Path(os.path.realpath(candidate))
-            if not (os.path.isfile(path) or (directories and os.path.isdir(path))):
+            if not _is_there(wanted, path):
                 continue
             if any(path.is_relative_to(root) for root in self.roots):
                 return path
             outside = True
         if outside or (os.path.isabs(given) and not self._below_a_root(given)):
-            raise InvalidValue(
-                given, f"{what} below a data root ({self})", "move it there, or serve its root"
-            )
-        raise InvalidValue(given, f"{what} below a data root ({self})", self._advice(given))
+            raise InvalidValue(given, expected, "move it there, or serve its root")
+        raise InvalidValue(given, expected, self._advice(given))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots)) or "the server has none: --data-root DIR"
@@ -91,3 +98,10 @@ class DataRoots:
         with suppress(OSError):
             return sorted(os.listdir(real))[:_MOST_SUGGESTIONS_FROM]
         return []
+
+
+def _is_there(wanted: Wanted, path: Path) -> bool:
+    # `Path.is_file` raises on names that are too long.
+    return (wanted is not Wanted.DIRECTORY and os.path.isfile(path)) or (
+        wanted is not Wanted.FILE and os.path.isdir(path)
+    )

@@ -21,10 +21,25 @@ class Message(BaseModel):
 
 
 class ModelSource(Message):
-    """Where the source model comes from: a file, or the name of a built-in model."""
+    """Where the source model comes from: one of `path`, `builtin` and `application`, and its options.
+
+    Attributes:
+        path: A file or directory.
+        builtin: The name of a built-in model.
+        application: The name of an architecture of `keras.applications`.
+        classes: The classes that the model is given, where its file does not say.
+        input: Height and width of the images that an architecture of `keras.applications` takes.
+        weights: A file with the weights of such an architecture.
+        sequence: Tokens of the texts that a preset of keras_hub takes.
+    """
 
     path: str | None = None
     builtin: str | None = None
+    application: str | None = None
+    classes: int | None = None
+    input: int | None = None
+    weights: str | None = None
+    sequence: int | None = None
 
 
 class DataSource(Message):
@@ -221,6 +236,10 @@ class Heartbeat(Message):
 
     kind: Literal["heartbeat"] = "heartbeat"
 
+
+#: The stage of a task whose worker loads a model that a user gave: should it end the worker, that is the
+#: model's fault.
+LOADING = "loading the model"
 
 #: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 5.0

@@ -13,18 +13,16 @@ from pydantic import ValidationError
 from executors.augmentation import augmenting
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
 from executors.data import Array, Dataset
-from executors.data.loading import load_dataset
 from executors.evaluation import Evaluation, evaluate
 from executors.metrics import default_metric, measured
 from executors.objectives import objectives_of, predictions
 from executors.scaling import scaled
-from executors.signature import Signature, signature_of
-from executors.sources import builtin_source, flatten, load_source
+from executors.signature import signature_of
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
 from mistify.budget import Costs, hardware_of
-from mistify.dataset import DataSettings, TextSettings
+from mistify.dataset import DataSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
 from mistify.metric import Metric
@@ -33,6 +31,7 @@ from mistify.validation import InvalidValue, problems_of
 from mistify_server.adaptor.edge import Report, run_edge
 from mistify_server.adaptor.latency import calibrated, stopwatch
 from mistify_server.adaptor.source import expanded, tuned_source
+from mistify_server.materials import Materials, parts_of
 from mistify_server.packaging.package import SERVE, PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
@@ -41,7 +40,6 @@ from mistify_server.tasks import (
     DataSource,
     Inspection,
     InspectTask,
-    ModelSource,
     PackageResult,
     PackageTask,
     Progress,
@@ -77,8 +75,7 @@ class Workshop:
     def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
         self._artifacts = artifacts
         self._say = say
-        self._data = _until_changed(_load_data, _DataPart.paths)
-        self._source = _until_changed(_load_source, lambda source: [source.path or ""])
+        self._materials = Materials(say)
         self._model = lru_cache(maxsize=4)(self._load_model)
         self._lesson: tuple[str, Dataset, Mapping[str, Array]] | None = None
         self._journey: _Journey | None = None
@@ -105,7 +102,7 @@ class Workshop:
 
     def _inspect(self, task: InspectTask) -> Inspection:
         problems: list[Problem] = []
-        model = _collect(problems, "model", lambda: self._source(task.model))
+        model = _collect(problems, "model", lambda: self._materials.source(task.model))
         if model is not None:
             model = self._examine(problems, "scale", partial(scaled, model, task.data.settings.scale))
         _collect(problems, "algorithm.config", lambda: _params(task.algorithm, task.algorithm_config))
@@ -131,8 +128,8 @@ class Workshop:
     def _examine_data(self, problems: list[Problem], data: DataSource, model: keras.Model) -> Metric | None:
         """What is measured of the model on the data; problems with either are added."""
         train, test = (
-            _collect(problems, f"dataset.{part}", partial(self._data, key))
-            for part, key in zip(("train", "test"), _parts(data, signature_of(model)), strict=True)
+            _collect(problems, f"dataset.{part}", partial(self._materials.data, key))
+            for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
         )
         if train is None or test is None:
             return None
@@ -156,9 +153,9 @@ class Workshop:
         keras.utils.set_random_seed(task.seed)
         params = _params(task.algorithm, task.algorithm_config)
         profiles = _profiles(task.hardware)
-        source = scaled(self._source(task.model), task.data.settings.scale)
+        source = scaled(self._materials.source(task.model), task.data.settings.scale)
         metric = task.data.metric
-        train, test = map(self._data, _parts(task.data, signature_of(source)))
+        train, test = map(self._materials.data, parts_of(task.data, signature_of(source)))
         progress = self._reporting(metric)
         source_costs = analyse(source).network().costs(profiles)
         source_accuracy = evaluate(source, test, metric)
@@ -185,7 +182,7 @@ class Workshop:
     def _adapt(self, task: AdaptTask) -> AdaptResult:
         params = _params(task.algorithm, task.algorithm_config)
         source = self._model(task.teacher)
-        train, test = map(self._data, _parts(task.data, signature_of(source)))
+        train, test = map(self._materials.data, parts_of(task.data, signature_of(source)))
         teacher = self._taught(task.teacher, train)
         executor, parent, told = self._set_out(task, params, (train, test, teacher))
         assignment = Assignment(
@@ -251,7 +248,7 @@ class Workshop:
             training_steps=params.tune_steps,
             seed=task.seed,
         )
-        train, test = map(self._data, _parts(task.data, signature_of(model)))
+        train, test = map(self._materials.data, parts_of(task.data, signature_of(model)))
         learns = task.quantization.precision is Quantization.INT8_QAT
         teacher = self._taught(task.teacher, train) if learns else None
         package = make_package(model, order, _schooling(train, test, teacher, params, task.data.settings))
@@ -297,59 +294,6 @@ class Workshop:
             outputs = Evaluation(model).outputs(train.inputs)
             self._lesson = (teacher, train, predictions(objectives_of(model, train), outputs))
         return self._lesson[2]
-
-
-@dataclass(frozen=True)
-class _DataPart:
-    """Training data, or test data with the training data whose classes they share."""
-
-    source: str
-    train: str | None
-    signature: Signature
-    text: TextSettings | None
-
-    def paths(self) -> list[str]:
-        """What the data are read from."""
-        vocabulary = self.text.vocabulary if self.text else None
-        return [path for path in (self.source, self.train, vocabulary) if path]
-
-
-def _parts(data: DataSource, signature: Signature) -> tuple[_DataPart, _DataPart]:
-    """Training and test data for a model."""
-    text = data.settings.text
-    return _DataPart(data.train, None, signature, text), _DataPart(data.test, data.train, signature, text)
-
-
-def _load_data(part: _DataPart) -> Dataset:
-    return load_dataset(part.source, part.signature, part.train, part.text)
-
-
-def _load_source(source: ModelSource) -> keras.Model:
-    if source.builtin is not None:
-        return flatten(source.builtin, builtin_source(source.builtin))
-    return load_source(Path(source.path or ""))
-
-
-def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:
-    """Keep what was loaded from the last files until a file changes."""
-
-    @lru_cache(maxsize=4)
-    @activity("loading")
-    def loaded(key: K, _stamp: Hashable) -> T:
-        return load(key)
-
-    def current(key: K) -> T:
-        return loaded(key, tuple(_stamp(Path(path)) for path in paths_of(key)))
-
-    return current
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Number, newest time of change and size of the files of a path, be it a file or a directory."""
-    files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
-    found = [file.stat() for file in files]
-    newest = max((status.st_mtime_ns for status in found), default=0)
-    return len(found), newest, sum(status.st_size for status in found)
 
 
 def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:

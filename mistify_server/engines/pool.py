@@ -10,8 +10,8 @@ from typing_extensions import override
 from mistify.errors import ErrorCode
 from mistify_server.engines.base import Engine, OnProgress
 from mistify_server.engines.crew import Crew
-from mistify_server.engines.supervision import Connection, SupervisedWorker, WorkerDied, needed
-from mistify_server.tasks import InspectTask, Progress, Result, Task, TaskFailure
+from mistify_server.engines.supervision import Connection, SupervisedWorker, WorkerCrashed, WorkerDied, needed
+from mistify_server.tasks import LOADING, InspectTask, Progress, Result, Task, TaskFailure
 
 ATTEMPTS = 3
 
@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 class PooledEngine(Engine):
     """Workers that are started when first needed and then kept.
 
-    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again.
+    A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again, unless
+    it was a model that it died of while loading it.
     One more worker, ended after use, is for inspections while all the others are taken.
 
     Args:
@@ -54,17 +55,27 @@ class PooledEngine(Engine):
         if isinstance(task, InspectTask) and not await self._free():
             crew = self._spare
         seconds = self._deadlines[task.kind]
-        failure = ""
+        failure = stage = ""
+
+        def told(progress: Progress) -> None:
+            nonlocal stage
+            stage = progress.stage
+            on_progress(progress)
+
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with crew.worker(needed(task)) as worker, asyncio.timeout(seconds):
-                    on_progress(Progress(stage="starting", step=0, total_steps=0))
-                    return await worker.ask(task, on_progress, self._leases[task.kind])
+                    told(Progress(stage="starting", step=0, total_steps=0))
+                    return await worker.ask(task, told, self._leases[task.kind])
             except TimeoutError:
+                if stage == LOADING:
+                    return _unloadable(f"took more than {seconds:,.0f} s to load")
                 return _failure(f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s")
             except WorkerDied as error:
                 failure = str(error)
                 _log.warning("%s task, attempt %d of %d: %s", task.kind, attempt, ATTEMPTS, failure)
+                if stage == LOADING and isinstance(error, WorkerCrashed):
+                    return _unloadable(f"could not be loaded: {failure.splitlines()[0]}")
         return _failure(f"the {task.kind} task failed {ATTEMPTS} times; the last time {failure}")
 
     @override
@@ -97,6 +108,17 @@ class PooledEngine(Engine):
 
     async def _start_spare(self, _number: str) -> SupervisedWorker:
         return SupervisedWorker(await self._connect("worker-inspections", spare=True))
+
+
+def _unloadable(what: str) -> TaskFailure:
+    """The failure of a task whose model brings down whoever loads it: it would do so again."""
+    problem = (
+        "model",
+        f"a model that {what}",
+        "one that a worker can load",
+        "save it again, or a smaller one",
+    )
+    return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {what}", problems=[problem])
 
 
 def _failure(message: str) -> TaskFailure:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from mistify_server.engines.supervision import MAX_LINE, Connection, WorkerDied
+from mistify_server.engines.supervision import MAX_LINE, Connection, WorkerCrashed, WorkerDied
 
 _MAX_LOG = 2**20
 _EXIT_SECONDS = 5.0
@@ -89,7 +89,7 @@ class WorkerProcess(Connection):
         except ValueError as error:
             raise WorkerDied(f"the worker wrote a line of more than {MAX_LINE:,} bytes") from error
         if not line:
-            raise WorkerDied(await self._death())
+            raise WorkerCrashed(await self._death())
         return line
 
     @override

@@ -18,7 +18,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.local import worker_command
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import Connection, WorkerDied
+from mistify_server.engines.supervision import Connection, WorkerCrashed, WorkerDied
 
 #: Seconds that an actor has to end its worker before it is ended itself.
 _KILL_SECONDS = 10.0
@@ -201,7 +201,7 @@ class _RemoteWorker(Connection):
     async def receive(self) -> bytes:
         line, reason = await self._call("receive")
         if reason:
-            raise WorkerDied(reason)
+            raise WorkerCrashed(reason)
         return bytes(line)
 
     @override

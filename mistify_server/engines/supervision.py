@@ -37,6 +37,10 @@ class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may 
     """A worker ended, fell silent or talked nonsense before it had answered; says what is known of it."""
 
 
+class WorkerCrashed(WorkerDied):
+    """The worker's process ended by itself, or by what the system holds against it."""
+
+
 class Connection(ABC):
     """A worker process, wherever it runs: a line goes in, lines come out.
 
@@ -104,7 +108,7 @@ class SupervisedWorker:
             result = await self._converse(task, on_progress, lease)
         except WorkerDied as error:
             last_words = await self._last_words()
-            raise WorkerDied(f"{error}\n{last_words}" if last_words else str(error)) from error
+            raise type(error)(f"{error}\n{last_words}" if last_words else str(error)) from error
         self.warm = needed(task) | _made(result)
         return result
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks import (
+    LOADING,
     AdaptResult,
     AdaptTask,
     Inspection,
@@ -44,7 +45,8 @@ class ScriptedWorker:
     def answer(self, task: Task) -> Result:
         with (self.control / "tasks").open("a") as log:
             log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
-        self.say(Progress(stage=f"in {task.kind}", step=1, total_steps=2))
+        loads = (self.control / f"load-{task.kind}").exists()
+        self.say(Progress(stage=LOADING if loads else f"in {task.kind}", step=1, total_steps=2))
         self.meet(task.kind)
         if isinstance(task, AdaptTask):
             self.meet(f"adapt-{min(task.budget.values()):g}")

@@ -4,7 +4,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.validation import InvalidValue
-from mistify_server.paths import DataRoots
+from mistify_server.paths import DataRoots, Wanted
 
 
 @pytest.fixture
@@ -51,6 +51,18 @@ def test_a_link_within_the_roots_is_followed(roots: DataRoots, tmp_path: Path) -
 def test_a_missing_file_says_which_roots_were_searched(roots: DataRoots, given: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match=str(tmp_path / "second")):
         roots.find(given)
+
+
+def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:
+    (tmp_path / "second" / "saved").mkdir()
+    (tmp_path / "first" / "out").symlink_to(tmp_path / "secret")
+    for wanted in (Wanted.DIRECTORY, Wanted.EITHER):
+        assert roots.find("saved", wanted) == tmp_path / "second" / "saved"
+        with pytest.raises(InvalidValue, match=f"{wanted.value} below a data root"):
+            roots.find("out", wanted)
+    assert roots.find("test.npz", Wanted.EITHER) == tmp_path / "second" / "test.npz"
+    with pytest.raises(InvalidValue, match="a directory below a data root"):
+        roots.find("test.npz", Wanted.DIRECTORY)
 
 
 def test_a_name_that_is_nearly_right_is_suggested(roots: DataRoots, tmp_path: Path) -> None:

@@ -185,6 +185,35 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
     assert sorted(task["budget"]["flops"] for task in site.tasks("adapt")) == [1.0, 1.0, 2.0]
 
 
+@pytest.mark.parametrize(("disaster", "told"), [("crash", "signal SIGKILL"), ("exhaust", "exit code 1")])
+async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
+    make: Make, site: Any, adapt_task: Any, disaster: str, told: str
+) -> None:
+    (site.control / "load-adapt").touch()
+    (site.control / f"{disaster}-adapt").write_text("1")
+    engine = make()
+    result = await engine.run(adapt_task(site), ignore)
+    assert isinstance(result, TaskFailure)
+    assert result.code == "INVALID_MODEL"
+    assert result.message == f"the model could not be loaded: the worker ended with {told}".replace(
+        "ended with signal", "was ended by signal"
+    )
+    ((subject, *_),) = result.problems
+    assert subject == "model"
+    assert len(pids(site)) == 1
+    assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
+
+
+async def test_a_model_that_never_loads_is_told_when_time_is_over(
+    make: Make, site: Any, adapt_task: Any
+) -> None:
+    for name in ("load-adapt", "hold-adapt"):
+        (site.control / name).touch()
+    result = await make(deadlines={**DEADLINES, "adapt": 2.0}).run(adapt_task(site), ignore)
+    assert isinstance(result, TaskFailure)
+    assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 2 s to load")
+
+
 @pytest.mark.parametrize(
     ("disaster", "told"),
     [

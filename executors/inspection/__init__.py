@@ -1,0 +1,108 @@
+"""Checks of a source model before anything of it is loaded; they need no TensorFlow.
+
+What they accept may still be no model: Keras finds that out, under limits of memory and time
+(`executors.sources`). What they refuse would run code, or take far more than its size.
+"""
+
+import stat
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from executors.inspection.archive import inspect_archive
+from executors.inspection.config import Policy, check_config, parse_config
+from executors.inspection.directories import CONFIG, GRAPH, check_tree, inspect_preset, inspect_saved_model
+from executors.inspection.errors import invalid, too_large
+from executors.inspection.limits import LIMITS, Limits
+from executors.inspection.weights import model_config, stored_weights
+
+__all__ = ["Inspected", "Kind", "Limits", "Policy", "check_config", "inspect_source"]
+
+_HDF5 = (".h5", ".hdf5")
+_KINDS = "one of .keras, .h5, .hdf5, a SavedModel directory, or a keras_hub preset"
+
+
+class Kind(Enum):
+    """The kinds of source models in files."""
+
+    KERAS = "keras"
+    HDF5 = "hdf5"
+    SAVED_MODEL = "saved_model"
+    PRESET = "preset"
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What is known of a source model before it is loaded.
+
+    Attributes:
+        kind: Who can load it.
+        size: Bytes of all its files.
+        weights: The most weights that are stored in them.
+    """
+
+    kind: Kind
+    size: int
+    weights: int
+
+
+def inspect_source(path: Path, registered: Collection[str] = (), limits: Limits = LIMITS) -> Inspected:
+    """Check a model that is a file or a directory, without loading it.
+
+    Args:
+        path: The model.
+        registered: Names of registered classes of others that it may hold.
+        limits: How large it may be.
+
+    Raises:
+        MistifyError: INVALID_MODEL: no model, Python code or foreign classes in it, links, more than the
+            limits allow, or more than is stored.
+    """
+    policy = Policy(limits, registered)
+    kind = _kind(path)
+    size = check_tree(path, limits) if path.is_dir() else path.stat().st_size
+    if size > limits.total_bytes:
+        raise too_large(path, f"a file of {size:,} bytes", limits.total_bytes)
+    return Inspected(kind, size, _INSPECTORS[kind](path, policy))
+
+
+def _inspect_hdf5(path: Path, policy: Policy) -> int:
+    stored = stored_weights(path, path, policy.limits)
+    text = model_config(path)
+    if text is None:
+        raise invalid(path, "an HDF5 file without a model, or with weights alone")
+    check_config(path, parse_config(path, text, policy.limits), stored, policy)
+    return stored
+
+
+_INSPECTORS: dict[Kind, Callable[[Path, Policy], int]] = {
+    Kind.KERAS: inspect_archive,
+    Kind.HDF5: _inspect_hdf5,
+    Kind.SAVED_MODEL: inspect_saved_model,
+    Kind.PRESET: inspect_preset,
+}
+
+
+def _kind(path: Path) -> Kind:
+    try:
+        mode = path.lstat().st_mode
+    except OSError as error:
+        raise invalid(path, f"no file {path.name}", _KINDS) from error
+    if stat.S_ISDIR(mode):
+        return _kind_of_directory(path)
+    if not stat.S_ISREG(mode):
+        raise invalid(path, "a link or a device", "a file or a directory", "give the file itself")
+    if path.suffix not in (".keras", *_HDF5):
+        raise invalid(path, f"a file named {path.name}", _KINDS)
+    if path.stat().st_size == 0:
+        raise invalid(path, "an empty file")
+    return Kind.KERAS if path.suffix == ".keras" else Kind.HDF5
+
+
+def _kind_of_directory(path: Path) -> Kind:
+    if (path / GRAPH).is_file():
+        return Kind.SAVED_MODEL
+    if (path / CONFIG).is_file():
+        return Kind.PRESET
+    raise invalid(path, f"a directory without {GRAPH} and without {CONFIG}", _KINDS, "give the file itself")

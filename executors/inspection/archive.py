@@ -1,0 +1,81 @@
+"""`.keras` files: archives with a configuration and weights."""
+
+import shutil
+import stat
+import struct
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+
+from executors.inspection.config import Policy, check_config, parse_config
+from executors.inspection.errors import invalid, too_large
+from executors.inspection.limits import MIB, Limits
+from executors.inspection.weights import stored_weights
+
+CONFIG = "config.json"
+WEIGHTS = "model.weights.h5"
+_MAGIC = b"PK\x03\x04"
+_PACKING = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_ENCRYPTED = 1
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError)
+
+
+def inspect_archive(path: Path, policy: Policy) -> int:
+    """How many weights a `.keras` file holds.
+
+    Raises:
+        MistifyError: INVALID_MODEL, what makes it unfit to be loaded.
+    """
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC))
+    if start != _MAGIC:
+        raise invalid(path, f"a file that starts with {start!r}, as no .keras file does")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_members(path, archive.infolist(), policy.limits)
+            text = archive.read(CONFIG)
+            with tempfile.TemporaryFile() as weights:
+                with archive.open(WEIGHTS) as packed:
+                    shutil.copyfileobj(packed, weights)
+                stored = stored_weights(path, weights, policy.limits)
+    except _DAMAGE as error:
+        raise invalid(path, "an archive that is damaged, or cut off") from error
+    check_config(path, parse_config(path, text, policy.limits), stored, policy)
+    return stored
+
+
+def _check_members(path: Path, members: list[zipfile.ZipInfo], limits: Limits) -> None:
+    if len(members) > limits.entries:
+        raise too_large(path, f"an archive of {len(members):,} members", limits.entries)
+    names = [member.filename for member in members]
+    for name in (CONFIG, WEIGHTS):
+        if names.count(name) != 1:
+            raise invalid(path, f"an archive with {names.count(name)} members {name}", "one")
+    total = 0
+    for member in members:
+        _check_member(path, member, limits)
+        total += member.file_size
+    if total > limits.total_bytes:
+        raise too_large(path, f"an archive of {total:,} bytes", limits.total_bytes)
+    config = members[names.index(CONFIG)]
+    if config.file_size > limits.config_bytes:
+        raise too_large(path, f"a configuration of {config.file_size:,} bytes", limits.config_bytes)
+
+
+def _check_member(path: Path, member: zipfile.ZipInfo, limits: Limits) -> None:
+    """Refuse a member that is no plain file inside the archive, or not packed in the usual way."""
+    name = member.filename
+    if name.startswith("/") or "\\" in name or ":" in name or ".." in name.split("/"):
+        raise invalid(path, f"a member named {name[:100]!r}", "names below the archive's own root")
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise invalid(path, f"the member {name[:100]} that is a link or a device", "files and directories")
+    if member.flag_bits & _ENCRYPTED or member.compress_type not in _PACKING:
+        raise invalid(path, f"the member {name[:100]} packed in an unknown way", "deflated or stored members")
+    if member.file_size > max(MIB, limits.expansion * member.compress_size):
+        raise invalid(
+            path,
+            f"the member {name[:100]} that grows from {member.compress_size:,} to {member.file_size:,} bytes",
+            f"{limits.expansion} times its packed size at the most",
+        )

@@ -1,0 +1,164 @@
+"""The configuration of a model: how deep it is, whose classes it names, how many weights it declares."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from executors.inspection.errors import EXPECTED, invalid, too_large
+from executors.inspection.limits import Limits
+
+#: Packages whose classes may be named, beside those that are registered.
+_PACKAGES = frozenset({"keras", "tf_keras", "keras_hub", "keras_nlp", "builtins"})
+
+_MOST = 10**12
+_MOST_AXES = 8
+
+#: Classes that run code of their own.
+_CODE = frozenset({"Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "FlaxLayer", "JaxLayer"})
+_REWRITE = "rewrite it with Keras's own layers, and save the model again"
+
+#: Settings whose product is the least number of weights that a layer of the class has.
+_WIDTHS: Mapping[str, tuple[str, ...]] = {
+    "Dense": ("units",),
+    "EinsumDense": ("output_shape",),
+    "Embedding": ("input_dim", "output_dim"),
+    "SimpleRNN": ("units", "units"),
+    "GRU": ("units", "units"),
+    "LSTM": ("units", "units"),
+    **{f"Conv{rank}D": ("filters", "kernel_size") for rank in (1, 2, 3)},
+    **{f"Conv{rank}DTranspose": ("filters", "kernel_size") for rank in (1, 2, 3)},
+    **{f"SeparableConv{rank}D": ("filters",) for rank in (1, 2)},
+    **{f"DepthwiseConv{rank}D": ("depth_multiplier", "kernel_size") for rank in (1, 2)},
+    "MultiHeadAttention": ("num_heads", "key_dim"),
+    "GroupedQueryAttention": ("num_query_heads", "head_dim"),
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a configuration may hold.
+
+    Attributes:
+        limits: How much of it.
+        registered: Names under which classes of others are registered in Keras, such as `package>Name`.
+    """
+
+    limits: Limits
+    registered: Collection[str] = ()
+
+
+def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any]:
+    """The configuration in a text.
+
+    Raises:
+        MistifyError: INVALID_MODEL: it is no JSON object, too long or too deep.
+    """
+    if len(text) > limits.config_bytes:
+        raise too_large(path, f"a configuration of {len(text):,} bytes", limits.config_bytes)
+    deep = too_large(
+        path, f"a configuration more than {limits.config_depth} levels deep", limits.config_depth
+    )
+    try:
+        config = json.loads(text)
+    except RecursionError as error:
+        raise deep from error
+    except ValueError as error:
+        raise invalid(path, "a configuration that is no JSON") from error
+    if not isinstance(config, dict):
+        raise invalid(path, "a configuration that is no JSON object")
+    if any(depth > limits.config_depth for depth, _ in _values(config)):
+        raise deep
+    return config
+
+
+def check_config(path: Path, config: Mapping[str, Any], stored: int, policy: Policy) -> None:
+    """Refuse a configuration that names code, foreign classes, or weights that the file does not hold.
+
+    Args:
+        path: The model, for errors.
+        config: The model's configuration, as Keras wrote it.
+        stored: The most weights that are stored with it.
+        policy: What it may hold.
+
+    Raises:
+        MistifyError: INVALID_MODEL.
+    """
+    # How the model was compiled is never read.
+    parts = {key: value for key, value in config.items() if key != "compile_config"}
+    declared = 0
+    for _, value in _values(parts):
+        if isinstance(value, dict) and "class_name" in value:
+            _check_class(path, value, policy.registered)
+            _check_vocabulary(path, value)
+            least = _least_weights(path, value)
+            if least > stored:
+                raise invalid(
+                    path,
+                    f"{_called(value)} with at least {least:,} weights, in a file with {stored:,}",
+                    "a file with the weights of all layers",
+                )
+            declared += least
+    if declared > policy.limits.weights:
+        raise too_large(path, f"layers with at least {declared:,} weights", policy.limits.weights)
+
+
+def _values(value: object) -> Iterator[tuple[int, Any]]:
+    """Every value in a JSON value with its depth, itself included."""
+    left: list[tuple[int, object]] = [(1, value)]
+    while left:
+        depth, value = left.pop()
+        yield depth, value
+        if isinstance(value, dict | list):
+            inner = value.values() if isinstance(value, dict) else value
+            left.extend((depth + 1, item) for item in inner)
+
+
+def _check_class(path: Path, value: Mapping[str, Any], registered: Collection[str]) -> None:
+    name, module = value["class_name"], value.get("module")
+    if str(name) in _CODE:
+        raise invalid(path, f"{_called(value)}: Python code", EXPECTED, _REWRITE)
+    key = value.get("registered_name")
+    if isinstance(key, str) and key in registered:
+        return
+    package = str(module or "keras").partition(".")[0]
+    foreign = isinstance(key, str) and ">" in key and key.partition(">")[0] not in _PACKAGES
+    if package not in _PACKAGES or foreign or not isinstance(name, str):
+        raise invalid(path, f"{_called(value)} of {package}", EXPECTED, _REWRITE)
+
+
+def _check_vocabulary(path: Path, value: Mapping[str, Any]) -> None:
+    settings = value.get("config")
+    if isinstance(settings, dict) and isinstance(settings.get("vocabulary"), str):
+        raise invalid(path, f"{_called(value)} that reads a file of words", "the words themselves")
+
+
+def _called(value: Mapping[str, Any]) -> str:
+    """What an object of a configuration is called in errors."""
+    settings = value.get("config")
+    name = settings.get("name") if isinstance(settings, dict) else None
+    kind = str(value["class_name"])[:100]
+    return f"layer {str(name)[:100]!r} is a {kind}" if name else f"an object of the class {kind}"
+
+
+def _least_weights(path: Path, value: Mapping[str, Any]) -> int:
+    """The least number of weights that a layer has, whatever it reads."""
+    settings = value.get("config")
+    keys = _WIDTHS.get(str(value["class_name"]))
+    if keys is None or not isinstance(settings, dict):
+        return 0
+    return prod(_size(path, value, settings.get(key, 1)) for key in keys)
+
+
+def _size(path: Path, value: Mapping[str, Any], given: object) -> int:
+    if isinstance(given, list) and len(given) <= _MOST_AXES:
+        return prod(_size(path, value, item) for item in given)
+    if given is None:
+        return 1
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _MOST:
+        raise invalid(
+            path, f"{_called(value)} of the size {str(given)[:50]}", "whole numbers of a usual size"
+        )
+    return given

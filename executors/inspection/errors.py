@@ -1,0 +1,19 @@
+"""What is wrong with a model file, as errors."""
+
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+EXPECTED = "a Keras model of Keras's own layers, without Python code of its own"
+SAVE = "save it by model.save(FILE)"
+
+
+def invalid(path: Path | str, given: str, expected: str = EXPECTED, fix: str = SAVE) -> MistifyError:
+    """INVALID_MODEL with one problem of a file."""
+    problem = Problem(str(path), given, expected, fix)
+    return MistifyError(ErrorCode.INVALID_MODEL, f"{path} cannot be ported", [problem])
+
+
+def too_large(path: Path | str, what: str, limit: float) -> MistifyError:
+    """INVALID_MODEL, something exceeds a limit; `what` says what it is and how large."""
+    return invalid(path, what, f"{limit:,.0f} at the most", "save a smaller model")

@@ -1,0 +1,94 @@
+"""HDF5 files: what they declare, read from their headers alone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import h5py
+
+from executors.inspection.errors import invalid, too_large
+from executors.inspection.limits import MIB, Limits
+
+_NO_MODEL = "an HDF5 file that is damaged, or cut off"
+_REFERENCES = "weights in the file itself"
+
+#: gzip, shuffle, checksum, szip, lzf: what comes with h5py. Others are programs of their own.
+_FILTERS = frozenset({1, 2, 3, 4, 32000})
+
+
+def stored_weights(path: Path, content: Path | BinaryIO, limits: Limits) -> int:
+    """How many weights an HDF5 file holds, once it is known that they can be read.
+
+    Args:
+        path: The model, for errors.
+        content: The file, if it is not the model itself.
+        limits: What it may hold.
+
+    Raises:
+        MistifyError: INVALID_MODEL: no HDF5, links that lead elsewhere, arrays that are too large, or larger
+            than what is stored of them.
+    """
+    weights = taken = 0
+    try:
+        with h5py.File(content, "r") as file:
+            for name, dataset in _datasets(path, file, limits):
+                weights += dataset.size or 0
+                taken += _checked_bytes(path, name, dataset, limits)
+                if taken > limits.total_bytes:
+                    raise too_large(path, f"arrays of {taken:,} bytes", limits.total_bytes)
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        # h5py's errors for what HDF5 finds damaged.
+        raise invalid(path, _NO_MODEL) from error
+    return weights
+
+
+def model_config(path: Path) -> bytes | str | None:
+    """The configuration in an HDF5 file, which `stored_weights` has accepted; None without one."""
+    try:
+        with h5py.File(path, "r") as file:
+            text = file.attrs.get("model_config")
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        raise invalid(path, _NO_MODEL) from error
+    return text if isinstance(text, bytes | str) else None
+
+
+def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]]:
+    """Every array of a file, once; links must not lead out of it, nor by names."""
+    seen = set()
+    left = [file]
+    while left:
+        group = left.pop()
+        for name in group:
+            place = f"{group.name.rstrip('/')}/{name}"
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise invalid(path, f"a link that leads elsewhere, at {place[:100]}", _REFERENCES)
+            found = group[name]
+            address = h5py.h5o.get_info(found.id).addr
+            if address in seen:
+                continue
+            seen.add(address)
+            if len(seen) > limits.entries:
+                raise too_large(path, f"more than {limits.entries:,} arrays and groups", limits.entries)
+            if isinstance(found, h5py.Group):
+                left.append(found)
+            elif isinstance(found, h5py.Dataset):
+                yield place[:100], found
+
+
+def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:
+    """The bytes of an array."""
+    if dataset.is_virtual or dataset.external:
+        raise invalid(path, f"array {name} of another file", _REFERENCES)
+    if dataset.dtype.hasobject:
+        raise invalid(path, f"array {name} of type {dataset.dtype}", "arrays of numbers")
+    settings = dataset.id.get_create_plist()
+    filters = {settings.get_filter(index)[0] for index in range(settings.get_nfilters())}
+    if filters - _FILTERS:
+        raise invalid(path, f"array {name} under an unknown compression", "gzip or none")
+    size = (dataset.size or 0) * dataset.dtype.itemsize
+    if size > MIB and size > limits.expansion * dataset.id.get_storage_size():
+        stored = dataset.id.get_storage_size()
+        raise invalid(
+            path, f"array {name} of {size:,} bytes, of which {stored:,} are stored", "arrays as they are"
+        )
+    return int(size)

@@ -1,0 +1,71 @@
+"""Source models: files, directories, architectures by name; checked, flat, ready to adapt.
+
+A file or directory is looked at before anything of it is loaded (`executors.inspection`), and then loaded
+under limits of memory and processor time (`executors.sources.guard`).
+"""
+
+from pathlib import Path
+
+import keras
+
+from executors.inspection import Inspected, Kind, inspect_source
+from executors.inspection.limits import GIB
+from executors.sources.applications import application
+from executors.sources.builtin import builtin_source
+from executors.sources.flat import check_finite, flatten
+from executors.sources.guard import limited
+from executors.sources.keras3 import load_file
+from executors.sources.presets import load_preset
+from executors.sources.saved_model import load_saved_model
+
+__all__ = ["builtin_source", "flatten", "load_application", "load_source"]
+
+#: Memory to load a model: so many times its files, for the file, the model, its flat copy and a translation.
+_COPIES = 8
+_LEAST_MEMORY = 2 * GIB
+
+#: Memory for an architecture of `keras.applications`: the largest has 1.4 GiB of weights.
+_APPLICATION_MEMORY = 16 * GIB
+
+
+def load_source(path: Path, sequence: int | None = None, classes: int | None = None) -> keras.Model:
+    """Load a model from a file or directory as a flat functional model of Keras 3.
+
+    Args:
+        path: `.keras`, `.h5` or `.hdf5`, a SavedModel of tf_keras, or a preset of keras_hub.
+        sequence: Tokens of a text, for presets.
+        classes: Classes of the classifier that a preset gets.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
+    """
+    with limited(path, _LEAST_MEMORY):
+        inspected = inspect_source(path, keras.saving.get_custom_objects())
+    with limited(path, _LEAST_MEMORY + _COPIES * inspected.size):
+        model = _load(path, inspected, sequence, classes)
+        check_finite(path, model)
+        return flatten(path, model)
+
+
+def load_application(
+    name: str, classes: int | None = None, size: int | None = None, weights: Path | None = None
+) -> keras.Model:
+    """An architecture of `keras.applications` as a flat functional model; see `application`.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.
+    """
+    place = f"keras.applications/{name}"
+    with limited(place, _APPLICATION_MEMORY):
+        model = application(name, classes, size, weights)
+        check_finite(place, model)
+        return flatten(place, model)
+
+
+def _load(path: Path, inspected: Inspected, sequence: int | None, classes: int | None) -> keras.Model:
+    match inspected.kind:
+        case Kind.SAVED_MODEL:
+            return load_saved_model(path, inspected)
+        case Kind.PRESET:
+            return load_preset(path, sequence, classes)
+    return load_file(path)

@@ -1,0 +1,49 @@
+"""The architectures of `keras.applications`, with random weights or those of a file."""
+
+from pathlib import Path
+
+import keras
+
+from executors.inspection.errors import invalid
+from executors.inspection.limits import LIMITS
+from executors.inspection.weights import stored_weights
+
+#: Classes of the data that the published weights are trained on.
+_CLASSES = 1000
+_SEED = 0
+
+
+def application(
+    name: str, classes: int | None = None, size: int | None = None, weights: Path | None = None
+) -> keras.Model:
+    """An architecture of `keras.applications` with its classifier.
+
+    Args:
+        name: One of the functions of `keras.applications`, such as `MobileNetV2`.
+        classes: The classes that it tells apart; None for a thousand.
+        size: Height and width of the images; None for the architecture's own.
+        weights: A file that `save_weights` has written; None for random ones, always the same.
+
+    Raises:
+        MistifyError: INVALID_MODEL: the size is too small, or the weights are those of another model.
+    """
+    keras.utils.set_random_seed(_SEED)
+    try:
+        model = getattr(keras.applications, name)(
+            weights=None, classes=classes or _CLASSES, input_shape=None if size is None else (size, size, 3)
+        )
+    except ValueError as error:
+        raise invalid(
+            f"keras.applications/{name}", str(error), "a size that it takes", "leave it out"
+        ) from error
+    if weights is not None:
+        stored_weights(weights, weights, LIMITS)
+        try:
+            model.load_weights(weights)
+        except Exception as error:
+            cause = str(error).partition(". ")[0][:200]
+            raise invalid(
+                weights, f"weights that do not fit ({cause})", f"those of {name} with as many classes",
+                "give the classes that the weights were trained for",
+            ) from error  # fmt: skip
+    return model

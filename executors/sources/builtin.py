@@ -1,0 +1,54 @@
+"""Models that come with Mistify."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from executors.data.loading import load_dataset
+from executors.evaluation import recalibrate
+from executors.signature import signature_of
+from mistify.errors import ErrorCode, MistifyError
+
+
+def builtin_source(name: str) -> keras.Model:
+    """A model that comes with Mistify, trained on the built-in data it is named after.
+
+    Raises:
+        MistifyError: NOT_FOUND, with the names that exist.
+    """
+    if name not in _BUILTIN:
+        known = ", ".join(_BUILTIN)
+        raise MistifyError(
+            ErrorCode.NOT_FOUND, f"built-in model {name!r} is unknown; expected one of {known}"
+        )
+    return _BUILTIN[name]()
+
+
+def _digits_resnet() -> keras.Model:
+    """A small residual network for 8 x 8 digits, trained for some ten seconds."""
+    layers = keras.layers
+    keras.utils.set_random_seed(0)
+
+    def block(x: Any, width: int, strides: int) -> Any:
+        y = layers.Conv2D(width, 3, strides, "same", use_bias=False)(x)
+        y = layers.ReLU()(layers.BatchNormalization()(y))
+        y = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same", use_bias=False)(y))
+        shortcut = layers.Conv2D(width, 1, strides)(x)
+        return layers.ReLU()(layers.Add()([y, shortcut]))
+
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Conv2D(16, 3, padding="same", use_bias=False)(inputs)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    for width, strides in ((16, 1), (32, 2), (64, 2)):
+        x = block(x, width, strides)
+    outputs = layers.Dense(10, "softmax", name="digit")(layers.GlobalAveragePooling2D()(x))
+    model = keras.Model(inputs, outputs, name="digits_resnet")
+    data = load_dataset("builtin:digits-train", signature_of(model))
+    model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
+    model.fit(data.inputs["image"], data.targets["digit"], batch_size=64, epochs=12, verbose=0)
+    recalibrate(model, data)
+    return model
+
+
+_BUILTIN: dict[str, Callable[[], keras.Model]] = {"digits-resnet": _digits_resnet}

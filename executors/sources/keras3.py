@@ -1,0 +1,23 @@
+"""`.keras` and `.h5` files, of Keras 3 or 2."""
+
+from pathlib import Path
+
+import keras
+
+from executors.sources.errors import unreadable
+from executors.sources.keras2 import is_keras2, load_keras2
+
+
+def load_file(path: Path) -> keras.Model:
+    """The model in a file; one of Keras 2 that Keras 3 refuses is translated.
+
+    Raises:
+        MistifyError: INVALID_MODEL, naming the file and what is wrong.
+    """
+    try:
+        return keras.models.load_model(path, compile=False, safe_mode=True)
+    except Exception as error:
+        # Keras reports an unreadable file by a dozen types of exception.
+        if not is_keras2(path):
+            raise unreadable(path, error) from error
+        return load_keras2(path)

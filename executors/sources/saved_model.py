@@ -1,0 +1,71 @@
+"""SavedModels that tf_keras has saved, with what Keras needs to rebuild them.
+
+Nothing of the graph is ever run: the model is rebuilt from its configuration, and its weights are read
+from the checkpoint beside the graph. So operations that a graph may hide cannot do anything.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from executors.inspection import Inspected, Policy, check_config
+from executors.inspection.config import parse_config
+from executors.inspection.directories import METADATA, NOT_ADAPTABLE
+from executors.inspection.errors import invalid
+from executors.inspection.limits import LIMITS
+from executors.sources.errors import unreadable
+from executors.sources.keras2 import check_classes
+from executors.sources.translation import translated
+
+
+def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
+    """Translate a SavedModel that tf_keras has saved.
+
+    Raises:
+        MistifyError: INVALID_MODEL: it is no functional or sequential model, names anything but layers of
+            Keras, or lacks weights.
+    """
+    import tf_keras  # noqa: PLC0415 - a second Keras, for old models alone
+
+    described = _root(path)
+    check_config(path, described, inspected.weights, Policy(LIMITS))
+    check_classes(path, described)
+    kind = tf_keras.Sequential if described["class_name"] == "Sequential" else tf_keras.Model
+    try:
+        old = kind.from_config(described["config"])
+        status = old.load_weights(str(path / "variables" / "variables"))
+        status.assert_existing_objects_matched()
+    except Exception as error:
+        raise unreadable(path, error) from error
+    return translated(path, old)
+
+
+def _root(path: Path) -> dict[str, Any]:
+    """The configuration of the whole model."""
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - with tf_keras
+    from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata  # noqa: PLC0415 - a second Keras
+
+    metadata = SavedMetadata()
+    try:
+        metadata.ParseFromString((path / METADATA).read_bytes())
+    except DecodeError as error:
+        raise invalid(path, f"a {METADATA} that is damaged") from error
+    for node in metadata.nodes:
+        if node.node_path == "root":
+            described = parse_config(path, node.metadata, LIMITS)
+            if described.get("class_name") in ("Functional", "Model", "Sequential") and "config" in described:
+                root = {key: described[key] for key in ("class_name", "config")}
+                return dict(json.loads(json.dumps(root), object_hook=_plain))
+    raise invalid(
+        path,
+        f"a SavedModel that is no functional or sequential model, which {NOT_ADAPTABLE}",
+        "a functional or sequential model",
+        "build it of Keras's own layers",
+    )
+
+
+def _plain(value: dict[str, Any]) -> object:
+    """A tuple, as SavedModels write it, as a list."""
+    return value["items"] if value.get("class_name") == "__tuple__" and "items" in value else value

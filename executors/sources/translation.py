@@ -1,0 +1,136 @@
+"""From tf_keras to Keras 3: every layer made anew, called where the old one was, and given its weights."""
+
+import inspect
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+
+from executors.inspection.errors import invalid
+from executors.sources.errors import unreadable
+
+#: Settings that Keras 3 calls by another name.
+_RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
+
+
+def translated(path: Path, old: Any) -> keras.Model:
+    """A functional or sequential model of tf_keras as one of Keras 3, which computes the same.
+
+    Raises:
+        MistifyError: INVALID_MODEL, it cannot be rebuilt, or computes something else.
+    """
+    try:
+        model = _rebuilt(old)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise unreadable(path, error) from error
+    _compare(path, old, model)
+    return model
+
+
+def _rebuilt(old: Any) -> keras.Model:
+    """The graph of a model, followed from its inputs on."""
+    made: dict[int, Any] = {
+        id(tensor): keras.Input(tensor.shape[1:], name=layer.name, dtype=tensor.dtype.name)
+        for tensor, layer in zip(old.inputs, old._input_layers, strict=True)
+    }
+    layers: dict[int, keras.layers.Layer] = {}
+
+    def new(value: Any) -> Any:
+        return made.get(id(value), value)
+
+    for depth in sorted(old._nodes_by_depth, reverse=True):
+        for node in old._nodes_by_depth[depth]:
+            if node.is_input:
+                continue
+            layer = layers.setdefault(id(node.layer), _layer(node.layer))
+            arguments = keras.tree.map_structure(new, list(node.call_args))
+            options = keras.tree.map_structure(new, node.call_kwargs)
+            outputs = layer(*arguments, **{key: value for key, value in options.items() if value is not None})
+            pairs = zip(keras.tree.flatten(node.outputs), keras.tree.flatten(outputs), strict=True)
+            made.update((id(before), after) for before, after in pairs)
+    for old_layer in old.layers:
+        if id(old_layer) in layers:
+            _copy_weights(old_layer, layers[id(old_layer)])
+    return keras.Model(
+        [new(tensor) for tensor in old.inputs], [new(tensor) for tensor in old.outputs], name=old.name
+    )
+
+
+def _layer(old: Any) -> keras.layers.Layer:
+    """A layer, not yet built, or a nested model."""
+    if hasattr(old, "_nodes_by_depth"):
+        return _rebuilt(old)
+    config = {"class_name": type(old).__name__, "config": old.get_config()}
+    return keras.layers.deserialize(json.loads(json.dumps(config, default=_as_list), object_hook=_as_keras3))
+
+
+def _as_list(value: Any) -> Any:
+    """A shape or an array of a layer's config."""
+    return np.asarray(value).tolist()
+
+
+def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
+    """A layer's config as Keras 3 takes it, without options it no longer has: `_compare` decides."""
+    name, settings = config.get("class_name"), config.get("config")
+    layer = getattr(keras.layers, name, None) if isinstance(name, str) else None
+    if not isinstance(settings, dict) or not isinstance(layer, type):
+        return config
+    renamed = _RENAMED.get(str(name), {})
+    settings = {renamed.get(key, key): value for key, value in settings.items()}
+    known = _parameters(layer)
+    settings = {key: value for key, value in settings.items() if key in known}
+    if name == "BatchNormalization" and isinstance(settings.get("axis"), list):
+        (settings["axis"],) = settings["axis"]
+    # Without the shapes that it was built for, which Keras 3 writes in another way.
+    return {"module": "keras.layers", "class_name": name, "config": settings, "registered_name": None}
+
+
+def _parameters(layer: type) -> frozenset[str]:
+    """The names of the settings of a layer of Keras 3."""
+    names = {"batch_input_shape"} if layer is keras.layers.InputLayer else set()
+    for kind in layer.__mro__:
+        if "__init__" in vars(kind):
+            parameters = inspect.signature(vars(kind)["__init__"]).parameters
+            names |= parameters.keys()
+            if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+                break
+    return frozenset(names)
+
+
+def _copy_weights(old: Any, new: keras.layers.Layer) -> None:
+    if isinstance(new, keras.Model):
+        return  # with weights from the beginning
+    new.set_weights(old.get_weights())
+    if isinstance(new, keras.layers.Normalization):
+        new.finalize_state()
+
+
+def _compare(path: Path, old: Any, model: keras.Model) -> None:
+    """Refuse a translation that computes something else."""
+    rng = np.random.default_rng(0)
+    indices = any(isinstance(layer, keras.layers.Embedding) for layer in model.layers)
+    inputs = []
+    for tensor in model.inputs:
+        shape = [4, *(size or 32 for size in tensor.shape[1:])]
+        inputs.append(
+            rng.integers(0, 2, shape).astype(np.float32)
+            if indices
+            else rng.uniform(size=shape).astype(np.float32)
+        )
+    pairs = zip(_outputs(old, inputs), _outputs(model, inputs), strict=True)
+    difference = max(float(np.abs(before - after).max()) for before, after in pairs)
+    if not difference < 1e-4:
+        raise invalid(
+            path, f"outputs that differ by {difference:.2g} once translated to Keras 3", "equal outputs",
+            "save the model by Keras 3",
+        )  # fmt: skip
+
+
+def _outputs(model: Any, inputs: list[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+    outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
+    outputs = list(outputs.values()) if isinstance(outputs, dict) else outputs
+    return map(np.asarray, outputs if isinstance(outputs, list | tuple) else [outputs])

@@ -1,0 +1,119 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+from executors.inspection import Kind, Limits, inspect_source
+from executors.inspection.names import APPLICATIONS
+from mistify.errors import ErrorCode, MistifyError
+from tests.executors.inspection.corpus import CORPUS, config_of, hdf5, layer, rewritten, write_corpus
+from tests.executors.inspection.networks import save_good_model, small_network
+
+#: Looks at every file that it is given, and says how much more memory that took than to look at the first.
+CHILD = """
+import resource, sys
+from pathlib import Path
+from executors.inspection import inspect_source
+from mistify.errors import MistifyError
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+inspect_source(Path(sys.argv[1]))
+before = peak()
+for name in sys.argv[2:]:
+    try:
+        inspect_source(Path(name))
+    except MistifyError:
+        continue
+    sys.exit(f"{name} was accepted")
+assert not {"tensorflow", "keras"} & set(sys.modules)
+print(peak() - before)
+"""
+
+#: Mebibytes: a configuration of the most bytes, and what it becomes in Python.
+MOST_MEMORY = 300
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_good_model(tmp_path_factory.mktemp("good"))
+
+
+@pytest.fixture(scope="module")
+def corpus(good: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str]]:
+    return write_corpus(good, tmp_path_factory.mktemp("corpus"))
+
+
+def refused(path: Path, text: str, **limits: int) -> None:
+    with pytest.raises(MistifyError) as caught:
+        inspect_source(path, limits=Limits(**limits))
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+    (problem,) = caught.value.problems
+    assert problem.place == str(path)
+    assert text in problem.given
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_a_malformed_model_is_refused(corpus: dict[str, tuple[Path, str]], name: str) -> None:
+    refused(*corpus[name])
+
+
+def test_malformed_models_take_neither_memory_nor_tensorflow(
+    good: Path, corpus: dict[str, tuple[Path, str]]
+) -> None:
+    paths = [str(path) for path, _ in corpus.values()]
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD, str(good), *paths], capture_output=True, text=True, check=False
+    )
+    assert child.returncode == 0, child.stderr
+    assert int(child.stdout) < MOST_MEMORY
+
+
+def test_good_models_are_accepted(good: Path, tmp_path: Path) -> None:
+    model = small_network()
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.save(tmp_path / "model.h5")
+    weights = model.count_params()
+    inspected = inspect_source(good)
+    assert (inspected.kind, inspected.weights, inspected.size) == (Kind.KERAS, weights, good.stat().st_size)
+    assert inspect_source(tmp_path / "model.h5").weights >= weights
+    assert inspect_source(tmp_path / "model.h5").kind is Kind.HDF5
+
+
+def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "own.keras"
+    config = config_of(good)
+    layer(config, "ReLU").update(class_name="Own", module=None, registered_name="Mine>Own")
+    rewritten(good, path, config=json.dumps(config).encode())
+    assert inspect_source(path, registered={"Mine>Own"}).kind is Kind.KERAS
+    refused(path, "layer 'relu' is a Own")
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ({"total_bytes": 1000}, "bytes"),
+        ({"config_bytes": 100}, "a configuration of"),
+        ({"config_depth": 3}, "more than 3 levels deep"),
+        ({"entries": 2}, "an archive of 3 members"),
+        ({"weights": 10}, "layers with at least 57 weights"),
+    ],
+)
+def test_a_limit_that_is_exceeded_is_told(good: Path, limits: dict[str, int], text: str) -> None:
+    refused(good, text, **limits)
+
+
+def test_arrays_count_together_and_links_once(good: Path, tmp_path: Path) -> None:
+    hdf5(tmp_path / "two.h5", config_of(good), x=np.ones(600, np.uint8), y=np.ones(600, np.uint8))
+    with h5py.File(tmp_path / "two.h5", "r+") as file:
+        file["z"] = file["x"]
+    assert inspect_source(tmp_path / "two.h5").weights == 1200
+    refused(tmp_path / "two.h5", "more than 1 arrays", entries=1)
+
+
+def test_the_architectures_are_those_of_keras() -> None:
+    assert set(APPLICATIONS) == {name for name in vars(keras.applications) if name[0].isupper()}
+    assert len(APPLICATIONS) == 40
