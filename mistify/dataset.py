@@ -1,11 +1,15 @@
 """What a config says of its data besides where they are."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints, model_validator
 
 from mistify.metric import Metric
 from mistify.validation import InvalidValue, Settings
+
+#: What data are called that are to be generated, followed by how many; and the most.
+GENERATED: Final = "generated:"
+MOST_GENERATED: Final = 1_000_000
 
 Positive = Annotated[float, Field(gt=0)]
 ClassWeights: TypeAlias = Literal["balanced"] | tuple[Positive, ...]
@@ -99,3 +103,18 @@ class DataSettings(Settings):
         default=None, description='"balanced" or a list of numbers above 0', examples=["balanced"]
     )
     text: TextSettings | None = None
+
+
+def generated_count(data: str) -> int:
+    """How many examples `generated:COUNT` asks for; 0 where the data are not to be generated.
+
+    Raises:
+        InvalidValue: COUNT is no number between 1 and `MOST_GENERATED`.
+    """
+    if not data.startswith(GENERATED):
+        return 0
+    count = data.removeprefix(GENERATED)
+    if not (count.isdecimal() and 0 < int(count) <= MOST_GENERATED):
+        expected = f"{GENERATED}COUNT, {MOST_GENERATED:,} at the most"
+        raise InvalidValue(data, expected, "write how many examples to make")
+    return int(count)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from executors.inspection import inspect_source
+from mistify.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.validation import InvalidValue
 from mistify_server.model_names import parse_name
@@ -85,11 +86,13 @@ def find_model(given: str, repository: ModelRepository, roots: DataRoots) -> Mod
 
 
 def find_data(given: str, role: str, roots: DataRoots) -> str:
-    """The data that a config means for a role, "train" or "test": built in, a file, or a directory.
+    """The data that a config means for a role, "train" or "test": files, built in, or to be generated.
 
     Raises:
         InvalidValue: it is neither.
     """
+    if generated_count(given):
+        return given
     if not given.startswith("builtin:"):
         return str(roots.find(given, Wanted.EITHER))
     if given != BUILTIN_DATA[role]:

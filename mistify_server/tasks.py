@@ -109,7 +109,10 @@ class SourceTask(Message):
 
 
 class SourceResult(TaskDone):
-    """The tuned source (the teacher of every goal) and the root, the same where nothing was widened."""
+    """The tuned source (the teacher of every goal) and the root, the same where nothing was widened.
+
+    `data` are those that were generated for it, None where there were some.
+    """
 
     kind: Literal["source_result"] = "source_result"
     source_costs: dict[str, float]
@@ -120,6 +123,7 @@ class SourceResult(TaskDone):
     root: str
     root_costs: dict[str, float]
     steps: int
+    data: DataSource | None = None
 
 
 class AdaptTask(Message):

@@ -1,19 +1,22 @@
 """What a worker does with each kind of task. What one task loads or computes stays warm for the next."""
 
+import io
 import tempfile
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import keras
+import numpy as np
 from pydantic import ValidationError
 
 from executors.augmentation import augmenting
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
 from executors.data import Array, Dataset
 from executors.evaluation import Evaluation, evaluate
+from executors.generation import generated
 from executors.metrics import default_metric, measured
 from executors.objectives import objectives_of, predictions
 from executors.scaling import scaled
@@ -22,7 +25,7 @@ from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
 from mistify.budget import Costs, hardware_of
-from mistify.dataset import DataSettings
+from mistify.dataset import DataSettings, generated_count
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
 from mistify.metric import Metric
@@ -31,7 +34,7 @@ from mistify.validation import InvalidValue, problems_of
 from mistify_server.adaptor.edge import Report, run_edge
 from mistify_server.adaptor.latency import calibrated, stopwatch
 from mistify_server.adaptor.source import expanded, tuned_source
-from mistify_server.materials import Materials, parts_of
+from mistify_server.materials import DataPart, Materials, parts_of
 from mistify_server.packaging.package import SERVE, PackageOrder, make_package
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
@@ -128,7 +131,7 @@ class Workshop:
     def _examine_data(self, problems: list[Problem], data: DataSource, model: keras.Model) -> Metric | None:
         """What is measured of the model on the data; problems with either are added."""
         train, test = (
-            _collect(problems, f"dataset.{part}", partial(self._materials.data, key))
+            _collect(problems, f"dataset.{part}", partial(self._examined, key, model))
             for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
         )
         if train is None or test is None:
@@ -140,6 +143,10 @@ class Workshop:
         self._examine(problems, "class_weights", partial(objectives_of, model, train, weights))
         self._examine(problems, "augment", partial(augmenting, model, data.settings.augment))
         return metric
+
+    def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
+        """A part of the data; a few examples of what is to be generated."""
+        return generated(model, 1, 0) if generated_count(part.source) else self._materials.data(part)
 
     def _examine(self, problems: list[Problem], setting: str, look: Callable[[], T]) -> T | None:
         """What is made of a setting of the data, or None and the problem with it."""
@@ -155,17 +162,20 @@ class Workshop:
         profiles = _profiles(task.hardware)
         source = scaled(self._materials.source(task.model), task.data.settings.scale)
         metric = task.data.metric
-        train, test = map(self._materials.data, parts_of(task.data, signature_of(source)))
+        data = self._with_generated(task.data, source, task.seed)
+        train, test = map(self._materials.data, parts_of(data, signature_of(source)))
+        # There is nothing new in what the source itself says.
+        steps = params.source_steps if data.train == task.data.train else 0
         progress = self._reporting(metric)
         source_costs = analyse(source).network().costs(profiles)
         source_accuracy = evaluate(source, test, metric)
-        progress("tuning the source", 0, params.source_steps, source_costs, source_accuracy)
+        progress("tuning the source", 0, steps, source_costs, source_accuracy)
         teacher = tuned_source(
             source,
             _schooling(train, test, None, params, task.data.settings),
-            params,
+            steps,
             task.seed,
-            lambda done: progress("tuning the source", done, params.source_steps, source_costs, None),
+            lambda done: progress("tuning the source", done, steps, source_costs, None),
         )
         root = expanded(analyse(teacher), task.exceed, profiles, task.seed)
         return SourceResult(
@@ -176,8 +186,28 @@ class Workshop:
             teacher_accuracy=evaluate(teacher, test, metric),
             root=self._keep(root),
             root_costs=dict(analyse(root).network().costs(profiles)),
-            steps=params.source_steps,
+            steps=steps,
+            data=None if data == task.data else data,
         )
+
+    def _with_generated(self, data: DataSource, source: keras.Model, seed: int) -> DataSource:
+        """The data with what is to be generated as files among the artifacts."""
+        made = {}
+        for number, part in enumerate(("train", "test")):
+            count = generated_count(getattr(data, part))
+            if count:
+                self._say(Progress(stage=f"generating {part} data", step=0, total_steps=1))
+                made[part] = str(
+                    self._artifacts.path(self._keep_data(generated(source, count, seed + number)))
+                )
+        return data.model_copy(update=made)
+
+    def _keep_data(self, data: Dataset) -> str:
+        """Put data into the artifacts."""
+        content = io.BytesIO()
+        arrays: dict[str, Any] = {**data.inputs, **data.targets}
+        np.savez(content, **arrays)
+        return self._artifacts.put(content.getvalue(), ".npz")
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
         params = _params(task.algorithm, task.algorithm_config)

@@ -116,7 +116,7 @@ class CollectiveAdaptation:
 
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
         goal = self._log.goal(goal_id)
-        result = await self._run(self._package_task(goal, index, adapted, root.teacher), [goal_id])
+        result = await self._run(self._package_task(goal, index, adapted, root), [goal_id])
         if not isinstance(result, PackageResult):
             self._log.record(GoalChanged(_failed(goal, f"the package could not be made: {_reason(result)}")))
             return
@@ -180,7 +180,7 @@ class CollectiveAdaptation:
         return AdaptTask(
             parent=parent,
             teacher=root.teacher,
-            data=plan.data,
+            data=root.data or plan.data,
             algorithm=plan.algorithm,
             algorithm_config=plan.algorithm_config,
             hardware=plan.hardware,
@@ -195,12 +195,12 @@ class CollectiveAdaptation:
         asked = (self._log.goal(goal_id).quantization for goal_id in node.goals)
         return tuple({config.model_dump_json(): config for config in asked}.values())
 
-    def _package_task(self, goal: Goal, index: int, adapted: AdaptResult, teacher: str) -> PackageTask:
+    def _package_task(self, goal: Goal, index: int, adapted: AdaptResult, root: SourceResult) -> PackageTask:
         plan = self._plan
         return PackageTask(
             checkpoint=adapted.checkpoint,
-            teacher=teacher,
-            data=plan.data,
+            teacher=root.teacher,
+            data=root.data or plan.data,
             algorithm=plan.algorithm,
             algorithm_config=plan.algorithm_config,
             quantization=goal.quantization,

@@ -6,7 +6,6 @@ from math import ceil
 import keras
 import numpy as np
 
-from executors.base import Params
 from executors.data import split
 from executors.evaluation import evaluate, recalibrate
 from executors.structure import Structure, widen
@@ -20,13 +19,15 @@ _WIDENING_STEPS = 64
 
 
 def tuned_source(
-    source: keras.Model, schooling: Schooling, params: Params, seed: int, report: Callable[[int], None]
+    source: keras.Model, schooling: Schooling, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
     """The source tuned on the data, or as it came if that is better on data held out of training."""
+    if not steps:
+        return source
     train, validation = split(schooling.train, schooling.settings.validation, seed)
     tuned = keras.models.clone_model(source)
     tuned.set_weights(source.get_weights())
-    tune(Trainer(tuned, schooling.on(train), seed), params.source_steps, report)
+    tune(Trainer(tuned, schooling.on(train), seed), steps, report)
     recalibrate(tuned, train, seed)
     metric = schooling.metric
     better = metric.better(evaluate(tuned, validation, metric), evaluate(source, validation, metric))
