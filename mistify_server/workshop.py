@@ -15,7 +15,7 @@ from executors.base import AdaptationExecutor, Assignment, Params, executor_clas
 from executors.data import Array, Dataset
 from executors.data.loading import load_dataset
 from executors.evaluation import Evaluation, evaluate
-from executors.metrics import default_metric, measured
+from executors.metrics import check_defined, default_metric
 from executors.objectives import objectives_of, predictions
 from executors.scaling import scaled
 from executors.signature import Signature, signature_of
@@ -137,7 +137,7 @@ class Workshop:
         objectives = objectives_of(model, train)
         metric = data.settings.metric or default_metric(objectives)
         weights = data.settings.class_weights
-        self._examine(problems, "metric", partial(measured, metric, objectives))
+        self._examine(problems, "metric", partial(check_defined, metric, objectives, test.targets))
         self._examine(problems, "class_weights", partial(objectives_of, model, train, weights))
         self._examine(problems, "augment", partial(augmenting, model, data.settings.augment))
         return metric
