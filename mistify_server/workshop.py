@@ -76,7 +76,7 @@ class Workshop:
         self._artifacts = artifacts
         self._say = say
         self._data = _until_changed(_load_data, _DataPart.paths)
-        self._source = _until_changed(_load_source, lambda source: [source.path or ""])
+        self._source = _until_changed(_load_source, lambda source: [source.path] if source.path else [])
         self._model = lru_cache(maxsize=4)(self._load_model)
         self._lesson: tuple[str, Dataset, Mapping[str, Array]] | None = None
         self._journey: _Journey | None = None
@@ -217,7 +217,8 @@ class Workshop:
         compiled and learned. It is given away, so that an edge that fails leaves nothing behind.
         """
         # The executor holds the lesson, so that no other can get its identity.
-        told = (task.algorithm, params, sorted(task.hardware.items()), *map(id, lesson))
+        settings = (task.algorithm, params, sorted(task.hardware.items()), task.data.settings)
+        told = (*settings, *map(id, lesson))
         journey, self._journey = self._journey, None
         if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
             return journey.executor, journey.network, told

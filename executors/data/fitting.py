@@ -154,7 +154,7 @@ def _out_of_range(
         if lowest == IGNORED:
             expected += f", or {IGNORED} for what is ignored"
     elif isinstance(objective, Binary):
-        wrong, expected = (target != 0) & (target != 1), "0 or 1; figures as floats, with another head"
+        wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats where figures are meant"
     else:
         return
     if wrong.any():
