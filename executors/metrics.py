@@ -55,6 +55,19 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
     return found
 
 
+def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> None:
+    """Make sure that a metric of these test targets is a number.
+
+    Raises:
+        InvalidValue: It tells of no output, or it is `roc_auc` of targets that are all of one class.
+    """
+    for name in measured(metric, objectives):
+        classes = np.setdiff1d(targets[name], [IGNORED])
+        if metric is Metric.ROC_AUC and len(classes) < 2:
+            expected = f"another metric, or test data of two classes of {name} at least"
+            raise InvalidValue(metric.value, expected, "add examples of other classes")
+
+
 def _counted(told: Array, target: Array) -> tuple[Array, Array]:
     """Predictions [counted] or [counted, classes] and targets [counted], without what is ignored."""
     if told.size == target.size:

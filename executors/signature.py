@@ -33,9 +33,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Input(Tensor):
-    """An input with its type."""
+    """An input with its type; token ids lie below `ids`, the size of the table that they are looked up in."""
 
     dtype: str
+    ids: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Signature:
 
 def signature_of(model: keras.Model) -> Signature:
     """The inputs and outputs of a functional or sequential model."""
-    inputs = (Input(tensor.name, tuple(tensor.shape[1:]), tensor.dtype) for tensor in model.inputs)
+    inputs = (
+        Input(tensor.name, tuple(tensor.shape[1:]), tensor.dtype, _ids(tensor)) for tensor in model.inputs
+    )
     outputs = (
         Output(name, tuple(tensor.shape[1:]), _activation(tensor))
         for name, tensor in zip(output_names(model), model.outputs, strict=True)
@@ -85,6 +88,11 @@ def _numbered(names: Iterable[str]) -> list[str]:
             unique = f"{name}_{count}"
         found.append(unique)
     return found
+
+
+def _ids(tensor: keras.KerasTensor) -> int | None:
+    readers = (node.operation for node in tensor._keras_history.operation._outbound_nodes)
+    return min((layer.input_dim for layer in readers if isinstance(layer, layers.Embedding)), default=None)
 
 
 def _activation(tensor: keras.KerasTensor) -> Activation:

@@ -17,7 +17,7 @@ from executors.base import AdaptationExecutor, Assignment, Params, executor_clas
 from executors.data import Array, Dataset
 from executors.evaluation import Evaluation, evaluate
 from executors.generation import generated
-from executors.metrics import default_metric, measured
+from executors.metrics import check_defined, default_metric
 from executors.objectives import objectives_of, predictions
 from executors.scaling import scaled
 from executors.signature import signature_of
@@ -139,7 +139,7 @@ class Workshop:
         objectives = objectives_of(model, train)
         metric = data.settings.metric or default_metric(objectives)
         weights = data.settings.class_weights
-        self._examine(problems, "metric", partial(measured, metric, objectives))
+        self._examine(problems, "metric", partial(check_defined, metric, objectives, test.targets))
         self._examine(problems, "class_weights", partial(objectives_of, model, train, weights))
         self._examine(problems, "augment", partial(augmenting, model, data.settings.augment))
         return metric
@@ -251,7 +251,8 @@ class Workshop:
         compiled and learned. It is given away, so that an edge that fails leaves nothing behind.
         """
         # The executor holds the lesson, so that no other can get its identity.
-        told = (task.algorithm, params, sorted(task.hardware.items()), *map(id, lesson))
+        settings = (task.algorithm, params, sorted(task.hardware.items()), task.data.settings)
+        told = (*settings, *map(id, lesson))
         journey, self._journey = self._journey, None
         if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
             return journey.executor, journey.network, told

@@ -152,8 +152,7 @@ class _Inputs(_Cells):
         return self._shaped(found.astype(np.float32))
 
     def _ids(self, cell: object) -> Array:
-        (wanted,) = self._tensor.shape or (None,)
-        length = wanted or self._length or 0
+        length = (self._tensor.shape[0] if self._tensor.shape else None) or self._length or 0
         words = isinstance(cell, list) and bool(cell) and all(isinstance(word, str) for word in cell)
         if isinstance(cell, str) and self._tokenizer:
             ids = self._tokenizer.text(cell, length)
@@ -165,8 +164,8 @@ class _Inputs(_Cells):
             found = self.figures(cell)
             if not self.whole:
                 raise CellError(repr(cell), "whole numbers")
-            if not self._tensor.shape:
-                return found.astype(np.int64)
+            if len(self._tensor.shape) != 1:
+                return self._shaped(found.astype(np.int64))
             ids = found.astype(np.int64).reshape(-1).tolist()
         return _padded(ids, length, _PADDING)
 
@@ -194,13 +193,14 @@ class _Targets(_Cells):
         if self._numbers is None:
             found = self.figures(cell)
         else:
-            unknown = [token for token in _tokens(cell, self._output) if token not in self._numbers]
-            if unknown or cell in (None, "", []):
+            tokens = _tokens(cell, self._output)
+            unknown = [token for token in tokens if token not in self._numbers]
+            if unknown or not tokens:
                 known = ", ".join(list(self._numbers)[:10])
                 raise CellError(repr(unknown[0] if unknown else cell), f"one of the training data's {known}")
-            numbers = [self._numbers[token] for token in _tokens(cell, self._output)]
+            numbers = [self._numbers[token] for token in tokens]
             found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
-        if len(self._output.shape) == 2 and self._output.shape[0]:
+        if len(self._output.shape) == 2 and self._output.shape[0] and found.ndim < 2:
             return _padded(found.reshape(-1).tolist(), self._output.shape[0], IGNORED)
         return found
 
@@ -216,10 +216,10 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
 
 
 def _tokens(cell: object, output: Output) -> list[str]:
-    """The names in a cell: one, or one for each position."""
+    """The names in a cell: one, or one for each position; none where it has numbers."""
     if isinstance(cell, str):
         return cell.split() if len(output.shape) > 1 else [cell.strip()]
-    return [str(item) for item in cell] if isinstance(cell, list) else [str(cell)]
+    return [item for item in cell if isinstance(item, str)] if isinstance(cell, list) else []
 
 
 def _is_number(text: str) -> bool:

@@ -89,6 +89,8 @@ def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterat
         )
     elif floats:
         yield from _not_finite(source, name, array)
+    elif wanted.ids is not None:
+        yield from _unknown_ids(source, name, array, wanted.ids)
 
 
 def _has_shape(array: Array, wanted: Tensor) -> bool:
@@ -104,6 +106,18 @@ def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
             row = at + int(np.argwhere(~block)[0][0])
             yield Problem(
                 source, f"NaN or infinity in {name}[{row}]", "finite figures", "drop or repair the example"
+            )
+            return
+
+
+def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[Problem]:
+    for at in range(0, len(array) if array.ndim else 0, _BLOCK):
+        wrong = (array[at : at + _BLOCK] < 0) | (array[at : at + _BLOCK] >= count)
+        if wrong.any():
+            row = at + int(np.argwhere(wrong)[0][0])
+            found = array[row][wrong[row - at]][0] if array.ndim > 1 else array[row]
+            yield Problem(
+                source, f"{found} in {name}[{row}]", f"ids 0 to {count - 1}", "use the model's own vocabulary"
             )
             return
 
@@ -140,7 +154,7 @@ def _out_of_range(
         if lowest == IGNORED:
             expected += f", or {IGNORED} for what is ignored"
     elif isinstance(objective, Binary):
-        wrong, expected = (target != 0) & (target != 1), "0 or 1; figures as floats, with another head"
+        wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats where figures are meant"
     else:
         return
     if wrong.any():

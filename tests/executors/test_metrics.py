@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
-from executors.metrics import default_metric, measured, score
+from executors.metrics import check_defined, default_metric, measured, score
 from executors.objectives import Binary, Categorical, Regression
 from executors.signature import Activation
 from mistify.metric import Metric
@@ -103,3 +103,10 @@ def test_the_default_suits_the_objectives():
 def test_a_metric_that_tells_of_no_output_is_refused(metric, name):
     with pytest.raises(InvalidValue):
         measured(metric, {name: OBJECTIVES[name]})
+
+
+def test_the_area_under_the_curve_needs_two_classes():
+    check_defined(Metric.ROC_AUC, {"spam": SIGMOID}, {"spam": ANSWERS})
+    check_defined(Metric.ACCURACY, {"spam": SIGMOID}, {"spam": np.zeros(9)})
+    with pytest.raises(InvalidValue, match="two classes of spam"):
+        check_defined(Metric.ROC_AUC, {"spam": SIGMOID}, {"spam": np.zeros(9)})

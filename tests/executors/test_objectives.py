@@ -126,9 +126,9 @@ def heads():
 
 def test_a_signature_names_inputs_and_outputs_with_their_activations():
     signature = signature_of(heads())
-    assert [(tensor.name, tensor.shape, tensor.dtype) for tensor in signature.inputs] == [
-        ("tokens", (4,), "int32"),
-        ("figures", (2,), "float32"),
+    assert [(tensor.name, tensor.shape, tensor.dtype, tensor.ids) for tensor in signature.inputs] == [
+        ("tokens", (4,), "int32", 9),
+        ("figures", (2,), "float32", None),
     ]
     assert [(tensor.name, tensor.activation) for tensor in signature.outputs] == [
         ("tags", NONE),

@@ -237,16 +237,17 @@ def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, trac
     assert evaluate(before, load_dataset(DATA.test, signature_of(before))) == parent.accuracy
 
 
-@pytest.mark.parametrize("difference", ["parent", "config"])
+@pytest.mark.parametrize("difference", ["parent", "config", "data"])
 def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, difference: str) -> None:
     """As in a workshop that has done nothing before."""
     workshop = tree.workshop()
     last: Any = workshop.do(tree.edge(tree.root.root, 0.9))
-    task = (
-        tree.edge(tree.root.root, 0.7)
-        if difference == "parent"
-        else tree.edge(last.checkpoint, 0.7, learning_rate=0.02)
-    )
+    weighted = DATA.model_copy(update={"settings": DataSettings(class_weights=(9.0, *[1.0] * 9))})
+    task = {
+        "parent": tree.edge(tree.root.root, 0.7),
+        "config": tree.edge(last.checkpoint, 0.7, learning_rate=0.02),
+        "data": tree.edge(last.checkpoint, 0.7).model_copy(update={"data": weighted}),
+    }[difference]
     assert_equal(tree.network(workshop.do(task)), tree.network(tree.workshop().do(task)))
 
 

@@ -103,6 +103,15 @@ def test_figures_to_learn_are_floats_and_answers_are_whole(tmp_path, suffix):
     assert (data.targets["price"].tolist(), data.targets["price"].dtype) == ([2.5, 4.0], np.float32)
 
 
+def test_numbers_may_be_nested(tmp_path):
+    grid = Input("grid", (2, 2), "int32")
+    area = Output("area", (2, 2), Activation.NONE)
+    path = write_jsonl(tmp_path / "t.jsonl", [{"grid": [[1, 2], [3, 4]], "area": [[0.5, 1], [2, 3]]}])
+    data = load_dataset(str(path), signature([grid], [area]))
+    assert data.inputs["grid"].tolist() == [[[1, 2], [3, 4]]]
+    assert data.targets["area"].tolist() == [[[0.5, 1.0], [2.0, 3.0]]]
+
+
 def test_test_data_share_the_classes_of_the_training_data(tmp_path):
     train = write_jsonl(tmp_path / "train.jsonl", [{"x": [1, 2, 3], "y": kind} for kind in KINDS])
     test = write_jsonl(tmp_path / "test.jsonl", [{"x": [1, 2, 3], "y": "eel"}])
