@@ -77,7 +77,7 @@ class ScriptedWorker:
                         "manifest.json": self.artifacts.put(manifest, ".json"),
                     },
                     size_bytes=len(network) * 20_000,
-                    measured={"latency_ms@host": 0.5},
+                    measured={f"latency_ms@{name}": 0.5 for name in task.hardware},
                     accuracy=task.accuracy,
                     spent={"packaging": 0.125},
                 )
