@@ -2,10 +2,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := goal_tree collective peer_torch_pruning streaming precision
+BENCHMARKS := goal_tree collective peer_torch_pruning streaming precision snips precision
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
-.PHONY: help install demo test test-slow bench check format proto clean
+.PHONY: help install demo test test-slow bench support-matrix check format proto clean
 
 help:  ## What can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -34,6 +34,10 @@ bench: install  ## Run the quick benchmarks; DATA=DIR holds the CIFAR-10 and MLP
 	failed=0; for name in $(BENCHMARKS); do \
 		MISTIFY_TEST_DATA=$(DATA) $(BIN)/python -m benchmarks.$$name --quick || test $$? -eq 77 || failed=1; \
 	done; exit $$failed
+
+support-matrix: install  ## Write docs/support-matrix.md: looks at 42 architectures, which takes half an hour
+	mkdir -p docs
+	$(BIN)/python -m benchmarks.support_matrix --write docs/support-matrix.md
 
 check: install  ## Format, lint, types, layers, generated code
 	$(BIN)/ruff format --check .

@@ -64,11 +64,13 @@ def measure(options: Namespace) -> Figures:
     for row in rows:
         if row.package.note:
             Console().print(f"{row.share:g}x {row.package.note}", markup=False, soft_wrap=True)
-    return {
-        f"{row.precision.value}_lost_points_at_{row.share:g}x": lost
-        for row in rows
-        if not options.quick and (lost := _lost(row, rows)) is not None
-    }
+    return {} if options.quick else figures_of(rows)
+
+
+def figures_of(rows: Sequence[Row]) -> Figures:
+    """The points that each precision loses."""
+    losses = {f"{row.precision.value}_lost_points_at_{row.share:g}x": _lost(row, rows) for row in rows}
+    return {figure: lost for figure, lost in losses.items() if lost is not None}
 
 
 def _rows(porting: Porting, steps: int) -> Iterator[Row]:

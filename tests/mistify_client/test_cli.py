@@ -79,6 +79,13 @@ def test_goals_that_are_not_met_have_an_exit_code_of_their_own(port):
     assert "1 of 2 goals are not met." in result.stdout
 
 
+def test_what_a_precision_did_not_gain_is_told(service, port):
+    half, tenth = service.fake.job.goals
+    half = replace(half, note="as int8: not faster than in float32")
+    service.fake.job = replace(service.fake.job, goals=(half, tenth))
+    assert "\nhalf as int8: not faster than in float32\n" in port().stdout
+
+
 def test_all_goals_met_is_success(service, port):
     all_met(service)
     result = port()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify_client.figures import amount, label, shares
 from mistify_client.report import report, table, write_json
 
@@ -101,6 +102,48 @@ def test_table_shows_source_and_goals(service, width):
     assert half.split()[-8:] == ["480", "(0.48)", "100", "4KB", "500us", "1.25ms", "75.0%", "yes"]
     assert tenth.split()[-1] == "no"
     assert ("half" in tenth) == (width >= 100)
+
+
+def test_precisions_and_latencies_are_those_of_the_goals(service):
+    """The limit of one goal is on other hardware; its memory counts as int8."""
+    half, tenth = service.fake.job.goals
+    half = replace(
+        half,
+        quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
+        budget={"latency_ms@pi": 9.0},
+        achieved={**half.achieved, "memory_bytes@int8": 1000.0, "latency_ms@pi": 8.0},
+        measured={"latency_ms@host": 0.25, "latency_ms@pi": 4.0},
+        note="as int8-qat: not faster",
+    )
+    job = replace(service.fake.job, goals=(half, tenth))
+    lines = lines_of_table(job, 100)
+    assert "precision" in next(line for line in lines if "goal" in line).split()
+    shown = next(line for line in lines if line.startswith("half ")).split()
+    assert shown == [
+        "half",
+        "source",
+        "int8-qat",
+        "480",
+        "(0.48)",
+        "100",
+        "1KB",
+        "8ms",
+        "4ms",
+        "75.0%",
+        "yes",
+    ]
+    assert next(line for line in lines if line.startswith("tenth ")).split()[2] == "none"
+    told = report(job)["goals"][0]
+    assert (told["hardware"], told["note"]) == ("pi", "as int8-qat: not faster")
+    assert told["quantization"] == {"precision": "int8-qat", "inputs": "float32"}
+    assert told["achieved"] == {
+        "flops": 480.0,
+        "params": 100.0,
+        "memory_bytes": 1000.0,
+        "latency_ms": 8.0,
+        "measured_latency_ms": 4.0,
+        "accuracy": 0.75,
+    }
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState, Job, JobState, ProgressUpdate, Source
+from mistify.quantization import Quantization
 
 Config = Callable[..., dict[str, object]]
 
@@ -99,6 +100,36 @@ async def test_a_package_above_its_size_is_unmet(caller: Any, make_config: Confi
     assert goals(job) == {"tiny": GoalState.UNMET}
     assert "over 3,000, as measured on the package" in job.goals[0].reason
     assert job.goals[0].achieved["size_bytes"] > 3_000
+
+
+async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    """Both share a checkpoint of 80 %; as int8 it has 75 %."""
+    asked = make_config("float32", FLOP="0.5x", accuracy="0.78")
+    job = await caller.submit([asked, {**asked, "id": "int8", "quantization": "int8"}])
+    job = await caller.finished(job.id)
+    assert goals(job) == {"float32": GoalState.MET, "int8": GoalState.UNMET}
+    assert len(site.tasks("adapt")) == 1
+    float32, int8 = job.goals
+    assert (float32.accuracy, float32.note) == (0.8, "")
+    assert (int8.accuracy, int8.note) == (pytest.approx(0.75), "as int8: not faster")
+    assert int8.reason == "accuracy 0.7500 below 0.7800 as int8; the checkpoint has 0.8000 in float32"
+    assert int8.quantization.precision is Quantization.INT8
+    assert "size_bytes@int8" in int8.achieved
+
+
+async def test_latency_is_met_only_as_measured(caller: Any, site: Any, make_config: Config) -> None:
+    """The worker reaches every limit by its prediction, and measures half a millisecond."""
+    site.write("model.json", {"costs": {"latency_ms@host": 8.0}, "floor": {}})
+    job = await caller.submit([make_config("slow", latency="0.6ms"), make_config("fast", latency="0.4ms")])
+    job = await caller.finished(job.id)
+    assert goals(job) == {"slow": GoalState.MET, "fast": GoalState.UNMET}
+    assert [(goal.achieved["latency_ms@host"], goal.measured["latency_ms@host"]) for goal in job.goals] == [
+        (0.6, 0.5),
+        (0.4, 0.5),
+    ]
+    assert job.goals[1].reason == "latency_ms@host 0.5 over 0.4, as measured on the package"
 
 
 async def test_a_failed_goal_fails_its_subtree_only(caller: Any, make_config: Config) -> None:

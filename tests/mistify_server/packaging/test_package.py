@@ -67,8 +67,8 @@ def test_a_package_describes_itself(package, tmp_path):
 
 
 def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(package):
-    """The classes are those that the network tells."""
-    assert (package.manifest.accuracy, package.manifest.accuracy_examples) == (1.0, 70)
+    """Of the classes four in five are those that the network tells."""
+    assert (package.manifest.accuracy, package.manifest.accuracy_examples) == (0.8, 70)
 
 
 def test_an_integer_package_states_its_own_accuracy(int8, lessons):
