@@ -221,6 +221,11 @@ def long_config(good: Path, path: Path) -> None:
     rewritten(good, path, config=json.dumps({"words": ["x" * 10] * 1_000_000}).encode())
 
 
+@malformed("long-config.h5", "a configuration of")
+def long_config_in_hdf5(_good: Path, path: Path) -> None:
+    hdf5(path, {"words": ["x" * 10] * 1_000_000})
+
+
 @malformed("huge.keras", "with at least 1,000,000,000 weights")
 def huge_layer(good: Path, path: Path) -> None:
     with_layer(good, path, "Dense", config={"units": 10**9})

@@ -11,15 +11,14 @@ import numpy as np
 
 from tests.executors.inspection.corpus import config_of, layer, rewritten, weights_of
 from tests.executors.inspection.networks import save_good_model
+from tests.executors.inspection.test_inspection import PEAK
 
 #: Loads each file that it is given, and says what was wrong with it and how much memory that took at most.
-CHILD = """
+CHILD = f"""{PEAK}
 import os, resource, sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-from pathlib import Path
 from executors.sources import load_source
 from mistify.errors import MistifyError
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 load_source(Path(sys.argv[1]))
 limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
 before = peak()
@@ -29,7 +28,7 @@ for name in sys.argv[2:]:
     except MistifyError as error:
         print(error.code.name, error.problems[0])
     else:
-        sys.exit(f"{name} was accepted")
+        sys.exit(name + " was accepted")
 assert limits == [resource.getrlimit(kind) for kind in (resource.RLIMIT_DATA, resource.RLIMIT_CPU)]
 load_source(Path(sys.argv[1]))
 print(peak() - before)
