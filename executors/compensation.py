@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -12,6 +11,7 @@ import tensorflow as tf
 from executors.data import Dataset
 from executors.evaluation import Tensors, call, compiled
 from executors.structure import Keep, Role, Slot, Structure, foldable
+from executors.structure.handlers import Product, handler_of
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -26,48 +26,43 @@ _RIDGE: Final = 1e-3
 #: Wider than this, a layer is left as it is: its covariances would take longer than they save.
 _MOST_CHANNELS: Final = 2_048
 
-layers = keras.layers
-
-#: Layers that add up the channels of their input as they are.
-_READERS: Final = (
-    layers.Conv1D,
-    layers.Conv2D,
-    layers.Conv3D,
-    layers.Conv1DTranspose,
-    layers.Conv2DTranspose,
-    layers.Dense,
-)
-
 
 @dataclass(frozen=True)
 class Reader:
-    """A layer that sums over channels, and where each group stands among them.
+    """A kernel that sums over channels, and where each group stands among them.
 
     Attributes:
-        layer: The layer, with a `kernel`.
+        product: The kernel.
         tensor: What it reads, by its index in the graph.
-        axis: Axis of its kernel along which the channels stand.
-        slots: The groups with their slots along the axis.
+        slots: The groups with their slots along the kernel's axis.
         absorbs_shift: Whether a constant can be added behind it: its own bias, or a batch norm's.
     """
 
-    layer: keras.layers.Layer
+    product: Product
     tensor: int
-    axis: int
     slots: tuple[tuple[str, Slot], ...]
     absorbs_shift: bool
 
+    @property
+    def channels(self) -> int:
+        """How many it reads."""
+        count: int = self.product.kernel.shape[self.product.axis]
+        return count
+
     def kept(self, keep: Keep) -> Mask:
         """Which channels of the input are there."""
-        mask = np.ones(self.layer.kernel.shape[self.axis], bool)
+        mask = np.ones(self.channels, bool)
         for group, slot in self.slots:
             mask[slot.positions] = keep[group][:, None]
         return mask
 
+    def by_channel(self) -> Array:
+        """The kernel with the channels first."""
+        return np.moveaxis(np.asarray(self.product.kernel, np.float64), self.product.axis, 0)
+
     def rows(self) -> Array:
         """What the kernel does with each channel [channels, all else]."""
-        kernel = np.moveaxis(np.asarray(self.layer.kernel, np.float64), self.axis, 0)
-        return kernel.reshape(len(kernel), -1)
+        return self.by_channel().reshape(self.channels, -1)
 
 
 @dataclass(frozen=True)
@@ -163,25 +158,27 @@ def _product(reader: Reader, moments: Moments) -> Array:
 
 
 def _readers(structure: Structure) -> list[Reader]:
-    """The layers whose kernels sum over channels of groups, called once each."""
+    """The kernels that sum over channels of groups, of layers that are called once."""
     graph = structure.graph
     calls = [node.name for node in graph.nodes]
     followed = {maker.name for maker in foldable(graph).values()}
-    slots: dict[tuple[str, int], list[tuple[str, Slot]]] = {}
+    slots: dict[tuple[str, int, int], list[tuple[str, Slot]]] = {}
     for group in structure.groups.values():
         for slot in group.slots:
-            if slot.role is Role.SUMS and slot.weight == 0:
-                slots.setdefault((slot.layer, slot.axis), []).append((group.name, slot))
-    nodes = {node.name: node for node in graph.nodes}
+            if slot.role is Role.SUMS:
+                slots.setdefault((slot.layer, slot.weight, slot.axis), []).append((group.name, slot))
     found = []
-    for (name, axis), along in slots.items():
-        node = nodes[name]
-        if type(node.layer) not in _READERS or calls.count(name) > 1:
+    for node in graph.nodes:
+        if calls.count(node.name) > 1:
             continue
-        channels = node.layer.kernel.shape[axis]
-        if channels == graph.shapes[node.inputs[0]][-1] and channels <= _MOST_CHANNELS:
-            absorbs = node.layer.use_bias or name in followed
-            found.append(Reader(node.layer, node.inputs[0], axis, tuple(along), absorbs))
+        for product in handler_of(node.name, node.layer).products(node):
+            weight = next(place for place, own in enumerate(node.layer.weights) if own is product.kernel)
+            along = slots.get((node.name, weight, product.axis))
+            if along is not None:
+                absorbs = product.bias is not None or node.name in followed
+                reader = Reader(product, node.inputs[product.input], tuple(along), absorbs)
+                if reader.channels <= _MOST_CHANNELS:
+                    found.append(reader)
     return found
 
 
@@ -191,12 +188,11 @@ def _take_over(
     """Add to the weights for the kept channels what they do for the cut ones."""
     crossed = _product(reader, moments)[np.ix_(kept, cut)]
     combination = np.linalg.solve(covariance(reader, moments, kept), crossed)
-    layer = reader.layer
-    kernel = np.moveaxis(np.asarray(layer.kernel, np.float64), reader.axis, 0)
+    kernel, bias = reader.by_channel(), reader.product.bias
     changed = kernel.copy()
     changed[kept] += np.tensordot(combination, kernel[cut], 1)
-    layer.kernel.assign(np.moveaxis(changed, 0, reader.axis))
-    if layer.use_bias:
+    reader.product.kernel.assign(np.moveaxis(changed, 0, reader.product.axis))
+    if bias is not None:
         shift = np.tensordot(moments.mean[cut] - moments.mean[kept] @ combination, kernel[cut], 1)
         # A constant at every position of a kernel: the sum over the positions (but for padded borders).
-        layer.bias.assign_add(shift.reshape(-1, shift.shape[-1]).sum(axis=0))
+        bias.assign_add(shift.sum(axis=tuple(range(shift.ndim - len(bias.shape)))))

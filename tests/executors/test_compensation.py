@@ -6,7 +6,8 @@ from executors.compensation import Compensation
 from executors.data import Dataset
 from executors.evaluation import Evaluation, evaluate, recalibrate
 from executors.sparsity import Masks, importances
-from executors.structure import analyse, widen
+from executors.structure import analyse, narrow, widen
+from tests.executors.structure.networks import randomised
 
 from .conftest import small_resnet
 
@@ -157,3 +158,32 @@ def test_a_trained_network_keeps_more_of_its_accuracy(trained, digits):
         recalibrate(model, digits[0])
         reached.append(evaluate(model, digits[1]))
     assert reached[0] > reached[1] + 0.1, reached
+
+
+def attending():
+    """Attention and a dense layer around one stream of channels, normalised before each."""
+    inputs = keras.Input((5, 6), name="x")
+    x = layers.Dense(8, name="stream")(inputs)
+    y = layers.LayerNormalization()(x)
+    x = layers.Add()([x, layers.MultiHeadAttention(2, 4, name="attention")(y, y)])
+    x = layers.GlobalAveragePooling1D()(layers.LayerNormalization()(x))
+    return randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="y")(x)))
+
+
+@pytest.mark.parametrize("compensated", [True, False])
+def test_attention_reads_the_copies_that_stay(compensated):
+    source = attending()
+    data = examples(source)
+    structure = analyse(widen(analyse(source), 2.0))
+    width = structure.groups["stream"].size
+    keep = {"stream": np.arange(width) % 2 == 0}
+    wide = narrow(structure, {})
+    structure = analyse(wide)
+    if compensated:
+        compensation = Compensation(structure)
+        everything = {name: np.ones(size, bool) for name, size in structure.widths.items()}
+        compensation.apply(everything, {**everything, **keep}, compensation.moments(data))
+    small = narrow(structure, keep)
+    said = [Evaluation(model).outputs(data.inputs)["y"] for model in (source, small)]
+    off = np.abs(said[0] - said[1]).mean()
+    assert off < 5e-3 if compensated else off > 2e-2

@@ -143,6 +143,7 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         "latency_ms": 8.0,
         "measured_latency_ms": 4.0,
         "accuracy": 0.75,
+        "metric": "accuracy",
     }
 
 

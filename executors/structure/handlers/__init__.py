@@ -14,6 +14,7 @@ from executors.structure.handlers import (
 )
 from executors.structure.handlers.base import (
     LayerHandler,
+    Product,
     elements,
     handler_of,
     is_leaf,
@@ -24,6 +25,7 @@ from executors.structure.handlers.base import (
 
 __all__ = [
     "LayerHandler",
+    "Product",
     "applications",
     "attention",
     "convolution",

@@ -8,7 +8,7 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, positions, register
+from executors.structure.handlers.base import LayerHandler, Product, positions, register
 from mistify.costs import multiply_adds
 
 #: Arguments of attention whose last axis are positions.
@@ -31,8 +31,7 @@ class MultiHeadAttention(LayerHandler):
                 f"layer {node.name!r} is gated, attends over more than one axis, or returns its scores; "
                 "expected plain attention over [batch, positions, channels]"
             )
-        read = {name: node.argument(name) for name in ("query", "value", "key")}
-        read["key"] = read["value"] if read["key"] is None else read["key"]
+        read = _read(node)
         heads, values, made = (
             space.new(layer.num_heads),
             space.new(layer.value_dim),
@@ -43,7 +42,7 @@ class MultiHeadAttention(LayerHandler):
             ("key", layer.key_dense),
             ("value", layer.value_dense),
         ):
-            space.bind(node, dense.kernel, 0, Role.SUMS, inputs[read[name] or 0])
+            space.bind(node, dense.kernel, 0, Role.SUMS, inputs[read[name]])
             space.bind(node, dense.kernel, 1, Role.MAKES, heads)
             if layer.use_bias:
                 space.bind(node, dense.bias, 0, Role.MAKES, heads)
@@ -58,6 +57,15 @@ class MultiHeadAttention(LayerHandler):
             space.fix(inputs[place])
         return made
 
+    def products(self, node: Node) -> Sequence[Product]:
+        """The kernels of query, key and value."""
+        layer, read = node.layer, _read(node)
+        found = {"query": layer.query_dense, "key": layer.key_dense, "value": layer.value_dense}
+        return [
+            Product(read[name], dense.kernel, 0, dense.bias if layer.use_bias else None)
+            for name, dense in found.items()
+        ]
+
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Heads, the values' width, and the output's channels, which are not those of the query any more."""
         heads, value_dim, _ = weights[-2 if layer.use_bias else -1]
@@ -67,8 +75,8 @@ class MultiHeadAttention(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """Four products with kernels, and two among positions: of queries and keys, of scores and values."""
-        query, value = (inputs[node.argument(name) or 0] for name in ("query", "value"))
-        asked, told = positions(query), positions(value)
+        read = _read(node)
+        asked, told = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         kernels = [shape for shape in weights if len(shape) == 3]
         products = sum(
             multiply_adds(a or 0, (b or 0) * (c or 0), s_out=places)
@@ -77,6 +85,13 @@ class MultiHeadAttention(LayerHandler):
         _, heads, key_dim = kernels[0]
         value_dim = kernels[2][2]
         return products + asked * told * (heads or 0) * ((key_dim or 0) + (value_dim or 0))
+
+
+def _read(node: Node) -> dict[str, int]:
+    """Which of the inputs are query, key and value; without a key the values are keys as well."""
+    query, value, key = (node.argument(name) for name in ("query", "value", "key"))
+    told = value or 0
+    return {"query": query or 0, "value": told, "key": told if key is None else key}
 
 
 @register(keras.layers.Embedding, keras.layers.ReversibleEmbedding)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,23 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
+
+
+@dataclass(frozen=True)
+class Product:
+    """A kernel that sums over the channels of an input as they are.
+
+    Attributes:
+        input: Which of the tensors that the call reads.
+        kernel: The weight.
+        axis: Its axis along which the input's channels stand.
+        bias: What is added, of the kernel's last axes; None where there is none.
+    """
+
+    input: int
+    kernel: keras.Variable
+    axis: int
+    bias: keras.Variable | None
 
 
 class LayerHandler(ABC):
@@ -41,6 +59,10 @@ class LayerHandler(ABC):
         Raises:
             UnsupportedLayerError: The layer has an option that cannot be treated.
         """
+
+    def products(self, node: Node) -> Sequence[Product]:
+        """The kernels whose weights for one channel of an input could take over from those for another."""
+        return ()
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """The layer's config once its weights have these shapes and its output `channels` channels."""

@@ -11,6 +11,7 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
+    Product,
     mixes_channels,
     positions,
     register,
@@ -51,6 +52,14 @@ class Convolution(LayerHandler):
         space.bind(node, node.layer.kernel, rank - 1, Role.MAKES, channels)
         return finish(node, channels, space, Role.MAKES)
 
+    def products(self, node: Node) -> Sequence[Product]:
+        """The kernel, unless it is grouped."""
+        layer = node.layer
+        if layer.groups != 1:
+            return ()
+        bias = layer.bias if layer.use_bias else None
+        return (Product(0, layer.kernel, len(layer.kernel.shape) - 2, bias),)
+
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Filters, and groups of unchanged width."""
         groups = 1 if layer.groups == 1 else layer.groups * channels // layer.filters
@@ -67,6 +76,12 @@ class Convolution(LayerHandler):
 @register(layers.Conv2DTranspose, layers.Conv1DTranspose)
 class TransposedConvolution(LayerHandler):
     """Kernel [..., C_out, C_in]."""
+
+    def products(self, node: Node) -> Sequence[Product]:
+        """The kernel."""
+        layer = node.layer
+        bias = layer.bias if layer.use_bias else None
+        return (Product(0, layer.kernel, len(layer.kernel.shape) - 1, bias),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input channels, make the output channels."""

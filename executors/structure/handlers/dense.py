@@ -7,7 +7,7 @@ import keras
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, positions, register
+from executors.structure.handlers.base import LayerHandler, Product, positions, register
 from executors.structure.handlers.convolution import finish
 from mistify.costs import multiply_adds
 
@@ -22,6 +22,10 @@ class Dense(LayerHandler):
         space.bind(node, node.layer.kernel, 0, Role.SUMS, inputs[0])
         space.bind(node, node.layer.kernel, 1, Role.MAKES, channels)
         return finish(node, channels, space, Role.MAKES)
+
+    def products(self, node: Node) -> Sequence[Product]:
+        """The kernel."""
+        return (Product(0, node.layer.kernel, 0, node.layer.bias if node.layer.use_bias else None),)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Units."""
