@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 from ai_edge_litert.tools import flatbuffer_utils
 
+from mistify.metric import Metric
 from mistify.quantization import Quantization
 from mistify_server.packaging.litert import measure_latency
 
 #: Accuracy that a precision may cost without a word, as a share.
 _TOLERATED_LOSS = 0.01
+
+#: By how much a mean squared error may grow without a word, as a share of it.
+_TOLERATED_GROWTH = 0.1
 
 #: They change how a number is written, and compute nothing.
 _CASTS = ("QUANTIZE", "DEQUANTIZE")
@@ -24,7 +28,7 @@ class Served:
     accuracy: float
 
 
-def drawbacks(precision: Quantization, package: Served, float32: Served) -> str:
+def drawbacks(precision: Quantization, package: Served, float32: Served, metric: Metric) -> str:
     """What to tell of a package against the float32 one of the same checkpoint; empty if it is better."""
     told = []
     if package.latency_ms >= float32.latency_ms:
@@ -32,14 +36,18 @@ def drawbacks(precision: Quantization, package: Served, float32: Served) -> str:
             f"not faster than in float32 ({package.latency_ms:.3g} ms against {float32.latency_ms:.3g} ms) "
             f"because {_why_not_faster(package.network)}"
         )
-    lost = float32.accuracy - package.accuracy
-    if lost > _TOLERATED_LOSS:
+    if _is_worse(package.accuracy, float32.accuracy, metric):
         advice = "; int8-qat may lose less" if precision is Quantization.INT8 else ""
-        told.append(
-            f"{100 * lost:.1f} points less accurate than in float32 ({package.accuracy:.1%} against "
-            f"{float32.accuracy:.1%}){advice}"
-        )
+        against = f"{metric.shown(package.accuracy)} against {metric.shown(float32.accuracy)}"
+        told.append(f"{metric} {against} in float32{advice}")
     return f"as {precision.value}: {'; '.join(told)}" if told else ""
+
+
+def _is_worse(figure: float, float32: float, metric: Metric) -> bool:
+    """Whether a precision cost more than a point, or a tenth of a mean squared error."""
+    if metric.is_share:
+        return float32 - figure > _TOLERATED_LOSS
+    return figure > (1 + _TOLERATED_GROWTH) * float32
 
 
 def float_operators(network: bytes) -> tuple[list[str], int]:

@@ -116,7 +116,7 @@ def _drawbacks(precision: Quantization, package: Served, model: keras.Model, ord
     """What to tell of a package against the float32 one, which is as accurate as the checkpoint."""
     network = convert(model)
     float32 = Served(network, litert.measure_latency(network).median_ms, order.accuracy)
-    return drawbacks(precision, package, float32)
+    return drawbacks(precision, package, float32, order.metric)
 
 
 def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:

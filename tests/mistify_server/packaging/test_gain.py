@@ -2,6 +2,7 @@
 
 import pytest
 
+from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.gain import Served, drawbacks, float_operators
@@ -21,21 +22,26 @@ def networks():
 
 
 def test_nothing_is_told_of_a_package_that_is_faster_and_as_accurate():
-    assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.795), FLOAT32) == ""
+    assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.795), FLOAT32, Metric.ACCURACY) == ""
 
 
 def test_a_loss_of_more_than_a_point_is_told():
-    told = drawbacks(Quantization.INT8, Served(b"", 0.1, 0.785), FLOAT32)
-    assert (
-        told
-        == "as int8: 1.5 points less accurate than in float32 (78.5% against 80.0%); int8-qat may lose less"
-    )
-    assert "may lose less" not in drawbacks(Quantization.INT8_QAT, Served(b"", 0.1, 0.785), FLOAT32)
+    worse = Served(b"", 0.1, 0.785)
+    told = drawbacks(Quantization.INT8, worse, FLOAT32, Metric.F1)
+    assert told == "as int8: f1 78.5% against 80.0% in float32; int8-qat may lose less"
+    assert "may lose less" not in drawbacks(Quantization.INT8_QAT, worse, FLOAT32, Metric.F1)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(0.85, ""), (0.7, ""), (0.9, "as dynamic: mse 0.9 against 0.8 in float32")]
+)
+def test_a_squared_error_may_grow_by_a_tenth(error, told):
+    assert drawbacks(Quantization.DYNAMIC, Served(b"", 0.1, error), FLOAT32, Metric.MSE) == told
 
 
 @pytest.mark.parametrize("precision", [Quantization.FLOAT16, Quantization.DYNAMIC])
 def test_operators_that_stay_float_are_named(networks, precision):
-    told = drawbacks(precision, Served(networks[precision], 0.25, 0.80), FLOAT32)
+    told = drawbacks(precision, Served(networks[precision], 0.25, 0.80), FLOAT32, Metric.ACCURACY)
     of = 7 if precision is Quantization.FLOAT16 else 6
     assert told.startswith(
         f"as {precision}: not faster than in float32 (0.25 ms against 0.2 ms) because {of} of its 7 operators"
@@ -44,7 +50,9 @@ def test_operators_that_stay_float_are_named(networks, precision):
 
 
 def test_where_all_are_integers_the_overhead_decides(networks):
-    told = drawbacks(Quantization.INT8, Served(networks[Quantization.INT8], 0.25, 0.80), FLOAT32)
+    told = drawbacks(
+        Quantization.INT8, Served(networks[Quantization.INT8], 0.25, 0.80), FLOAT32, Metric.ACCURACY
+    )
     assert "of an inference is" in told
     assert "compute in float32" not in told
 
