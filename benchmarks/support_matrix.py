@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.harness import Figures, Target, run
+from executors.signature import output_names
 from executors.structure import Keep, Role, Structure, analyse, narrow
 from executors.structure.graph import Graph
 from mistify_server.packaging import litert
@@ -283,7 +284,8 @@ def _call(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array
 
 
 def _packaged(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array]:
-    return list(litert.run(convert(model), inputs).values())
+    found = litert.run(convert(model), inputs)
+    return [found[name] for name in output_names(model)]
 
 
 def _difference(expected: list[Array], found: list[Array]) -> float:

@@ -79,4 +79,4 @@ def test_what_is_lost_is_against_the_source():
 def test_is_skipped_without_data(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("MISTIFY_TEST_DATA", raising=False)
     assert main(["--data", str(tmp_path)]) == 77
-    assert all(name in capsys.readouterr().out.replace("\n", "") for name in FILES[:2])
+    assert FILES[0] in "".join(capsys.readouterr().out.split())

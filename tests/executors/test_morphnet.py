@@ -181,10 +181,10 @@ def test_units_count_the_more_the_less_of_their_group_is_left(source, after_six_
 def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
     """A masked channel would still count in the norm's statistics, as a zero."""
     keras.utils.set_random_seed(0)
-    inputs = keras.Input((8, 8, 1))
+    inputs = keras.Input((8, 8, 1), name="image")
     x = keras.layers.Dense(16, "relu")(keras.layers.Flatten()(inputs))
     x = keras.layers.LayerNormalization()(x)
-    model = keras.Model(inputs, keras.layers.Dense(10, "softmax")(x))
+    model = keras.Model(inputs, keras.layers.Dense(10, "softmax", name="digit")(x))
     start = analyse(model).network().flops
     executor = started(model, schooling, {FLOPS: start / 2})
     executor.adjust({FLOPS: 1.0})
