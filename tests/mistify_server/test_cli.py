@@ -9,11 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode
 from mistify_server.cli import app
+from mistify_server.store.base import NamedModel
 from mistify_server.store.directory import open_store, serving
 
 
@@ -101,10 +103,15 @@ def test_a_token_file_has_to_hold_a_token(tmp_path: Path, content: str | None, c
 
 
 def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
-    (tmp_path / "net.keras").write_bytes(b"weights")
+    with h5py.File(tmp_path / "net.h5", "w") as file:
+        file.attrs["model_config"] = '{"class_name": "Sequential", "config": {"layers": []}}'
     store = ("--store", tmp_path / "store")
-    assert run("models", "add", "Resnet", tmp_path / "net.keras", *store)[0] == 0
-    assert run("models", "add", "resnet", tmp_path / "net.keras", *store)[0] == ErrorCode.CONFLICT.exit_code
+    assert run("models", "add", "Resnet", tmp_path / "net.h5", *store)[0] == 0
+    assert run("models", "add", "resnet", tmp_path / "net.h5", *store)[0] == ErrorCode.CONFLICT.exit_code
+    (tmp_path / "notes.keras").write_text("notes")
+    exit_code, output = run("models", "add", "notes", tmp_path / "notes.keras", *store)
+    assert exit_code == ErrorCode.INVALID_MODEL.exit_code
+    assert "starts with b'note'" in output
     listed = run("models", "list", *store)[1]
     assert "Resnet" in listed
     assert "digits-resnet" in listed
@@ -115,7 +122,9 @@ def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:
 async def test_a_model_of_the_repository_is_ported(
     site: Any, serving_at: Any, make_config: Callable[..., dict[str, object]]
 ) -> None:
-    assert run("models", "add", "Resnet", site.root / "model.json", "--store", site.store)[0] == 0
+    with open_store(site.store) as store:
+        model = NamedModel("Resnet", store.artifacts.put(site.root / "model.json"), "model.json")
+        store.models.add(model)
     async with serving_at(site.settings()) as caller:
         job = await caller.submit([make_config("a", model="RESNET", FLOP="0.5x")])
         assert (await caller.finished(job.id)).goals[0].files
@@ -126,4 +135,4 @@ def test_the_server_imports_no_tensorflow() -> None:
     output = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     ).stdout
-    assert not {"tensorflow", "keras", "executors"} & set(json.loads(output))
+    assert not {"tensorflow", "keras", "executors.sources", "executors.structure"} & set(json.loads(output))
