@@ -91,9 +91,9 @@ def _lost(row: Row, rows: Sequence[Row]) -> float | None:
 
 
 def _table(rows: Sequence[Row]) -> Table:
-    table = Table(title="packages of ResNet-8 in LiteRT, 1 thread", title_justify="left")
+    table = Table(title="ResNet-8 in LiteRT by its share of multiply-adds, 1 thread", title_justify="left")
     for column in (
-        "multiply-adds",
+        "share",
         "precision",
         "accuracy",
         "lost points",
