@@ -6,8 +6,10 @@ n goals lie between twice and an eighth of a source's multiply-adds, evenly on a
 adaptation goes down the path of all of them, with the same steps for every goal that is smaller than the
 source, and the least for the others. Per case, the same executor starts from the same tuned source
 for each goal, widened first where the goal is larger, with the least steps of a ladder that bring it within
-half a point of the accuracy that collective adaptation reached. Where even the most steps of the ladder do
-not, they count; `unmatched` says how many goals that are, whose ratios are lower bounds.
+half a point of the accuracy that collective adaptation reached. The search starts from the steps of the goal
+before; of more than 16 goals it looks for fewer steps at 16 of them, evenly spread. Where even the most steps
+of the ladder are not enough, they count; `unmatched` says how many goals that are, whose ratios are lower
+bounds.
 
 Both sides run in one warm worker, which has loaded the data and knows what the teacher says; neither side is
 charged for tuning the source, for packages, or for the per-case runs that were not enough.
@@ -46,6 +48,9 @@ SMALLEST: Final = 0.125
 
 #: Points of accuracy by which a goal ported per case may fall short.
 TOLERANCE: Final = 0.5
+
+#: Goals at which fewer steps are looked for than the goal before needed.
+_SEARCHED: Final = 16
 
 #: Steps of the per-case runs.
 LADDER: Final = tuple(round(10 * 1.3**power) for power in range(23))
@@ -194,8 +199,9 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
         collective = porting.collective(steps_of(shares_of(count), network.steps))
         per_case = {}
         place = 0
-        for share, reached in collective.items():
-            place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place)
+        for number, (share, reached) in enumerate(collective.items()):
+            fewer = number % max(1, count // _SEARCHED) == 0
+            place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place, fewer)
             per_case[share] = case(share, LADDER[place])
             print(
                 f"{count} goals, {share:.3f}: {reached.accuracy:.1f} % in {reached.seconds:.1f} s, "
@@ -207,11 +213,14 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
     return found
 
 
-def least_place(accuracy_at: Callable[[int], float], wanted: float, start: int) -> int:
-    """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one."""
+def least_place(accuracy_at: Callable[[int], float], wanted: float, start: int, fewer: bool = True) -> int:
+    """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one.
+
+    Where the place to start from gives it, fewer steps are tried only if `fewer`.
+    """
     place = start
     if accuracy_at(place) >= wanted:
-        while place > 0 and accuracy_at(place - 1) >= wanted:
+        while fewer and place > 0 and accuracy_at(place - 1) >= wanted:
             place -= 1
         return place
     while place + 1 < len(LADDER) and accuracy_at(place) < wanted:

@@ -47,6 +47,12 @@ def test_the_least_steps_that_are_enough_count_wherever_the_search_starts():
             assert least_place(accuracies.__getitem__, wanted, start) == expected
 
 
+def test_fewer_steps_are_tried_only_where_asked():
+    accuracies = [60.0, 70.0, 80.0, 90.0]
+    assert least_place(accuracies.__getitem__, 65.0, 3, fewer=False) == 3
+    assert least_place(accuracies.__getitem__, 75.0, 1, fewer=False) == 2
+
+
 def test_ratios_are_of_the_totals():
     found = comparison([0.0, 0.4])
     assert (found.step_ratio, found.time_ratio) == (9.0, 6.0)

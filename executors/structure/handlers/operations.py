@@ -1,5 +1,6 @@
 """Operations of `keras.ops` that no layer stands for, and layers that keep all channels."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -107,9 +108,9 @@ class PassesLastAxis(KeepsChannels):
             return inputs[0]
         return super().couple(node, inputs, output, space)
 
+    @abstractmethod
     def leaves_last(self, node: Node, rank: int) -> bool:
         """Whether the last axis of the output, which has `rank` axes, is that of the input, untouched."""
-        raise NotImplementedError
 
 
 @register(
