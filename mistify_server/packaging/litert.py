@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 #: What a latency is taken from: so many bursts of so many runs, or of so many seconds.
-_BURSTS = 5
+_BURSTS = 10
 _BURST_RUNS = 40
 _BURST_SECONDS = 0.2
 _WARM_UP_RUNS = 5
@@ -52,7 +52,7 @@ def run(network: bytes, inputs: Arrays) -> dict[str, Array]:
 
 
 def measure_latency(network: bytes, threads: int = 1, batch: int = 1) -> MeasuredLatency:
-    """Time inferences on this machine, for a second at the most where one takes less than 0.2 s.
+    """Time inferences on this machine, for two seconds at the most where one takes less than 0.2 s.
 
     Other work on the machine only ever adds to what an inference takes, and comes in spells. So the burst
     with the lowest median tells what the network takes; the median within it leaves out single lucky runs.
