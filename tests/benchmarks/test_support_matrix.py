@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from executors.structure import analyse, narrow
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers
+MATRIX = Path(__file__).parents[2] / "docs" / "support-matrix.md"
 
 
 def network():
@@ -76,3 +79,9 @@ def test_some_are_looked_at_each_time(name):
 @pytest.mark.parametrize("name", ["ConvNeXtTiny", "EfficientNetV2B0", "DenseNet121", "BERT classifier"])
 def test_more_are_looked_at_now_and_then(name):
     assert look_at(name).supported
+
+
+def test_the_table_has_all_of_them_as_supported():
+    rows = [line.split("|")[1:-1] for line in MATRIX.read_text().splitlines() if line.startswith("| ")][1:]
+    assert {row[0].strip() for row in rows} == set(architectures())
+    assert {row[-1].strip() for row in rows} == {"adapted and packaged"}
