@@ -21,7 +21,10 @@ Findings: TypeAlias = Mapping[int, Inspection]
 #: What the configs of a collective batch have in common: where it stands in a config, there and in a plan.
 _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[BatchPlan], object]]] = {
     "model": (lambda batch: batch.model, lambda plan: plan.model_name),
-    "dataset": (lambda batch: batch.dataset.model_dump(), lambda plan: plan.dataset.model_dump()),
+    "dataset": (
+        lambda batch: batch.dataset.model_dump(mode="json", exclude_defaults=True),
+        lambda plan: plan.dataset.model_dump(mode="json", exclude_defaults=True),
+    ),
     "algorithm": (
         lambda batch: batch.algorithm.model_dump(),
         lambda plan: {"name": plan.algorithm, "config": plan.algorithm_config},

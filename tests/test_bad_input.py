@@ -99,8 +99,8 @@ class Doubled(keras.layers.Layer):
 def write_models(root: Path) -> None:
     keras.utils.set_random_seed(0)
     tiny().save(root / "tiny.keras")
-    recurrent = tiny(layers.Reshape((8, 8)), layers.GRU(4, name="memory"))
-    recurrent.save(root / "recurrent.keras")
+    unknown = tiny(layers.Flatten(), layers.EinsumDense("ab,bc->ac", 4, name="product"))
+    unknown.save(root / "unknown.keras")
     tiny(layers.Lambda(lambda x: x * 2), layers.Flatten()).save(root / "lambda.keras")
     tiny(layers.Lambda(lambda x: x * 2, name="hidden"), layers.Flatten()).save(root / "lambda.h5")
     tiny(Doubled(name="own"), layers.Flatten()).save(root / "subclass.keras")
@@ -240,7 +240,7 @@ MODELS: dict[str, Told] = {
     "noise.h5": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
     "table.h5": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
     "notes.txt": Told("[0].model", "a file named notes.txt", ".keras, .h5", "save it by model.save(FILE)"),
-    "recurrent.keras": Told("[0].model", "layer 'memory' is a", "supported layers", "CONTRIBUTING.md"),
+    "unknown.keras": Told("[0].model", "layer 'product' is a", "supported layers", "CONTRIBUTING.md"),
     "lambda.keras": Told("[0].model", "ambda", "without Python code of its own", "save"),
     "subclass.keras": Told("[0].model", "layer 'own' is a Doubled", "without Python code of its own", "save"),
     "lambda.h5": Told("[0].model", "layer 'hidden' is a Lambda", "without Python code of its own", "rewrite"),
@@ -248,7 +248,7 @@ MODELS: dict[str, Told] = {
 }
 
 DATA: dict[str, tuple[str, str, str]] = {
-    "trian.npz": ('"trian.npz"', "a file below a data root", 'did you mean "train.npz"?'),
+    "trian.npz": ('"trian.npz"', "a file or directory below a data root", 'did you mean "train.npz"?'),
     "single.npy": ("single array", "an .npz file", "np.savez"),
     "noise.npz": ("cannot be read", "an .npz file", "np.savez"),
     "cut.npz": ("cannot be read", "an .npz file", "np.savez"),
@@ -262,10 +262,10 @@ DATA: dict[str, tuple[str, str, str]] = {
     "empty.npz": ("(0,)", "as many rows of each", "check"),
     "number.npz": ("x of shape ()", "as many rows of each", "check"),
     "words.npz": ("x of type <U", "integers or floats", "cast"),
-    "link.npz": ('"link.npz"', "a file below a data root", "move it there"),
-    "../outside.npz": ('"../outside.npz"', "a file below a data root", "move it there"),
-    "{base}/outside.npz": ("outside.npz", "a file below a data root", "move it there"),
-    "/etc/passwd": ('"/etc/passwd"', "a file below a data root", "move it there"),
+    "link.npz": ('"link.npz"', "a file or directory below a data root", "move it there"),
+    "../outside.npz": ('"../outside.npz"', "a file or directory below a data root", "move it there"),
+    "{base}/outside.npz": ("outside.npz", "a file or directory below a data root", "move it there"),
+    "/etc/passwd": ('"/etc/passwd"', "a file or directory below a data root", "move it there"),
     "builtin:cifar": ('"builtin:cifar"', "builtin:digits-", "write that"),
 }
 
