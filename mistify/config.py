@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from mistify.branches import BranchesConfig
 from mistify.budget import (
     FLOPS,
     LATENCY,
@@ -140,6 +141,7 @@ class PortingConfig(Settings):
     )
     hardware: HardwareConfig | None = None
     quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
+    branches: BranchesConfig | None = None
 
     @property
     def profile(self) -> HardwareProfile:

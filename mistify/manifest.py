@@ -26,6 +26,9 @@ from mistify.validation import problems_of
 FORMAT_VERSION: Final = 1
 MANIFEST = "manifest.json"
 
+#: The input of a multi-branch network that says which branch runs: int32, a scalar.
+BRANCH_INPUT: Final = "branch"
+
 _CHUNK = 1 << 20
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
@@ -84,6 +87,24 @@ class MeasuredLatency(_Record):
     runtime: str
 
 
+class Branch(_Record):
+    """One of the networks of a multi-branch package (paper 6): what it costs and reaches by itself.
+
+    Attributes:
+        share: its budget, as a multiple of the goal's.
+        achieved: axis -> cost of the shared base and this branch, as the cost model has it.
+        measured: axis -> latency of the package while it runs this branch, as in `Manifest`.
+        accuracy: on the test data, measured in LiteRT.
+        latency: of the package while it runs this branch.
+    """
+
+    share: Annotated[float, Field(gt=0)]
+    achieved: dict[str, float]
+    measured: dict[str, float] = {}
+    accuracy: Figure
+    latency: MeasuredLatency
+
+
 class Versions(_Record):
     """The software that made the package."""
 
@@ -107,9 +128,12 @@ class Manifest(_Record):
         accuracy: the package's own on the test data, measured in LiteRT.
         accuracy_examples: how many examples of the test data that is of.
         latency: measured on the host, and under which conditions.
-        inputs: the network's inputs in order.
+        inputs: the network's inputs in order, without `BRANCH_INPUT`.
         outputs: the network's outputs in order.
         quantization: the precision; "none" is float32.
+        branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
+            network then has one more input, `BRANCH_INPUT`, the number of the branch that runs.
+        default_branch: the branch that is the goal's own network, of which all figures above are.
         note: what was not gained by the precision, against the float32 package of the same checkpoint.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
@@ -130,6 +154,8 @@ class Manifest(_Record):
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     quantization: Quantization = Quantization.NONE
+    branches: tuple[Branch, ...] = ()
+    default_branch: Annotated[int, Field(ge=0)] = 0
     note: str = ""
     versions: Versions
     files: dict[FileName, PackagedFile]
@@ -139,6 +165,12 @@ class Manifest(_Record):
     def _share_is_a_share(self) -> "Manifest":
         if self.metric.is_share and max(self.accuracy, self.accuracy_target or 0.0) > 1:
             raise ValueError(f"{self.metric} above 1")
+        return self
+
+    @model_validator(mode="after")
+    def _default_is_a_branch(self) -> "Manifest":
+        if self.default_branch and self.default_branch >= len(self.branches):
+            raise ValueError(f"no branch {self.default_branch}; there are {len(self.branches)}")
         return self
 
     @classmethod

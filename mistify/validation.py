@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from mistify.errors import Problem
@@ -82,11 +83,9 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Probl
         return cause.problem(path)
     if details["type"] == "extra_forbidden":
         key = str(keys[-1])
-        return Problem(
-            path, f"the key {shown(key)}", *unknown_name(key, _model_at(model, keys[:-1]).model_fields)
-        )
+        return Problem(path, f"the key {shown(key)}", *unknown_name(key, _keys(_model_at(model, keys[:-1]))))
     if details["type"] in ("model_type", "model_attributes_type"):
-        fields = ", ".join(_model_at(model, keys).model_fields)
+        fields = ", ".join(_keys(_model_at(model, keys)))
         return Problem(path, shown(details["input"]), "an object", f"its keys can be {fields}")
     given = "nothing" if details["type"] == "missing" else shown(details["input"])
     return Problem(path, given, *_advice(model, keys, details["msg"]))
@@ -94,17 +93,22 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Probl
 
 def _advice(model: type[BaseModel], keys: Sequence[str | int], message: str) -> tuple[str, str]:
     """What a field expects, and an example of it."""
-    field = _model_at(model, keys[:-1]).model_fields.get(str(keys[-1])) if keys else None
+    field = _keys(_model_at(model, keys[:-1])).get(str(keys[-1])) if keys else None
     if field is None:
         return "another value", message
     fix = f"write for example {json.dumps(field.examples[0])}" if field.examples else message
     return field.description or "another value", fix
 
 
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields by the keys that users write."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
 def _model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
     """The model that validates the value below these keys."""
     for key in keys:
-        field = model.model_fields.get(str(key))
+        field = _keys(model).get(str(key))
         annotation: Any = field.annotation if field else None
         for candidate in (annotation, *get_args(annotation)):
             if isinstance(candidate, type) and issubclass(candidate, BaseModel):
