@@ -33,7 +33,7 @@ Multiple = Annotated[float, BeforeValidator(_multiple), PlainSerializer(lambda v
 
 
 class BranchesConfig(Settings):
-    """So many branches; their budgets lie evenly, on a logarithmic scale, between two multiples of the goal's."""
+    """So many branches, with budgets spread evenly, on a logarithmic scale, around the goal's."""
 
     count: int = Field(default=3, ge=2, le=16, description="a number from 2 to 16", examples=[3])
     from_: Multiple = Field(default=1 / 3, alias="from", description=_EXPECTED, examples=["1/3x"])
@@ -51,7 +51,7 @@ class BranchesConfig(Settings):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The budgets as multiples of the goal's, ascending; the first of those nearest to the goal is its own."""
+        """The budgets as multiples of the goal's, ascending; the one nearest to the goal's is the goal's."""
         steps = self.count - 1
         even = [self.from_ * (self.to / self.from_) ** (step / steps) for step in range(self.count)]
         own = min(even, key=lambda share: round(abs(log(share)), 9))
