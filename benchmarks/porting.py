@@ -156,7 +156,7 @@ class Porting:
             raise TypeError(f"a package gave {result}")
         return Packaged(
             result.accuracy,
-            result.size_bytes,
+            round(result.achieved[size_axis(precision)]),
             checkpoint.costs[size_axis(precision)],
             result.measured[latency_axis(HOST.name)],
             result.note,

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Literal
 
@@ -69,6 +69,7 @@ class Assignment:
         schooling: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
         source_widths: Units of each channel group of the source, which the network descends from.
+        narrowest: Costs of the narrowest network between the source and this one, where that is not this one.
     """
 
     model: keras.Model
@@ -77,6 +78,7 @@ class Assignment:
     schooling: Schooling
     seed: int
     source_widths: Mapping[str, int]
+    narrowest: Costs = field(default_factory=dict)
 
 
 class AdaptationExecutor(ABC):

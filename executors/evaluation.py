@@ -29,7 +29,11 @@ class Evaluation:
 
     def __init__(self, model: keras.Model) -> None:
         self._model = model
-        self._norms = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+        self._norms = [
+            layer
+            for layer in model.layers
+            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+        ]
         self._run = compiled(lambda inputs: call(model, inputs, training=False), model)
         self._adopt = compiled(lambda inputs: call(model, inputs, training=True), model)
 

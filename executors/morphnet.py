@@ -127,7 +127,11 @@ class MorphNetExecutor(AdaptationExecutor):
     def _set_pace(self) -> None:
         """Learn the faster, the less will be left of the source: there is less to keep than to relearn."""
         source = self._structure.network(self._assignment.source_widths).costs(self._assignment.profiles)
-        halvings = max(log2(source[axis] / limit) for axis, limit in self._assignment.budget.items())
+        narrowest = self._assignment.narrowest
+        halvings = max(
+            log2(source[axis] / min(limit, narrowest.get(axis, limit)))
+            for axis, limit in self._assignment.budget.items()
+        )
         pace = min(max(_SLOWEST, halvings), _FASTEST)
         self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
 

@@ -143,6 +143,16 @@ class PortingConfig(Settings):
     quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
 
+    @model_validator(mode="after")
+    def _branches_have_a_precision(self) -> "PortingConfig":
+        if self.branches and self.quantization.precision.integer:
+            raise InvalidValue(
+                self.quantization.precision.value,
+                'a precision that branches can have, "none", "float16" or "dynamic"',
+                'change "quantization", or leave "branches" out',
+            )
+        return self
+
     @property
     def profile(self) -> HardwareProfile:
         """The hardware that a latency goal means; the server's own machine where none is named."""

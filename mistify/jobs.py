@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from mistify.branches import BranchesConfig
 from mistify.budget import Budget, Costs
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
@@ -76,6 +77,7 @@ class Goal:
     accuracy_target: float | None = None
     metric: Metric = Metric.ACCURACY
     quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
+    branches: BranchesConfig | None = None
     parent: str | None = None
     state: GoalState = GoalState.WAITING
     achieved: Costs = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """The only place where domain objects become protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
+from mistify.branches import BranchesConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
@@ -51,6 +52,7 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         accuracy_target=goal.accuracy_target,
         metric=goal.metric,
         quantization=_quantization_to_proto(goal.quantization),
+        branches=None if goal.branches is None else _branches_to_proto(goal.branches),
         achieved=goal.achieved,
         measured=goal.measured,
         accuracy=goal.accuracy,
@@ -73,6 +75,7 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         accuracy_target=message.accuracy_target if message.HasField("accuracy_target") else None,
         metric=_metric(message.metric),
         quantization=_quantization_from_proto(message.quantization),
+        branches=_branches_from_proto(message.branches) if message.HasField("branches") else None,
         achieved=dict(message.achieved),
         measured=dict(message.measured),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
@@ -145,6 +148,16 @@ def _quantization_from_proto(message: pb.Quantization) -> QuantizationConfig:
     if message.precision not in set(Quantization) or message.inputs not in ("float32", "int8"):
         raise _unknown("quantization", f"{message.precision} of {message.inputs}")
     return QuantizationConfig.model_validate({"precision": message.precision, "inputs": message.inputs})
+
+
+def _branches_to_proto(branches: BranchesConfig) -> pb.Branches:
+    return pb.Branches(count=branches.count, **{"from": branches.from_}, to=branches.to)
+
+
+def _branches_from_proto(message: pb.Branches) -> BranchesConfig:
+    return BranchesConfig.model_validate(
+        {"count": message.count, "from": getattr(message, "from"), "to": message.to}
+    )
 
 
 def _progress_to_proto(progress: ProgressUpdate) -> pb.Progress:

@@ -126,13 +126,12 @@ class SourceResult(TaskDone):
     data: DataSource | None = None
 
 
-class AdaptTask(Message):
-    """One edge of a goal tree: from the parent's checkpoint to a goal.
+class Adaptation(Message):
+    """What edges have in common: from a parent's checkpoint to a budget, taught by the source.
 
-    `quantizations` are what the node's goals are packaged as: where they limit latency it is measured so.
+    `quantizations` are what the networks are packaged as: where latency is limited it is measured so.
     """
 
-    kind: Literal["adapt"] = "adapt"
     parent: str
     teacher: str
     data: DataSource
@@ -140,9 +139,26 @@ class AdaptTask(Message):
     algorithm_config: dict[str, object]
     hardware: dict[str, tuple[float, float]]
     budget: dict[str, float]
-    accuracy_target: float | None
     seed: int
     quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
+
+
+class AdaptTask(Adaptation):
+    """One edge of a goal tree: from the parent's checkpoint to a goal."""
+
+    kind: Literal["adapt"] = "adapt"
+    accuracy_target: float | None
+
+
+class BranchTask(Adaptation):
+    """The branches of a goal's package (paper 6): from the goal's checkpoint to multiples of its budget.
+
+    `shares` are the multiples, ascending, the goal's own 1 among them; `costs` are the checkpoint's.
+    """
+
+    kind: Literal["branch"] = "branch"
+    shares: tuple[float, ...]
+    costs: dict[str, float]
 
 
 class AdaptResult(TaskDone):
@@ -157,14 +173,37 @@ class AdaptResult(TaskDone):
     steps: int
 
 
+class BranchCheckpoint(Message):
+    """The network of a branch, and its costs; `share` is its budget as a multiple of the goal's."""
+
+    share: float
+    checkpoint: str
+    costs: dict[str, float]
+
+
+class BranchResult(TaskDone):
+    """The networks between which a package can switch, ascending by their shares.
+
+    `base` are the layers that all of them share. `reason` says which did not come within their budgets.
+    """
+
+    kind: Literal["branch_result"] = "branch_result"
+    base: tuple[str, ...]
+    branches: tuple[BranchCheckpoint, ...]
+    steps: int
+    reason: str = ""
+
+
 class PackageTask(Message):
     """Turn a checkpoint into `serve.tflite` and `manifest.json`.
 
     `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
+    `branches` are what the package can switch between, the checkpoint among them; None where it cannot.
     """
 
     kind: Literal["package"] = "package"
     checkpoint: str
+    branches: BranchResult | None = None
     teacher: str
     data: DataSource
     algorithm: str
@@ -181,7 +220,7 @@ class PackageTask(Message):
 
 
 class PackageResult(TaskDone):
-    """The package's files (name -> digest), its size, and what LiteRT measured: latencies and accuracy.
+    """The package's files (name -> digest), its costs, and what LiteRT measured: latencies and accuracy.
 
     `measured` are latencies by axis, of this machine and from there of the task's other hardware. `note`
     says what was not gained by the precision.
@@ -189,7 +228,7 @@ class PackageResult(TaskDone):
 
     kind: Literal["package_result"] = "package_result"
     files: dict[str, str]
-    size_bytes: int
+    achieved: dict[str, float]
     measured: dict[str, float]
     accuracy: float
     note: str = ""
@@ -216,8 +255,8 @@ class Progress(Message):
     metric: Metric = Metric.ACCURACY
 
 
-Task = InspectTask | SourceTask | AdaptTask | PackageTask
-Result = Inspection | SourceResult | AdaptResult | PackageResult | TaskFailure
+Task = InspectTask | SourceTask | AdaptTask | BranchTask | PackageTask
+Result = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | TaskFailure
 
 
 class Order(Message):

@@ -2,44 +2,45 @@
 
 import io
 import tempfile
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
-from pydantic import ValidationError
 
-from executors.augmentation import augmenting
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
-from executors.data import Array, Dataset
-from executors.evaluation import Evaluation, evaluate
+from executors.data import Dataset
+from executors.evaluation import evaluate
 from executors.generation import generated
-from executors.metrics import check_defined, default_metric
-from executors.objectives import objectives_of, predictions
 from executors.scaling import scaled
 from executors.signature import signature_of
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
-from mistify.budget import Costs, hardware_of
-from mistify.dataset import DataSettings, generated_count
-from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.hardware import HardwareProfile
+from mistify.budget import Budget, Costs, hardware_of
+from mistify.dataset import generated_count
 from mistify.metric import Metric
 from mistify.quantization import Quantization
-from mistify.validation import InvalidValue, problems_of
-from mistify_server.adaptor.edge import Report, run_edge
-from mistify_server.adaptor.latency import calibrated, stopwatch
+from mistify_server.adaptor.branching import adapt_branches
+from mistify_server.adaptor.edge import EdgeOutcome, Report, run_edge, source_if_better
+from mistify_server.adaptor.latency import stopwatch
 from mistify_server.adaptor.source import expanded, tuned_source
-from mistify_server.materials import DataPart, Materials, parts_of
-from mistify_server.packaging.package import SERVE, PackageOrder, make_package
+from mistify_server.examination import Examination
+from mistify_server.lessons import Lessons, schooling
+from mistify_server.materials import Materials, parts_of
+from mistify_server.packaging.branching import Branches, BranchNetwork
+from mistify_server.packaging.package import PackageOrder, make_package
+from mistify_server.settings import params_of, profiles_of
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
     AdaptTask,
+    BranchCheckpoint,
+    BranchResult,
+    BranchTask,
     DataSource,
     Inspection,
     InspectTask,
@@ -51,10 +52,7 @@ from mistify_server.tasks import (
     Task,
 )
 
-K = TypeVar("K", bound=Hashable)
-T = TypeVar("T")
-
-Done: TypeAlias = Inspection | SourceResult | AdaptResult | PackageResult
+Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,8 @@ class Workshop:
         self._say = say
         self._materials = Materials(say)
         self._model = lru_cache(maxsize=4)(self._load_model)
-        self._lesson: tuple[str, Dataset, Mapping[str, Array]] | None = None
+        self._lessons = Lessons(self._materials, self._model)
+        self._examination = Examination(self._materials)
         self._journey: _Journey | None = None
 
     def do(self, task: Task) -> Done:
@@ -95,71 +94,22 @@ class Workshop:
         return result.model_copy(update={"spent": sheet.seconds})
 
     def _do(self, task: Task) -> Done:
-        if isinstance(task, InspectTask):
-            return self._inspect(task)
-        if isinstance(task, SourceTask):
-            return self._prepare(task)
-        if isinstance(task, AdaptTask):
-            return self._adapt(task)
-        return self._package(task)
-
-    def _inspect(self, task: InspectTask) -> Inspection:
-        problems: list[Problem] = []
-        model = _collect(problems, "model", lambda: self._materials.source(task.model))
-        if model is not None:
-            model = self._examine(problems, "scale", partial(scaled, model, task.data.settings.scale))
-        _collect(problems, "algorithm.config", lambda: _params(task.algorithm, task.algorithm_config))
-        metric = None if model is None else self._examine_data(problems, task.data, model)
-        costs: Costs = {}
-        floor: Costs = {}
-        profiles = _profiles(task.hardware)
-        if model is not None:
-            profiles = calibrated(profiles, model)
-            structure = analyse(model)
-            costs = structure.network().costs(profiles)
-            floor = structure.network(dict.fromkeys(structure.groups, 1)).costs(profiles)
-        return Inspection(
-            costs=dict(costs),
-            floor=dict(floor),
-            hardware={
-                profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
-            },
-            metric=metric,
-            problems=[(p.place, p.given, p.expected, p.fix) for p in problems],
-        )
-
-    def _examine_data(self, problems: list[Problem], data: DataSource, model: keras.Model) -> Metric | None:
-        """What is measured of the model on the data; problems with either are added."""
-        train, test = (
-            _collect(problems, f"dataset.{part}", partial(self._examined, key, model))
-            for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
-        )
-        if train is None or test is None:
-            return None
-        objectives = objectives_of(model, train)
-        metric = data.settings.metric or default_metric(objectives)
-        weights = data.settings.class_weights
-        self._examine(problems, "metric", partial(check_defined, metric, objectives, test.targets))
-        self._examine(problems, "class_weights", partial(objectives_of, model, train, weights))
-        self._examine(problems, "augment", partial(augmenting, model, data.settings.augment))
-        return metric
-
-    def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
-        """A part of the data; a few examples of what is to be generated."""
-        return generated(model, 1, 0) if generated_count(part.source) else self._materials.data(part)
-
-    def _examine(self, problems: list[Problem], setting: str, look: Callable[[], T]) -> T | None:
-        """What is made of a setting of the data, or None and the problem with it."""
-        try:
-            return look()
-        except InvalidValue as error:
-            problems.append(error.problem(f"dataset.{setting}"))
-            return None
+        match task:
+            case InspectTask():
+                return self._examination.inspect(task)
+            case SourceTask():
+                return self._prepare(task)
+            case AdaptTask():
+                return self._adapt(task)
+            case BranchTask():
+                return self._branch(task)
+            case PackageTask():
+                return self._package(task)
 
     def _prepare(self, task: SourceTask) -> SourceResult:
         keras.utils.set_random_seed(task.seed)
-        params = _params(task.algorithm, task.algorithm_config)
-        profiles = _profiles(task.hardware)
+        params = params_of(task.algorithm, task.algorithm_config)
+        profiles = profiles_of(task.hardware)
         source = scaled(self._materials.source(task.model), task.data.settings.scale)
         metric = task.data.metric
         data = self._with_generated(task.data, source, task.seed)
@@ -172,7 +122,7 @@ class Workshop:
         progress("tuning the source", 0, steps, source_costs, source_accuracy)
         teacher = tuned_source(
             source,
-            _schooling(train, test, None, params, task.data.settings),
+            schooling(train, test, None, params, task.data.settings),
             steps,
             task.seed,
             lambda done: progress("tuning the source", done, steps, source_costs, None),
@@ -210,27 +160,12 @@ class Workshop:
         return self._artifacts.put(content.getvalue(), ".npz")
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
-        params = _params(task.algorithm, task.algorithm_config)
-        source = self._model(task.teacher)
-        train, test = map(self._materials.data, parts_of(task.data, signature_of(source)))
-        teacher = self._taught(task.teacher, train)
-        executor, parent, told = self._set_out(task, params, (train, test, teacher))
-        assignment = Assignment(
-            model=parent,
-            budget=task.budget,
-            profiles=_profiles(task.hardware),
-            schooling=_schooling(train, test, teacher, params, task.data.settings),
-            seed=task.seed,
-            source_widths=analyse(source).widths,
-        )
-        outcome = run_edge(
-            executor,
-            assignment,
-            params,
-            task.accuracy_target,
-            self._reporting(task.data.metric),
-            measure=stopwatch(task.quantizations, train),
-        )
+        params = params_of(task.algorithm, task.algorithm_config)
+        lesson = self._lessons.of(task.teacher, task.data, params)
+        executor, parent, told = self._set_out(task, params, lesson)
+        assignment = self._assignment(task, parent, task.budget, lesson)
+        outcome = self._run_edge(task, executor, params, assignment, task.accuracy_target)
+        outcome = source_if_better(outcome, self._model(task.teacher), assignment, task.accuracy_target)
         checkpoint = self._keep(outcome.model)
         self._journey = _Journey(executor, checkpoint, outcome.model, told)
         return AdaptResult(
@@ -243,7 +178,7 @@ class Workshop:
         )
 
     def _set_out(
-        self, task: AdaptTask, params: Params, lesson: tuple[object, ...]
+        self, task: AdaptTask, params: Params, lesson: Schooling
     ) -> tuple[AdaptationExecutor, keras.Model, tuple[object, ...]]:
         """The executor of an edge, its parent's network, and what the executor is told.
 
@@ -252,7 +187,7 @@ class Workshop:
         """
         # The executor holds the lesson, so that no other can get its identity.
         settings = (task.algorithm, params, sorted(task.hardware.items()), task.data.settings)
-        told = (*settings, *map(id, lesson))
+        told = (*settings, *map(id, (lesson.train, lesson.test, lesson.teacher)))
         journey, self._journey = self._journey, None
         if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
             return journey.executor, journey.network, told
@@ -260,12 +195,80 @@ class Workshop:
         keras.utils.set_random_seed(task.seed)
         return executor_class(task.algorithm)(params), self._model(task.parent), told
 
+    def _branch(self, task: BranchTask) -> BranchResult:
+        params = params_of(task.algorithm, task.algorithm_config)
+        network = self._load_model(task.parent)
+        branched = adapt_branches(
+            network,
+            task.budget,
+            task.shares,
+            profiles=profiles_of(task.hardware),
+            seed=task.seed,
+            descend=partial(self._descend, task, params),
+        )
+        costs = {share: outcome.costs for share, outcome in branched.outcomes.items()} | {1.0: task.costs}
+        kept = {share: self._keep(outcome.model) for share, outcome in branched.outcomes.items()}
+        kept[1.0] = self._keep(network)
+        unmet = (f"the branch {s:.2g}x: {o.reason}" for s, o in branched.outcomes.items() if o.reason)
+        return BranchResult(
+            base=branched.base,
+            branches=tuple(
+                BranchCheckpoint(share=share, checkpoint=kept[share], costs=dict(costs[share]))
+                for share in task.shares
+            ),
+            steps=sum(outcome.steps for outcome in branched.outcomes.values()),
+            reason="; ".join(unmet),
+        )
+
+    def _descend(
+        self, task: BranchTask, params: Params, network: keras.Model, budgets: Sequence[Budget]
+    ) -> list[EdgeOutcome]:
+        """Adapt networks one from the other, with one executor that goes on."""
+        keras.utils.set_random_seed(task.seed)
+        lesson = self._lessons.of(task.teacher, task.data, params)
+        executor = executor_class(task.algorithm)(params)
+        outcomes: list[EdgeOutcome] = []
+        for budget in budgets:
+            parent = outcomes[-1].model if outcomes else network
+            assignment = replace(self._assignment(task, parent, budget, lesson), narrowest=task.costs)
+            outcomes.append(self._run_edge(task, executor, params, assignment, None))
+        return outcomes
+
+    def _assignment(
+        self, task: AdaptTask | BranchTask, parent: keras.Model, budget: Budget, lesson: Schooling
+    ) -> Assignment:
+        return Assignment(
+            model=parent,
+            budget=budget,
+            profiles=profiles_of(task.hardware),
+            schooling=lesson,
+            seed=task.seed,
+            source_widths=analyse(self._model(task.teacher)).widths,
+        )
+
+    def _run_edge(
+        self,
+        task: AdaptTask | BranchTask,
+        executor: AdaptationExecutor,
+        params: Params,
+        assignment: Assignment,
+        accuracy_target: float | None,
+    ) -> EdgeOutcome:
+        return run_edge(
+            executor,
+            assignment,
+            params,
+            accuracy_target,
+            self._reporting(task.data.metric),
+            measure=stopwatch(task.quantizations, assignment.schooling.train),
+        )
+
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
         self._reporting(task.data.metric)("packaging", 0, 1, task.costs, task.accuracy)
-        params = _params(task.algorithm, task.algorithm_config)
+        params = params_of(task.algorithm, task.algorithm_config)
         model = self._model(task.checkpoint)
-        costs = analyse(model).network().costs(_profiles(task.hardware))
+        costs = analyse(model).network().costs(profiles_of(task.hardware))
         order = PackageOrder(
             job_id=task.job_id,
             goal_id=task.goal_id,
@@ -278,22 +281,30 @@ class Workshop:
             predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
             training_steps=params.tune_steps,
             seed=task.seed,
+            branches=self._branches(task.branches) if task.branches else None,
         )
-        train, test = map(self._materials.data, parts_of(task.data, signature_of(model)))
         learns = task.quantization.precision is Quantization.INT8_QAT
-        teacher = self._taught(task.teacher, train) if learns else None
-        package = make_package(model, order, _schooling(train, test, teacher, params, task.data.settings))
+        lesson = self._lessons.of(task.teacher, task.data, params, distilled=learns)
+        package = make_package(model, order, lesson)
         files = {
             name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
         }
         manifest = package.manifest
         return PackageResult(
             files=files,
-            size_bytes=manifest.files[SERVE].size,
+            achieved=manifest.achieved,
             measured=manifest.measured,
             accuracy=manifest.accuracy,
-            note=manifest.note,
+            note="; ".join(filter(None, (manifest.note, task.branches.reason if task.branches else ""))),
         )
+
+    def _branches(self, made: BranchResult) -> Branches:
+        """The networks of a multi-branch package."""
+        networks = (
+            BranchNetwork(branch.share, self._load_model(branch.checkpoint), branch.costs)
+            for branch in made.branches
+        )
+        return Branches(made.base, tuple(networks))
 
     def _reporting(self, metric: Metric) -> Report:
         """What tells of progress, with accuracies by this metric."""
@@ -317,65 +328,3 @@ class Workshop:
     @activity("loading")
     def _load_model(self, artifact: str) -> keras.Model:
         return keras.models.load_model(self._artifacts.path(artifact), compile=False, safe_mode=True)
-
-    def _taught(self, teacher: str, train: Dataset) -> Mapping[str, Array]:
-        """The teacher's predictions for the training data, computed once for all goals of a tree."""
-        if self._lesson is None or self._lesson[0] != teacher or self._lesson[1] is not train:
-            model = self._model(teacher)
-            outputs = Evaluation(model).outputs(train.inputs)
-            self._lesson = (teacher, train, predictions(objectives_of(model, train), outputs))
-        return self._lesson[2]
-
-
-def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:
-    """What is found, or None and the problems, told of the subject."""
-    try:
-        return look()
-    except MistifyError as error:
-        found = error.problems or (Problem(subject, str(error), "something usable", "correct it"),)
-        problems += [Problem(_place(subject, p), p.given, p.expected, p.fix) for p in found]
-        return None
-
-
-def _place(subject: str, problem: Problem) -> str:
-    return problem.place if problem.place.startswith("algorithm.config") else subject
-
-
-def _params(algorithm: str, config: dict[str, object]) -> Params:
-    """The settings of an algorithm.
-
-    Raises:
-        MistifyError: INVALID_CONFIG with every problem, by its place in the config.
-    """
-    params_class = executor_class(algorithm).params_class
-    try:
-        return params_class.model_validate(config)
-    except ValidationError as error:
-        problems = problems_of(error, params_class, "algorithm.config")
-        raise MistifyError(
-            ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems
-        ) from error
-
-
-def _profiles(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile, ...]:
-    return tuple(HardwareProfile(name, power, bandwidth) for name, (power, bandwidth) in hardware.items())
-
-
-def _schooling(
-    train: Dataset,
-    test: Dataset,
-    teacher: Mapping[str, Array] | None,
-    params: Params,
-    settings: DataSettings,
-) -> Schooling:
-    return Schooling(
-        train,
-        test,
-        teacher,
-        params.batch_size,
-        params.optimizer,
-        params.learning_rate,
-        params.distillation,
-        params.temperature,
-        settings,
-    )

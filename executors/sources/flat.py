@@ -16,10 +16,13 @@ _INFERENCE = 4 * GIB
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     """A copy with nested models inlined, once it is known that it can be adapted.
 
+    All of it is adapted and trained, also layers that were frozen, as they often are to train a new head.
+
     Raises:
         MistifyError: INVALID_MODEL: a layer that is not supported, a free input size, or activations of more
             than 4 GiB.
     """
+    model.trainable = True
     try:
         structure = analyse(model)
         _check_memory(path, structure)

@@ -9,6 +9,7 @@ from executors.structure.channels import ChannelGroup, Role, Slot
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.handlers import LayerHandler, register
+from executors.structure.splitting import freeze, shareable_base, split
 from executors.structure.surgery import Keep, narrow, narrow_arrays, widen
 
 __all__ = [
@@ -23,8 +24,11 @@ __all__ = [
     "analyse",
     "fold_batch_norm",
     "foldable",
+    "freeze",
     "narrow",
     "narrow_arrays",
     "register",
+    "shareable_base",
+    "split",
     "widen",
 ]

@@ -134,7 +134,7 @@ def _weights(shapes: list[Shape]) -> int:
 
 
 def analyse(model: keras.Model) -> Structure:
-    """Find the channel groups of a model.
+    """Find the channel groups of a model. The channels of a layer that is not trainable must stay.
 
     Raises:
         UnsupportedLayerError: A layer that no handler knows or can treat, and whose call does not tell what
@@ -150,6 +150,8 @@ def analyse(model: keras.Model) -> Structure:
         handler = handler_of(node.name, node.layer)
         inputs = [tensors[index] for index in node.inputs]
         tensors[node.output] = handler.couple(node, inputs, graph.shapes[node.output], space)
+        if not getattr(node.layer, "trainable", True):
+            space.fix_layer(node.name)
     for index in graph.outputs:
         space.fix(tensors[index])
     components = space.components()

@@ -107,6 +107,12 @@ class ChannelSpace:
         """Channels that must stay."""
         self.tie(ids, np.asarray([FIXED]))
 
+    def fix_layer(self, layer: str) -> None:
+        """Channels along the axes of a layer's weights must stay."""
+        for axis in self._axes.values():
+            if axis.layer == layer:
+                self.fix(axis.ids)
+
     def bind(self, node: Node, weight: object, axis: int, role: Role, ids: Ids) -> None:
         """Channels stand along an axis of a layer's weight; the calls of a shared layer are tied by it."""
         index = next(i for i, variable in enumerate(node.layer.weights) if variable is weight)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mistify.budget import Costs, exceeded, size_axis
+from mistify.budget import Costs, exceeded
 from mistify.errors import Problem
 from mistify.jobs import Goal, GoalState, PackageFile
 from mistify.quantization import QuantizationConfig
@@ -12,10 +12,20 @@ from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.engines.base import Engine
 from mistify_server.store.artifacts import Artifacts, digest_of
-from mistify_server.store.base import BatchPlan, BatchState, CheckpointSaved, GoalChanged, NodePlan, RootSaved
+from mistify_server.store.base import (
+    BatchPlan,
+    BatchState,
+    BranchesSaved,
+    CheckpointSaved,
+    GoalChanged,
+    NodePlan,
+    RootSaved,
+)
 from mistify_server.tasks import (
     AdaptResult,
     AdaptTask,
+    BranchResult,
+    BranchTask,
     PackageResult,
     PackageTask,
     Result,
@@ -44,6 +54,7 @@ class CollectiveAdaptation:
         self._plan = state.plan
         self._root = state.root
         self._checkpoints = dict(state.checkpoints)
+        self._branches = dict(state.branches)
         self._log = log
         self._engine = engine
         self._artifacts = artifacts
@@ -102,7 +113,7 @@ class CollectiveAdaptation:
             return
         for goal in self._log.open_goals(self._nodes[index].goals):
             rank = (_PACKAGE_RANK, self._plan.number, self._rank[index])
-            self._put(goal.id, rank, partial(self._package, index, goal.id, made, root))
+            self._put(goal.id, rank, partial(self._finish, index, goal.id, made, root))
 
     async def _adapt(self, index: int, root: SourceResult, parent: str) -> None:
         node = self._nodes[index]
@@ -114,30 +125,44 @@ class CollectiveAdaptation:
         self._checkpoints[index] = result
         self._go_on(root, index)
 
+    async def _finish(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
+        """Make a goal's package, and before that, where it is asked for, the branches that it has."""
+        goal = self._log.goal(goal_id)
+        if goal.branches is not None and goal_id not in self._branches:
+            made = await self._run(self._branch_task(goal, index, adapted, root), [goal_id])
+            if not isinstance(made, BranchResult):
+                reason = f"the branches could not be made: {_reason(made)}"
+                self._log.record(GoalChanged(_failed(goal, reason)))
+                return
+            self._log.record(BranchesSaved(goal_id, made))
+            self._branches[goal_id] = made
+        await self._package(index, goal_id, adapted, root)
+
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
         goal = self._log.goal(goal_id)
         result = await self._run(self._package_task(goal, index, adapted, root), [goal_id])
         if not isinstance(result, PackageResult):
             self._log.record(GoalChanged(_failed(goal, f"the package could not be made: {_reason(result)}")))
             return
+        branches = self._branches.get(goal_id)
         files = tuple(
             PackageFile(name, self._artifacts.size(artifact), digest_of(artifact))
             for name, artifact in sorted(result.files.items())
         )
-        size = {size_axis(goal.quantization.precision): float(result.size_bytes)}
-        reason = _shortfall(goal, {**adapted.costs, **size, **result.measured}, adapted, result)
+        achieved = {**adapted.costs, **result.achieved}
+        reason = _shortfall(goal, {**achieved, **result.measured}, adapted, result)
         self._log.record(
             GoalChanged(
                 replace(
                     goal,
                     state=GoalState.UNMET if reason else GoalState.MET,
-                    achieved={**adapted.costs, **size},
+                    achieved=achieved,
                     measured=result.measured,
                     accuracy=result.accuracy,
                     reason=reason,
                     note=result.note,
-                    seconds=adapted.seconds,
-                    steps=adapted.steps,
+                    seconds=adapted.seconds + (branches.seconds if branches else 0.0),
+                    steps=adapted.steps + (branches.steps if branches else 0),
                     files=files,
                 )
             )
@@ -195,10 +220,27 @@ class CollectiveAdaptation:
         asked = (self._log.goal(goal_id).quantization for goal_id in node.goals)
         return tuple({config.model_dump_json(): config for config in asked}.values())
 
+    def _branch_task(self, goal: Goal, index: int, adapted: AdaptResult, root: SourceResult) -> BranchTask:
+        plan = self._plan
+        return BranchTask(
+            parent=adapted.checkpoint,
+            teacher=root.teacher,
+            data=root.data or plan.data,
+            algorithm=plan.algorithm,
+            algorithm_config=plan.algorithm_config,
+            hardware=plan.hardware,
+            budget=dict(goal.budget),
+            seed=self._nodes[index].seed,
+            quantizations=(goal.quantization,),
+            shares=goal.branches.shares if goal.branches else (),
+            costs=adapted.costs,
+        )
+
     def _package_task(self, goal: Goal, index: int, adapted: AdaptResult, root: SourceResult) -> PackageTask:
         plan = self._plan
         return PackageTask(
             checkpoint=adapted.checkpoint,
+            branches=self._branches.get(goal.id),
             teacher=root.teacher,
             data=root.data or plan.data,
             algorithm=plan.algorithm,

@@ -7,6 +7,7 @@ from functools import partial
 import keras
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
+from executors.evaluation import evaluate
 from executors.structure import analyse
 from executors.training import Trainer, cosine
 from mistify.budget import Costs, exceeded, meets
@@ -69,6 +70,20 @@ def run_edge(
             break
     reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
     return EdgeOutcome(executor.network(), costs, reached, steps, not reason, reason)
+
+
+def source_if_better(
+    outcome: EdgeOutcome, source: keras.Model, assignment: Assignment, accuracy_target: float | None
+) -> EdgeOutcome:
+    """The source as it is, where it meets the budget and is more accurate than what an edge came to."""
+    costs, schooling = analyse(source).network().costs(assignment.profiles), assignment.schooling
+    if not meets(costs, assignment.budget):
+        return outcome
+    reached = evaluate(source, schooling.test, schooling.metric)
+    if not schooling.metric.better(reached, outcome.accuracy):
+        return outcome
+    reason = _shortfall(costs, assignment, reached, accuracy_target, outcome.steps)
+    return EdgeOutcome(source, costs, reached, outcome.steps, not reason, reason)
 
 
 def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:

@@ -101,6 +101,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             accuracy_target=config.adaptation_goal.accuracy,
             metric=resolved.data.metric,
             quantization=config.quantization,
+            branches=config.branches,
         )
         for config in resolved.batch.configs
     ]

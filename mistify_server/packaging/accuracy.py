@@ -27,10 +27,9 @@ class MeasuredAccuracy:
 
 
 def measure_accuracy(
-    network: bytes, test: Dataset, objectives: Mapping[str, Objective], metric: Metric
+    runner: Runner, test: Dataset, objectives: Mapping[str, Objective], metric: Metric
 ) -> MeasuredAccuracy:
     """Run a package on the test data, in random order, until all are done or time is up."""
-    runner = Runner(network)
     order = np.random.default_rng(0).permutation(len(test))
     deadline = time.monotonic() + _MAX_SECONDS
     outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}

@@ -39,15 +39,23 @@ def convert(
     folded = fold_batch_norm(model)
     if examples is not None:
         examples = {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
-    # As constants: the converter leaves variables to be set at run time.
-    trained = [tf.constant(variable) for variable in folded.trainable_variables]
-    others = [tf.constant(variable) for variable in folded.non_trainable_variables]
+    return convert_function(Function.like(model, constant(folded)), quantization, examples)
+
+
+def constant(model: keras.Model) -> Callable[..., Any]:
+    """What a model makes of its inputs, with its weights as constants.
+
+    The converter leaves variables to be set at run time. The constants are part of the graph in which this is
+    called, be it that of a branch.
+    """
 
     def forward(*inputs: tf.Tensor) -> Any:
+        trained = [tf.constant(variable.numpy()) for variable in model.trainable_variables]
+        others = [tf.constant(variable.numpy()) for variable in model.non_trainable_variables]
         given = inputs[0] if len(inputs) == 1 else list(inputs)
-        return folded.stateless_call(trained, others, given, training=False)[0]
+        return model.stateless_call(trained, others, given, training=False)[0]
 
-    return convert_function(Function.like(model, forward), quantization, examples)
+    return forward
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.manifest import MeasuredLatency, TensorInfo
+from mistify.manifest import BRANCH_INPUT, MeasuredLatency, TensorInfo
 from mistify_server.packaging.conversion import SIGNATURE
 
 Array = npt.NDArray[Any]
@@ -30,19 +30,25 @@ class Runner:
 
     It takes and gives floats, also where the network takes and gives integers.
 
+    Args:
+        network: A `.tflite`.
+        branch: Which branch runs, where the network has branches.
+
     Attributes:
         inputs: Name, dtype and shape of every input by its name; -1 is the batch.
         outputs: The same of every output.
     """
 
-    def __init__(self, network: bytes) -> None:
+    def __init__(self, network: bytes, branch: int = 0) -> None:
         self._signature = Interpreter(model_content=network, num_threads=1).get_signature_runner(SIGNATURE)
         self.inputs = _described(self._signature.get_input_details())
         self.outputs = _described(self._signature.get_output_details())
+        self._chosen = {} if self.inputs.pop(BRANCH_INPUT, None) is None else {BRANCH_INPUT: np.int32(branch)}
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """The outputs by name."""
-        found = self._signature(**{name: info.quantized(inputs[name]) for name, info in self.inputs.items()})
+        given = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
+        found = self._signature(**given, **self._chosen)
         return {name: info.dequantized(found[name]) for name, info in self.outputs.items()}
 
 
@@ -51,13 +57,13 @@ def run(network: bytes, inputs: Arrays) -> dict[str, Array]:
     return Runner(network)(inputs)
 
 
-def measure_latency(network: bytes, threads: int = 1, batch: int = 1) -> MeasuredLatency:
+def measure_latency(network: bytes, threads: int = 1, batch: int = 1, branch: int = 0) -> MeasuredLatency:
     """Time inferences on this machine, for two seconds at the most where one takes less than 0.2 s.
 
     Other work on the machine only ever adds to what an inference takes, and comes in spells. So the burst
     with the lowest median tells what the network takes; the median within it leaves out single lucky runs.
     """
-    interpreter = _loaded(network, threads, batch)
+    interpreter = _loaded(network, threads, batch, branch)
     bursts = [_burst(interpreter) for _ in range(_BURSTS)]
     best = min(bursts, key=statistics.median)
     return MeasuredLatency(
@@ -70,15 +76,17 @@ def measure_latency(network: bytes, threads: int = 1, batch: int = 1) -> Measure
     )
 
 
-def _loaded(network: bytes, threads: int, batch: int) -> Interpreter:
+def _loaded(network: bytes, threads: int, batch: int, branch: int) -> Interpreter:
     """A network with random inputs, warmed up."""
     interpreter = Interpreter(model_content=network, num_threads=threads)
     for entry in interpreter.get_input_details():
-        interpreter.resize_tensor_input(entry["index"], [batch, *entry["shape"][1:]])
+        if len(entry["shape"]):
+            interpreter.resize_tensor_input(entry["index"], [batch, *entry["shape"][1:]])
     interpreter.allocate_tensors()
     rng = np.random.default_rng(0)
     for entry in interpreter.get_input_details():
-        interpreter.set_tensor(entry["index"], rng.uniform(size=entry["shape"]).astype(entry["dtype"]))
+        values = rng.uniform(size=entry["shape"]) if len(entry["shape"]) else np.asarray(branch)
+        interpreter.set_tensor(entry["index"], values.astype(entry["dtype"]))
     for _ in range(_WARM_UP_RUNS):
         interpreter.invoke()
     return interpreter
@@ -101,7 +109,8 @@ def _described(details: Mapping[str, Mapping[str, Any]]) -> dict[str, TensorInfo
 
 def _describe(name: str, entry: Mapping[str, Any]) -> TensorInfo:
     dtype = np.dtype(entry["dtype"])
-    shape = (-1, *(int(size) for size in entry["shape"][1:]))
+    sizes = [int(size) for size in entry["shape"]]
+    shape = (-1, *sizes[1:]) if sizes else ()
     scale, zero_point = entry["quantization"]
     if not scale:
         return TensorInfo(name=name, dtype=dtype.name, shape=shape)

@@ -18,14 +18,15 @@ from executors.objectives import objectives_of
 from executors.quantization_aware import quantization_aware
 from executors.signature import output_names
 from executors.training import Schooling
-from mistify.budget import Budget, Costs, latency_axis, size_axis
+from mistify.budget import Budget, Costs, hardware_of, latency_axis, size_axis
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
-from mistify.manifest import MANIFEST, Manifest, PackagedFile, Versions
+from mistify.manifest import MANIFEST, Branch, Manifest, MeasuredLatency, PackagedFile, Versions
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging import litert
-from mistify_server.packaging.accuracy import measure_accuracy
+from mistify_server.packaging.accuracy import MeasuredAccuracy, measure_accuracy
+from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
 from mistify_server.packaging.conversion import (
     REPRESENTATIVE_EXAMPLES,
     Function,
@@ -46,7 +47,8 @@ class PackageOrder:
     """What a package is made for, and what its checkpoint was measured to be.
 
     `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
-    `training_steps` and `seed` are of quantization-aware training, where that is asked for.
+    `training_steps` and `seed` are of quantization-aware training, where that is asked for. `branches` are
+    what the package can switch between, the checkpoint among them.
     """
 
     job_id: str
@@ -60,6 +62,7 @@ class PackageOrder:
     predicted: Costs
     training_steps: int = 0
     seed: int = 0
+    branches: Branches | None = None
 
 
 @dataclass(frozen=True)
@@ -79,28 +82,33 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
     """
     precision = order.quantization.precision
     network = _convert(model, order, schooling)
-    _compare(model, network, schooling.test, precision)
-    latency = litert.measure_latency(network)
-    objectives = objectives_of(model, schooling.train)
-    accuracy = measure_accuracy(network, schooling.test, objectives, order.metric)
+    networks = order.branches.networks if order.branches else ()
+    default = order.branches.default if order.branches else 0
+    models = [branch.model for branch in networks] or [model]
+    each = [_measure(network, one, order, schooling, number) for number, one in enumerate(models)]
+    measured = each[default]
     note = ""
-    if precision is not Quantization.NONE:
-        note = _drawbacks(precision, Served(network, latency.median_ms, accuracy.accuracy), model, order)
-    runner = litert.Runner(network)
+    if precision is not Quantization.NONE and not networks:
+        served = Served(network, measured.latency.median_ms, measured.accuracy.accuracy)
+        note = _drawbacks(precision, served, model, order)
+    size = {size_axis(precision): float(len(network))}
+    runner = litert.Runner(network, default)
     manifest = Manifest(
         job=order.job_id,
         goal=order.goal_id,
         budget=dict(order.budget),
         metric=order.metric,
         accuracy_target=order.accuracy_target,
-        achieved={**order.costs, size_axis(precision): float(len(network))},
-        measured=on_all_hardware(latency.median_ms, order.predicted),
-        accuracy=accuracy.accuracy,
-        accuracy_examples=accuracy.examples,
-        latency=latency,
+        achieved={**order.costs, **(order.branches.memory(precision) if order.branches else {}), **size},
+        measured=on_all_hardware(measured.latency.median_ms, order.predicted),
+        accuracy=measured.accuracy.accuracy,
+        accuracy_examples=measured.accuracy.examples,
+        latency=measured.latency,
         inputs=tuple(runner.inputs[tensor.name] for tensor in model.inputs),
         outputs=tuple(runner.outputs[name] for name in output_names(model)),
         quantization=precision,
+        branches=tuple(map(_branch, networks, each)),
+        default_branch=default,
         note=note,
         versions=Versions(
             mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
@@ -110,6 +118,35 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
     )
     described = (manifest.model_dump_json(indent=2) + "\n").encode()
     return Package({SERVE: network, MANIFEST: described}, manifest)
+
+
+@dataclass(frozen=True)
+class _Measured:
+    latency: MeasuredLatency
+    accuracy: MeasuredAccuracy
+
+
+def _measure(
+    network: bytes, model: keras.Model, order: PackageOrder, schooling: Schooling, branch: int
+) -> _Measured:
+    """Compare a package, or a branch of it, with its checkpoint, and measure it."""
+    runner = litert.Runner(network, branch)
+    _compare(model, runner, schooling.test, order.quantization.precision)
+    latency = litert.measure_latency(network, branch=branch)
+    objectives = objectives_of(model, schooling.train)
+    return _Measured(latency, measure_accuracy(runner, schooling.test, objectives, order.metric))
+
+
+def _branch(branch: BranchNetwork, measured: _Measured) -> Branch:
+    """What a manifest says of a branch."""
+    predicted = {axis: cost for axis, cost in branch.costs.items() if hardware_of(axis)}
+    return Branch(
+        share=branch.share,
+        achieved=dict(branch.costs),
+        measured=on_all_hardware(measured.latency.median_ms, predicted),
+        accuracy=measured.accuracy.accuracy,
+        latency=measured.latency,
+    )
 
 
 def _drawbacks(precision: Quantization, package: Served, model: keras.Model, order: PackageOrder) -> str:
@@ -131,6 +168,8 @@ def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
 
 def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> bytes:
     quantization = order.quantization
+    if order.branches:
+        return convert_branches(order.branches, quantization)
     match quantization.precision:
         case Quantization.INT8:
             return convert(model, quantization, _representative(schooling.train))
@@ -152,12 +191,11 @@ def _representative(train: Dataset) -> Mapping[str, Array]:
     return train.subset(some).inputs
 
 
-def _compare(model: keras.Model, network: bytes, test: Dataset, precision: Quantization) -> None:
+def _compare(model: keras.Model, runner: litert.Runner, test: Dataset, precision: Quantization) -> None:
     """Run checkpoint and package on the same examples, one by one and as a batch.
 
     Float32 outputs have to be equal, others of one shape: how far off they may be their accuracy tells.
     """
-    runner = litert.Runner(network)
     examples = {name: array[:_COMPARED_EXAMPLES] for name, array in test.inputs.items()}
     expected = {name: np.asarray(output) for name, output in call(model, examples, training=False).items()}
     for count in (_COMPARED_EXAMPLES, 1):

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mistify.config import DatasetConfig
 from mistify.jobs import Goal, Job, JobEvent, JobState, ProgressUpdate
-from mistify_server.tasks import AdaptResult, DataSource, Message, ModelSource, SourceResult
+from mistify_server.tasks import AdaptResult, BranchResult, DataSource, Message, ModelSource, SourceResult
 
 
 class NodePlan(Message):
@@ -49,11 +49,19 @@ class BatchPlan(Message):
 
 @dataclass(frozen=True)
 class BatchState:
-    """A collective batch and what has been made of it: its root, and checkpoints by node index."""
+    """A collective batch and what has been made of it.
+
+    Attributes:
+        plan: What was settled at submission.
+        root: The root of its goal tree.
+        checkpoints: By node index.
+        branches: Of multi-branch packages, by goal.
+    """
 
     plan: BatchPlan
     root: SourceResult | None
     checkpoints: Mapping[int, AdaptResult]
+    branches: Mapping[str, BranchResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,14 @@ class CheckpointSaved:
 
 
 @dataclass(frozen=True)
+class BranchesSaved:
+    """The branches of a goal's package were adapted."""
+
+    goal_id: str
+    result: BranchResult
+
+
+@dataclass(frozen=True)
 class GoalChanged:
     """A goal stands as given here; an event tells of a new state."""
 
@@ -116,7 +132,7 @@ class Advanced:
     update: ProgressUpdate
 
 
-Change: TypeAlias = RootSaved | CheckpointSaved | GoalChanged | JobChanged | Advanced
+Change: TypeAlias = RootSaved | CheckpointSaved | BranchesSaved | GoalChanged | JobChanged | Advanced
 
 
 class JobStore(ABC):

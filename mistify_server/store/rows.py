@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mistify.branches import BranchesConfig
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
@@ -58,6 +59,7 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             accuracy_target=goal.accuracy_target,
             metric=goal.metric.value,
             quantization=goal.quantization.model_dump(mode="json"),
+            branches=goal.branches and goal.branches.model_dump(mode="json", by_alias=True),
             parent=goal.parent,
             state=goal.state.value,
             achieved=dict(goal.achieved),
@@ -131,6 +133,7 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         accuracy_target=row.accuracy_target,
         metric=Metric(row.metric),
         quantization=QuantizationConfig.model_validate(row.quantization),
+        branches=None if row.branches is None else BranchesConfig.model_validate(row.branches),
         parent=row.parent,
         state=GoalState(row.state),
         achieved=row.achieved,

@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 
 class Table(DeclarativeBase):
@@ -104,6 +104,7 @@ class GoalRow(Table):
     accuracy_target: Mapped[float | None]
     metric: Mapped[str]
     quantization: Mapped[dict[str, object]]
+    branches: Mapped[dict[str, object] | None]
     parent: Mapped[str | None]
     state: Mapped[str]
     achieved: Mapped[dict[str, float]]
@@ -113,6 +114,16 @@ class GoalRow(Table):
     note: Mapped[str]
     seconds: Mapped[float]
     steps: Mapped[int]
+
+
+class BranchesRow(Table):
+    """The networks between which a goal's package can switch (`BranchResult`)."""
+
+    __tablename__ = "branches"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "goal_id"], ["goals.job_id", "goals.id"]),)
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    goal_id: Mapped[str] = mapped_column(primary_key=True)
+    result: Mapped[dict[str, object]]
 
 
 class FileRow(Table):

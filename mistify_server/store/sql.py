@@ -14,6 +14,7 @@ from mistify_server.store.base import (
     Advanced,
     BatchPlan,
     BatchState,
+    BranchesSaved,
     Change,
     CheckpointSaved,
     GoalChanged,
@@ -40,13 +41,14 @@ from mistify_server.store.rows import (
 from mistify_server.store.schema import (
     AdditionRow,
     BatchRow,
+    BranchesRow,
     CheckpointRow,
     EventRow,
     GoalRow,
     JobRow,
     ModelRow,
 )
-from mistify_server.tasks import SourceResult
+from mistify_server.tasks import BranchResult, SourceResult
 
 
 def _unix_ms() -> int:
@@ -142,6 +144,14 @@ class SqlJobStore(JobStore):
                             select(CheckpointRow).filter_by(job_id=job_id, batch=row.number)
                         )
                     },
+                    branches={
+                        branched.goal_id: BranchResult.model_validate(branched.result)
+                        for branched in session.scalars(
+                            select(BranchesRow)
+                            .join(GoalRow, (GoalRow.job_id == job_id) & (GoalRow.id == BranchesRow.goal_id))
+                            .where(BranchesRow.job_id == job_id, GoalRow.batch == row.number)
+                        )
+                    },
                 )
                 for row in rows
             ]
@@ -177,6 +187,10 @@ class SqlJobStore(JobStore):
                 session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
             case CheckpointSaved(batch, node, result):
                 session.merge(checkpoint_row(job_id, batch, node, result))
+            case BranchesSaved(goal_id, branched):
+                session.merge(
+                    BranchesRow(job_id=job_id, goal_id=goal_id, result=branched.model_dump(mode="json"))
+                )
             case GoalChanged(goal):
                 row = session.get_one(GoalRow, (job_id, goal.id))
                 told = row.state == goal.state.value

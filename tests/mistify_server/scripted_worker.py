@@ -15,11 +15,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mistify.budget import size_axis
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks import (
     LOADING,
     AdaptResult,
     AdaptTask,
+    BranchCheckpoint,
+    BranchResult,
+    BranchTask,
     Inspection,
     InspectTask,
     PackageResult,
@@ -70,6 +74,8 @@ class ScriptedWorker:
                 )
             case AdaptTask():
                 return self.adapt(task)
+            case BranchTask():
+                return self.branch(task)
             case PackageTask():
                 network = self.artifacts.path(task.checkpoint).read_bytes()
                 manifest = json.dumps({"goal": task.goal_id, "job": task.job_id}).encode()
@@ -78,7 +84,7 @@ class ScriptedWorker:
                         "serve.tflite": self.artifacts.put(network * 20_000, ".tflite"),
                         "manifest.json": self.artifacts.put(manifest, ".json"),
                     },
-                    size_bytes=len(network) * 20_000,
+                    achieved={size_axis(task.quantization.precision): len(network) * 20_000.0},
                     measured={f"latency_ms@{name}": 0.5 for name in task.hardware},
                     accuracy=task.accuracy - (0.05 if task.quantization.precision.integer else 0.0),
                     note="as int8: not faster" if task.quantization.precision.integer else "",
@@ -95,6 +101,12 @@ class ScriptedWorker:
             shape = ("dataset.train", "no array y", "arrays x and y", "add it")
             return Inspection(costs={}, floor={}, problems=[shape])
         return Inspection(**network)
+
+    def branch(self, task: BranchTask) -> Result:
+        made = (
+            BranchCheckpoint(share=share, checkpoint=task.parent, costs=task.costs) for share in task.shares
+        )
+        return BranchResult(base=("stem",), branches=tuple(made), steps=5, spent={"training": 0.25})
 
     def adapt(self, task: AdaptTask) -> Result:
         parent = json.loads(self.artifacts.path(task.parent).read_text())

@@ -18,6 +18,7 @@ from mistify.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
     AdaptTask,
+    BranchTask,
     DataSource,
     InspectTask,
     ModelSource,
@@ -144,7 +145,7 @@ def test_a_checkpoint_is_packaged_in_integers(tree: "Tree", precision: str) -> N
         )
     )
     assert result.measured["latency_ms@pi"] == pytest.approx(10 * result.measured["latency_ms@host"])
-    assert result.size_bytes == pytest.approx(root.root_costs["size_bytes@int8"], rel=0.4)
+    assert result.achieved["size_bytes@int8"] == pytest.approx(root.root_costs["size_bytes@int8"], rel=0.4)
     manifest = Manifest.model_validate_json(tree.read(result.files["manifest.json"]))
     assert (manifest.quantization, manifest.accuracy) == (precision, result.accuracy)
     assert abs(result.accuracy - root.teacher_accuracy) < 0.1
@@ -177,7 +178,11 @@ class Tree:
 
     def read(self, artifact: str) -> bytes:
         """The content of an artifact."""
-        return self._artifacts.path(artifact).read_bytes()
+        return self.path(artifact).read_bytes()
+
+    def path(self, artifact: str) -> Path:
+        """Where an artifact is."""
+        return self._artifacts.path(artifact)
 
     def edge(self, parent: str, share: float, **changes: Any) -> AdaptTask:
         """From a checkpoint to a share of the root's multiply-adds."""
@@ -265,6 +270,60 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
         with pytest.raises(FloatingPointError):
             workshop.do(onward)
     assert_equal(tree.network(workshop.do(onward)), tree.network(tree.workshop().do(onward)))
+
+
+def test_branches_share_a_base_that_nothing_has_changed(tree: Tree) -> None:
+    """From a third to three times the goal's budget, and the goal's own network among them as it was."""
+    workshop = tree.workshop()
+    goal: Any = workshop.do(tree.edge(tree.root.root, 0.8))
+    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "accuracy_target"})
+    shares = (0.4, 1.0, 2.0)
+    made: Any = workshop.do(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
+    assert [branch.share for branch in made.branches] == list(shares)
+    networks = [keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches]
+    assert made.base
+    for network in networks:
+        for name in made.base:
+            assert_equal(network.get_layer(name), networks[1].get_layer(name))
+    assert_equal(networks[1], tree.network(goal))
+    for share, branch, network in zip(shares, made.branches, networks, strict=True):
+        flops = analyse(network).network().flops
+        assert branch.costs["flops"] == flops
+        assert 0.5 * share * edge["budget"]["flops"] < flops <= share * edge["budget"]["flops"]
+    assert made.reason == ""
+
+    packaged: Any = workshop.do(
+        PackageTask(
+            checkpoint=goal.checkpoint,
+            branches=made,
+            teacher=tree.root.teacher,
+            quantization=QuantizationConfig(),
+            goal_id="whole",
+            job_id="job-1",
+            budget=edge["budget"],
+            accuracy_target=None,
+            costs=goal.costs,
+            accuracy=goal.accuracy,
+            seed=0,
+            **COMMON,
+        )
+    )
+    manifest = Manifest.model_validate_json(tree.read(packaged.files["manifest.json"]))
+    assert manifest.default_branch == 1
+    assert manifest.accuracy == pytest.approx(goal.accuracy)
+    test = load_dataset(DATA.test, signature_of(networks[0]))
+    for branch, network in zip(manifest.branches, networks, strict=True):
+        assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
+
+
+def test_a_goal_that_the_source_meets_is_not_worse_than_the_source(tree: Tree) -> None:
+    """A learning rate that ruins whatever is trained."""
+    worse: Any = tree.workshop().do(tree.edge(tree.root.root, 0.9, learning_rate=1.0))
+    task = tree.edge(tree.root.root, 1.0, learning_rate=1.0)
+    found: Any = tree.workshop().do(task)
+    assert found.accuracy == tree.root.teacher_accuracy > worse.accuracy
+    assert_equal(tree.network(found), keras.models.load_model(tree.path(tree.root.teacher)))
+    assert worse.costs["flops"] < found.costs["flops"] <= task.budget["flops"]
 
 
 def regression(directory: Path) -> tuple[ModelSource, DataSource]:

@@ -1,0 +1,189 @@
+"""Packages with branches: each computes what its network computes, and the base is stored once."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import keras
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.tools import flatbuffer_utils
+
+from executors.structure import analyse, freeze, narrow
+from mistify.errors import ErrorCode, MistifyError
+from mistify.quantization import Quantization, QuantizationConfig
+from mistify_server.packaging import litert
+from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
+from mistify_server.packaging.package import make_package
+from tests.executors.structure.networks import randomised
+from tests.mistify_server.packaging.networks import images, schooling
+from tests.mistify_server.packaging.test_package import ORDER
+
+layers = keras.layers
+BASE = ("stem", "stem_norm", "stem_relu")
+
+
+def network(width=6):
+    inputs = keras.Input((8, 8, 2), name="image")
+    x = layers.Conv2D(16, 3, padding="same", use_bias=False, name="stem")(inputs)
+    x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
+    y = layers.Conv2D(width, 3, padding="same", name="inner")(x)
+    y = layers.ReLU(name="relu")(layers.BatchNormalization(name="norm")(y))
+    x = layers.Add(name="add")([x, layers.Conv2D(16, 1, name="back")(y)])
+    x = layers.GlobalAveragePooling2D(name="pool")(x)
+    return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
+
+
+def branch(share, width):
+    """A network with the common base, and something of its own behind it."""
+    model = randomised(network())
+    freeze(model, BASE)
+    own = narrow(analyse(model), {"inner": np.arange(6) < width})
+    for layer in own.layers:
+        if layer.name not in BASE:
+            layer.set_weights([(1 + share / 10) * weight for weight in layer.get_weights()])
+    return BranchNetwork(share, own, analyse(own).network().costs())
+
+
+@pytest.fixture(scope="module")
+def branches():
+    return Branches(
+        BASE, tuple(branch(share, width) for share, width in ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6)))
+    )
+
+
+@pytest.fixture(scope="module")
+def converted(branches):
+    return convert_branches(branches, QuantizationConfig())
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("number", range(4))
+def test_each_branch_computes_what_its_network_computes(branches, converted, number, batch):
+    found = litert.Runner(converted, number)({"image": images(batch)})["scores"]
+    expected = branches.networks[number].model.predict(images(batch), verbose=0)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_branches_differ(branches, converted):
+    found = [litert.Runner(converted, number)({"image": images(9)})["scores"] for number in range(4)]
+    for left, right in pairwise(found):
+        assert np.abs(left - right).max() > 1e-3
+
+
+@pytest.mark.parametrize(("number", "nearest"), [(-5, 0), (4, 3), (2**31 - 1, 3)])
+def test_a_number_of_no_branch_means_the_nearest(converted, number, nearest):
+    given = {"image": images(2)}
+    found = litert.Runner(converted, number)(given)["scores"]
+    np.testing.assert_array_equal(found, litert.Runner(converted, nearest)(given)["scores"])
+
+
+def kernels(network):
+    """How often each shape of weights with more than one axis occurs in all graphs together."""
+    model = flatbuffer_utils.read_model_from_bytearray(network)
+    return Counter(
+        tuple(tensor.shape)
+        for graph in model.subgraphs
+        for tensor in graph.tensors
+        if model.buffers[tensor.buffer].data is not None
+        and tensor.shape is not None
+        and len(tensor.shape) > 1
+    )
+
+
+def test_the_base_is_stored_once_and_every_branch_by_itself(converted):
+    found = kernels(converted)
+    assert found[16, 3, 3, 2] == 1
+    assert [found[width, 3, 3, 16] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
+
+
+def test_a_switch_allocates_nothing(converted):
+    """The same interpreter goes on: only a number among its inputs changes."""
+    interpreter = Interpreter(model_content=converted, num_threads=1)
+    interpreter.allocate_tensors()
+    by_name = {entry["name"].split(":")[0]: entry["index"] for entry in interpreter.get_input_details()}
+    choice = next(index for name, index in by_name.items() if "branch" in name)
+    image = next(index for name, index in by_name.items() if "image" in name)
+    interpreter.set_tensor(image, images(1))
+    output = interpreter.get_output_details()[0]["index"]
+    found = {}
+    for number in (0, 3, 0, 3, 1):
+        interpreter.set_tensor(choice, np.int32(number))
+        interpreter.invoke()
+        told = found.setdefault(number, interpreter.get_tensor(output))
+        np.testing.assert_array_equal(told, interpreter.get_tensor(output))
+    for number, told in found.items():
+        np.testing.assert_allclose(
+            told, litert.Runner(converted, number)({"image": images(1)})["scores"], atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("precision", ["float16", "dynamic"])
+def test_branches_are_stored_at_other_precisions(branches, converted, precision):
+    stored = convert_branches(branches, QuantizationConfig.model_validate(precision))
+    for number in range(4):
+        found = litert.Runner(stored, number)({"image": images(5)})["scores"]
+        expected = litert.Runner(converted, number)({"image": images(5)})["scores"]
+        assert 0 < np.abs(found - expected).max() < 0.05
+
+
+def test_a_base_of_nothing_is_possible(branches):
+    apart = convert_branches(replace(branches, base=()), QuantizationConfig())
+    for number, one in enumerate(branches.networks):
+        found = litert.Runner(apart, number)({"image": images(3)})["scores"]
+        np.testing.assert_allclose(found, one.model.predict(images(3), verbose=0), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def package(branches):
+    own = branches.networks[branches.default].model
+    return make_package(own, replace(ORDER, branches=branches), schooling(own))
+
+
+def test_a_manifest_lists_the_branches(package, branches):
+    manifest = package.manifest
+    assert [one.share for one in manifest.branches] == [1 / 3, 0.6, 1.0, 3.0]
+    assert manifest.default_branch == 2
+    assert [info.name for info in manifest.inputs] == ["image"]
+    own = manifest.branches[2]
+    assert (manifest.accuracy, manifest.latency) == (own.accuracy, own.latency)
+    assert own.accuracy > manifest.branches[0].accuracy, "the examples are what the own network tells"
+    for one, network_of in zip(manifest.branches, branches.networks, strict=True):
+        assert one.achieved["flops"] == analyse(network_of.model).network().flops
+        assert one.latency.median_ms > 0
+
+
+def test_what_a_package_takes_is_what_all_its_branches_take(package, branches):
+    """The weights as they are in the file, each once; and the activations of one branch."""
+    size = len(package.files["serve.tflite"])
+    assert package.manifest.achieved["size_bytes"] == size
+    model = flatbuffer_utils.read_model_from_bytearray(package.files["serve.tflite"])
+    stored = sum(
+        len(model.buffers[tensor.buffer].data)
+        for graph in model.subgraphs
+        for tensor in graph.tensors
+        if model.buffers[tensor.buffer].data is not None
+        and flatbuffer_utils.type_to_name(tensor.type) == "FLOAT32"
+    )
+    peak = 4 * max(analyse(one.model).network().peak_activations for one in branches.networks)
+    assert package.manifest.achieved["memory_bytes"] == pytest.approx(stored + peak, rel=0.02)
+
+
+def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch):
+    other = branch(1.0, 4)
+    lying = replace(branches, networks=(*branches.networks[:2], other, branches.networks[3]))
+    monkeypatch.setattr(
+        "mistify_server.packaging.package.convert_branches",
+        lambda _, asked: convert_branches(branches, asked),
+    )
+    with pytest.raises(MistifyError) as error:
+        make_package(other.model, replace(ORDER, branches=lying), schooling(other.model))
+    assert error.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_package_of_one_network_has_no_branches(branches):
+    own = branches.networks[2].model
+    manifest = make_package(own, replace(ORDER, quantization=QuantizationConfig()), schooling(own)).manifest
+    assert (manifest.branches, manifest.default_branch) == ((), 0)
+    assert manifest.quantization is Quantization.NONE
