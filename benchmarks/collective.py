@@ -7,9 +7,9 @@ adaptation goes down the path of all of them, with the same steps for every goal
 source, and the least for the others. Per case, the same executor starts from the same tuned source
 for each goal, widened first where the goal is larger, with the least steps of a ladder that bring it within
 half a point of the accuracy that collective adaptation reached. The search starts from the steps of the goal
-before; of more than 16 goals it looks for fewer steps at 16 of them, evenly spread. Where even the most steps
-of the ladder are not enough, they count; `unmatched` says how many goals that are, whose ratios are lower
-bounds.
+before. Of more than 16 goals, 16 are ported per case, evenly spread, and stand for the others: what they took
+counts as often as there are goals. Where even the most steps of the ladder are not enough, they count;
+`unmatched` says of how many of the 16 that is true: the ratios are then lower bounds.
 
 Both sides run in one warm worker, which has loaded the data and knows what the teacher says; neither side is
 charged for tuning the source, for packages, or for the per-case runs that were not enough.
@@ -49,8 +49,8 @@ SMALLEST: Final = 0.125
 #: Points of accuracy by which a goal ported per case may fall short.
 TOLERANCE: Final = 0.5
 
-#: Goals at which fewer steps are looked for than the goal before needed.
-_SEARCHED: Final = 16
+#: The most goals that are ported per case.
+_PORTED: Final = 16
 
 #: Steps of the per-case runs.
 LADDER: Final = tuple(round(10 * 1.3**power) for power in range(23))
@@ -89,25 +89,35 @@ class Network:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both sides for one number of goals: what they reached, by share."""
+    """Both sides for one number of goals: what they reached, by share; per case for some, evenly spread."""
 
     collective: Mapping[float, Reached]
     per_case: Mapping[float, Reached]
 
     @property
+    def per_case_seconds(self) -> float:
+        """What all goals take per case, by those that were ported so."""
+        return mean(reached.seconds for reached in self.per_case.values()) * len(self.collective)
+
+    @property
+    def per_case_steps(self) -> float:
+        """The steps that all goals take per case, likewise."""
+        return mean(reached.steps for reached in self.per_case.values()) * len(self.collective)
+
+    @property
     def time_ratio(self) -> float:
         """Seconds per case over seconds of collective adaptation."""
-        return _seconds(self.per_case) / _seconds(self.collective)
+        return self.per_case_seconds / _seconds(self.collective)
 
     @property
     def step_ratio(self) -> float:
         """Steps per case over steps of collective adaptation."""
-        return _steps(self.per_case) / _steps(self.collective)
+        return self.per_case_steps / _steps(self.collective)
 
     @property
     def losses(self) -> list[float]:
         """Points of accuracy by which collective adaptation falls short of the goals ported per case."""
-        return [self.per_case[share].accuracy - one.accuracy for share, one in self.collective.items()]
+        return [one.accuracy - self.collective[share].accuracy for share, one in self.per_case.items()]
 
     @property
     def unmatched(self) -> int:
@@ -199,9 +209,10 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
         collective = porting.collective(steps_of(shares_of(count), network.steps))
         per_case = {}
         place = 0
-        for number, (share, reached) in enumerate(collective.items()):
-            fewer = number % max(1, count // _SEARCHED) == 0
-            place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place, fewer)
+        # The last of every so many: a goal that is shared with the counts before.
+        every = max(1, count // _PORTED)
+        for share, reached in list(collective.items())[every - 1 :: every]:
+            place = least_place(partial(accuracy, share), reached.accuracy - TOLERANCE, place)
             per_case[share] = case(share, LADDER[place])
             print(
                 f"{count} goals, {share:.3f}: {reached.accuracy:.1f} % in {reached.seconds:.1f} s, "
@@ -213,14 +224,11 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
     return found
 
 
-def least_place(accuracy_at: Callable[[int], float], wanted: float, start: int, fewer: bool = True) -> int:
-    """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one.
-
-    Where the place to start from gives it, fewer steps are tried only if `fewer`.
-    """
+def least_place(accuracy_at: Callable[[int], float], wanted: float, start: int) -> int:
+    """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one."""
     place = start
     if accuracy_at(place) >= wanted:
-        while fewer and place > 0 and accuracy_at(place - 1) >= wanted:
+        while place > 0 and accuracy_at(place - 1) >= wanted:
             place -= 1
         return place
     while place + 1 < len(LADDER) and accuracy_at(place) < wanted:
@@ -267,24 +275,24 @@ def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
     ):
         ratios.add_column(column, justify="right")
     for count, comparison in found.items():
-        collective, per_case = comparison.collective, comparison.per_case
+        collective = comparison.collective
         ratios.add_row(
             str(count),
             f"{_steps(collective):,}",
-            f"{_steps(per_case):,}",
+            f"{comparison.per_case_steps:,.0f}",
             f"{comparison.step_ratio:.1f}",
             f"{_seconds(collective):.1f}",
-            f"{_seconds(per_case):.1f}",
+            f"{comparison.per_case_seconds:.1f}",
             f"{comparison.time_ratio:.1f}",
             f"{mean(comparison.losses):.2f}",
             f"{max(comparison.losses):.2f}",
         )
     count, comparison = max(found.items())
-    goals = Table(title=f"{name}: each of {count} goals", title_justify="left")
+    goals = Table(title=f"{name}: goals ported per case, of {count}", title_justify="left")
     for column in ("share", "accuracy", "per case", "steps", "per case", "seconds", "per case"):
         goals.add_column(column, justify="right")
-    for share, ours in comparison.collective.items():
-        case = comparison.per_case[share]
+    for share, case in comparison.per_case.items():
+        ours = comparison.collective[share]
         goals.add_row(
             f"{share:.3f}",
             f"{ours.accuracy:.1f}",
@@ -308,9 +316,9 @@ def _draw(found: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
             row[0].plot(
                 list(goals), [reached.accuracy for reached in goals.values()], "o-", ms=4, label=label
             )
-            row[1].plot(
-                list(goals), list(accumulate(reached.seconds for reached in goals.values())), label=label
-            )
+            each = count / len(goals)
+            seconds = accumulate(each * reached.seconds for reached in goals.values())
+            row[1].plot(list(goals), list(seconds), label=label)
         row[0].set(title=f"{name}, {count} goals", ylabel="accuracy, %")
         row[1].set(ylabel="seconds so far", ylim=(0, None))
         for axes in row:

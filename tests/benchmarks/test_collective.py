@@ -47,10 +47,15 @@ def test_the_least_steps_that_are_enough_count_wherever_the_search_starts():
             assert least_place(accuracies.__getitem__, wanted, start) == expected
 
 
-def test_fewer_steps_are_tried_only_where_asked():
-    accuracies = [60.0, 70.0, 80.0, 90.0]
-    assert least_place(accuracies.__getitem__, 65.0, 3, fewer=False) == 3
-    assert least_place(accuracies.__getitem__, 75.0, 1, fewer=False) == 2
+def test_goals_ported_per_case_stand_for_the_others():
+    ours = {share: Reached(80.0, share, 10, {"training": 1.0}) for share in shares_of(4)}
+    cases = {
+        share: Reached(81.0 if share < 0.5 else 79.0, share, 30, {"training": 5.0})
+        for share in list(ours)[1::2]
+    }
+    found = Comparison(ours, cases)
+    assert (found.time_ratio, found.step_ratio) == (5.0, 3.0)
+    assert found.losses == [-1.0, 1.0]
 
 
 def test_ratios_are_of_the_totals():
