@@ -16,11 +16,23 @@ from mistify_server.tasks import LOADING, InspectTask, Progress, Result, Task, T
 ATTEMPTS = 3
 
 #: kind of task -> seconds after which it is stopped, as nothing reasonable takes that long.
-DEADLINES: Mapping[str, float] = {"inspect": 240.0, "source": 86_400.0, "adapt": 86_400.0, "package": 3_600.0}
+DEADLINES: Mapping[str, float] = {
+    "inspect": 240.0,
+    "source": 86_400.0,
+    "adapt": 86_400.0,
+    "branch": 86_400.0,
+    "package": 3_600.0,
+}
 
 #: kind of task -> seconds without a sign of life after which its worker is given up. TensorFlow's converter,
 #: with which inspections measure and packages are made, lets no thread speak meanwhile: 6 s for ResNet-50.
-LEASES: Mapping[str, float] = {"inspect": 240.0, "source": 60.0, "adapt": 60.0, "package": 600.0}
+LEASES: Mapping[str, float] = {
+    "inspect": 240.0,
+    "source": 60.0,
+    "adapt": 60.0,
+    "branch": 60.0,
+    "package": 600.0,
+}
 
 _log = logging.getLogger(__name__)
 

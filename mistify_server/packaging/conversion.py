@@ -48,12 +48,13 @@ def constant(model: keras.Model) -> Callable[..., Any]:
     The converter leaves variables to be set at run time. The constants are part of the graph in which this is
     called, be it that of a branch.
     """
+    trained = [variable.numpy() for variable in model.trainable_variables]
+    others = [variable.numpy() for variable in model.non_trainable_variables]
 
     def forward(*inputs: tf.Tensor) -> Any:
-        trained = [tf.constant(variable.numpy()) for variable in model.trainable_variables]
-        others = [tf.constant(variable.numpy()) for variable in model.non_trainable_variables]
+        weights = [[tf.constant(array) for array in arrays] for arrays in (trained, others)]
         given = inputs[0] if len(inputs) == 1 else list(inputs)
-        return model.stateless_call(trained, others, given, training=False)[0]
+        return model.stateless_call(*weights, given, training=False)[0]
 
     return forward
 

@@ -63,11 +63,23 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(artifacts_of(tmp_path), lambda progress: None)
 
 
-def saved_source(directory: Path) -> ModelSource:
+def shallow() -> keras.Model:
+    """One convolution."""
     inputs = keras.Input((8, 8, 1))
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, use_bias=False)(inputs)))
-    outputs = layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x))
-    keras.Model(inputs, outputs).save(directory / "source.keras")
+    return keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
+
+
+def deeper() -> keras.Model:
+    """Three convolutions; the first takes a tenth of the multiply-adds."""
+    inputs = x = keras.Input((8, 8, 1))
+    for width in (4, 12, 12):
+        x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, use_bias=False)(x)))
+    return keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
+
+
+def saved_source(directory: Path, model: keras.Model | None = None) -> ModelSource:
+    (model or shallow()).save(directory / "source.keras")
     return ModelSource(path=str(directory / "source.keras"))
 
 
@@ -167,9 +179,9 @@ def test_a_task_that_fails_is_not_booked_to_the_next(
 class Tree:
     """The root of a goal tree, and what makes and does its edges."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, model: keras.Model | None = None) -> None:
         self._artifacts = artifacts_of(directory)
-        task = SourceTask(model=saved_source(directory), exceed={}, seed=0, **COMMON)
+        task = SourceTask(model=saved_source(directory, model), exceed={}, seed=0, **COMMON)
         self.root: Any = self.workshop().do(task)
 
     def workshop(self) -> Workshop:
@@ -272,8 +284,9 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
     assert_equal(tree.network(workshop.do(onward)), tree.network(tree.workshop().do(onward)))
 
 
-def test_branches_share_a_base_that_nothing_has_changed(tree: Tree) -> None:
-    """From a third to three times the goal's budget, and the goal's own network among them as it was."""
+def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
+    """From less than half to twice the goal's budget, and the goal's own network among them as it was."""
+    tree = Tree(tmp_path, deeper())
     workshop = tree.workshop()
     goal: Any = workshop.do(tree.edge(tree.root.root, 0.8))
     edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "accuracy_target"})
@@ -314,16 +327,6 @@ def test_branches_share_a_base_that_nothing_has_changed(tree: Tree) -> None:
     test = load_dataset(DATA.test, signature_of(networks[0]))
     for branch, network in zip(manifest.branches, networks, strict=True):
         assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
-
-
-def test_a_goal_that_the_source_meets_is_not_worse_than_the_source(tree: Tree) -> None:
-    """A learning rate that ruins whatever is trained."""
-    worse: Any = tree.workshop().do(tree.edge(tree.root.root, 0.9, learning_rate=1.0))
-    task = tree.edge(tree.root.root, 1.0, learning_rate=1.0)
-    found: Any = tree.workshop().do(task)
-    assert found.accuracy == tree.root.teacher_accuracy > worse.accuracy
-    assert_equal(tree.network(found), keras.models.load_model(tree.path(tree.root.teacher)))
-    assert worse.costs["flops"] < found.costs["flops"] <= task.budget["flops"]
 
 
 def regression(directory: Path) -> tuple[ModelSource, DataSource]:
