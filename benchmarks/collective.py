@@ -34,13 +34,12 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Final
 
-import keras
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, TEST, TRAIN, Porting, Reached, resnet8
+from benchmarks.porting import FILES, Porting, Reached, depthwise, resnet8
 from mistify_server.tasks import DataSource, ModelSource
 
 LARGEST: Final = 2.0
@@ -146,7 +145,7 @@ def _networks(data: Callable[[], Path]) -> dict[str, Network]:
     """Those of a full run. The digits are built in and need no data."""
     return {
         _RESNET8: Network(lambda directory: resnet8(data(), directory, {}), (4, 16), 1600),
-        _DEPTHWISE: Network(lambda directory: _depthwise(data(), directory), (16,), 1600),
+        _DEPTHWISE: Network(lambda directory: depthwise(data(), directory), (16,), 1600),
         _DIGITS: Network(_digits, (16, 128), 800),
     }
 
@@ -158,27 +157,6 @@ def _quick_networks() -> dict[str, Network]:
 def _digits(directory: Path) -> Porting:
     data = DataSource(train="builtin:digits-train", test="builtin:digits-test")
     return Porting(ModelSource(builtin="digits-resnet"), data, directory, {})
-
-
-def _depthwise(data: Path, directory: Path) -> Porting:
-    """A network as MobileNet is built, with random weights: tuning the source trains it."""
-    keras.utils.set_random_seed(0)
-    layers = keras.layers
-    inputs = keras.Input((32, 32, 3), name="image")
-    x = layers.Rescaling(1 / 127.5, offset=-1)(inputs)
-    x = layers.Conv2D(24, 3, padding="same", use_bias=False)(x)
-    x = layers.ReLU()(layers.BatchNormalization()(x))
-    for width, stride in ((48, 2), (48, 1), (96, 2), (96, 1), (192, 2), (192, 1)):
-        x = layers.DepthwiseConv2D(3, stride, padding="same", use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization()(x))
-        x = layers.Conv2D(width, 1, use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization()(x))
-    outputs = layers.Dense(10, "softmax", name="class")(layers.GlobalAveragePooling2D()(x))
-    path = directory / "depthwise.keras"
-    keras.Model(inputs, outputs, name="depthwise").save(path)
-    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
-    settings = {"learning_rate": 0.05}
-    return Porting(ModelSource(path=str(path)), files, directory, settings)
 
 
 def shares_of(count: int) -> list[float]:

@@ -1,6 +1,7 @@
 """Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from math import ceil, log
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,6 +19,8 @@ from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
     AdaptTask,
+    BranchResult,
+    BranchTask,
     DataSource,
     ModelSource,
     PackageResult,
@@ -132,11 +135,56 @@ class Porting:
         result = self._adapt(self._root(share), share, steps, 1 / share)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
+    def branches(
+        self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int
+    ) -> BranchResult:
+        """Branches of a checkpoint at multiples of its share, with so many steps for each."""
+        result = self._workshop.do(
+            BranchTask(
+                parent=checkpoint.artifact,
+                teacher=self._made.teacher,
+                data=self.data,
+                algorithm="morphnet",
+                algorithm_config={**self._settings, **_steps(steps, _CUTS)},
+                hardware={},
+                budget={FLOPS: share * self._full},
+                seed=self._seed,
+                shares=tuple(multiples),
+                costs=dict(checkpoint.costs),
+            )
+        )
+        if not isinstance(result, BranchResult):
+            raise TypeError(f"branches gave {result}")
+        return result
+
+    def write_package(
+        self, checkpoint: Checkpoint, directory: Path, branches: BranchResult | None = None
+    ) -> Path:
+        """Put a package into a directory, which is made."""
+        result = self._packaged(checkpoint, Quantization.NONE, branches)
+        directory.mkdir(parents=True)
+        for name, artifact in result.files.items():
+            shutil.copyfile(self._artifacts.path(artifact), directory / name)
+        return directory
+
     def package(self, checkpoint: Checkpoint, precision: Quantization) -> Packaged:
         """A checkpoint packaged at a precision."""
+        result = self._packaged(checkpoint, precision)
+        return Packaged(
+            result.accuracy,
+            round(result.achieved[size_axis(precision)]),
+            checkpoint.costs[size_axis(precision)],
+            result.measured[latency_axis(HOST.name)],
+            result.note,
+        )
+
+    def _packaged(
+        self, checkpoint: Checkpoint, precision: Quantization, branches: BranchResult | None = None
+    ) -> PackageResult:
         result = self._workshop.do(
             PackageTask(
                 checkpoint=checkpoint.artifact,
+                branches=branches,
                 teacher=self._made.teacher,
                 data=self.data,
                 algorithm="morphnet",
@@ -154,17 +202,15 @@ class Porting:
         )
         if not isinstance(result, PackageResult):
             raise TypeError(f"a package gave {result}")
-        return Packaged(
-            result.accuracy,
-            round(result.achieved[size_axis(precision)]),
-            checkpoint.costs[size_axis(precision)],
-            result.measured[latency_axis(HOST.name)],
-            result.note,
-        )
+        return result
 
     def _reached(self, result: AdaptResult) -> Reached:
         share = result.costs[FLOPS] / self._full
         return Reached(100 * result.accuracy, share, result.steps, result.spent)
+
+    @property
+    def _seed(self) -> int:
+        return int(self._settings.get("seed", 0))  # type: ignore[call-overload]
 
     def _root(self, share: float) -> str:
         """The tuned source, widened where a goal is larger."""
@@ -176,24 +222,17 @@ class Porting:
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """All steps are taken, a part of them on the way: the factor by which costs fall."""
         cuts = min(_CUTS, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
-        each = max(1, round(_CUTTING * steps / max(1, cuts)))
-        settings = {
-            "cuts": _CUTS,
-            "adapt_steps": _CUTS * each,
-            "tune_steps": steps - cuts * each,
-            "max_steps": 2 * steps + _CUTS,
-        }
         result = self._workshop.do(
             AdaptTask(
                 parent=parent,
                 teacher=self._made.teacher,
                 data=self.data,
                 algorithm="morphnet",
-                algorithm_config={**self._settings, **settings},
+                algorithm_config={**self._settings, **_steps(steps, cuts)},
                 hardware={},
                 budget={FLOPS: share * self._full},
                 accuracy_target=None,
-                seed=int(self._settings.get("seed", 0)),  # type: ignore[call-overload]
+                seed=self._seed,
             )
         )
         if not isinstance(result, AdaptResult) or not result.met:
@@ -219,7 +258,39 @@ class Porting:
         return result
 
 
+def _steps(steps: int, cuts: int) -> dict[str, object]:
+    """Settings by which so many steps are taken in all, on an edge of so many cuts."""
+    each = max(1, round(_CUTTING * steps / max(1, cuts)))
+    return {
+        "cuts": _CUTS,
+        "adapt_steps": _CUTS * each,
+        "tune_steps": steps - cuts * each,
+        "max_steps": 2 * steps + _CUTS,
+    }
+
+
 def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Porting:
     """MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
     return Porting(ModelSource(path=str(data / RESNET8)), files, directory, settings)
+
+
+def depthwise(data: Path, directory: Path) -> Porting:
+    """A network as MobileNet is built, with random weights: tuning the source trains it."""
+    keras.utils.set_random_seed(0)
+    layers = keras.layers
+    inputs = keras.Input((32, 32, 3), name="image")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(inputs)
+    x = layers.Conv2D(24, 3, padding="same", use_bias=False)(x)
+    x = layers.ReLU()(layers.BatchNormalization()(x))
+    for width, stride in ((48, 2), (48, 1), (96, 2), (96, 1), (192, 2), (192, 1)):
+        x = layers.DepthwiseConv2D(3, stride, padding="same", use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization()(x))
+        x = layers.Conv2D(width, 1, use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization()(x))
+    outputs = layers.Dense(10, "softmax", name="class")(layers.GlobalAveragePooling2D()(x))
+    path = directory / "depthwise.keras"
+    keras.Model(inputs, outputs, name="depthwise").save(path)
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    settings = {"learning_rate": 0.05}
+    return Porting(ModelSource(path=str(path)), files, directory, settings)

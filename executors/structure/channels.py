@@ -68,6 +68,11 @@ class ChannelGroup:
     size: int
     slots: tuple[Slot, ...]
 
+    @property
+    def makers(self) -> int:
+        """How many layers make the channels, at least one: of a residual stream all that are added up."""
+        return len({slot.layer for slot in self.slots if slot.role is Role.MAKES}) or 1
+
 
 @dataclass(frozen=True)
 class _Axis:

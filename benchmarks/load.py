@@ -1,0 +1,77 @@
+"""A load on the processor that comes and goes: `python -m benchmarks.load BUSY`, one process for each core.
+
+Each process is busy for a share of every two milliseconds, with the highest priority that it may have:
+whatever else runs gets the rest, in slices that are shorter than an inference. Without that right it is
+busy all the time.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Final
+
+_PERIOD: Final = 0.002
+_CORES: Final = sorted(os.sched_getaffinity(0))
+
+
+class Load:
+    """Processes that take a share of every core while `on`."""
+
+    def __init__(self, busy: float) -> None:
+        command = [sys.executable, "-m", "benchmarks.load", str(busy)]
+        self._processes = [
+            subprocess.Popen([*command, str(core)], stdout=subprocess.PIPE, text=True) for core in _CORES
+        ]
+        for process in self._processes:
+            if process.stdout is not None:
+                process.stdout.readline()
+        self.switch(on=False)
+
+    def __enter__(self) -> "Load":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+    def switch(self, *, on: bool) -> None:
+        """Take the processor, or release it."""
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """While the processor is taken."""
+        self.switch(on=True)
+        try:
+            yield
+        finally:
+            self.switch(on=False)
+
+
+def _work(busy: float, core: int) -> None:
+    os.sched_setaffinity(0, {core})
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        busy = 1.0
+        with suppress(PermissionError):
+            os.nice(-20)
+    print("ready", flush=True)
+    while True:
+        end = time.perf_counter() + busy * _PERIOD
+        while time.perf_counter() < end:
+            pass
+        time.sleep((1 - busy) * _PERIOD)
+
+
+if __name__ == "__main__":
+    _work(float(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,370 @@
+"""Networks in one package, between which it switches while it runs (paper 8.3: Table 4, and more).
+
+`python -m benchmarks.switching --data DIR [--network NAME] [--quick] [--json FILE] [--picture FILE]`
+
+ResNet-8 and a network of depthwise convolutions are ported to half of their multiply-adds, with branches
+from a third to three times of that. The package with three branches has the first, the third and the last
+of the five. DIR has `cifar10/{train,test}.npz` and `mlperf_tiny/resnet8_cifar10.h5`.
+
+For each network and 3 and 5 branches:
+
+- `extra_params`: weights of the package beside those of the goal's own network, as a share of them.
+- `latency_ratio`: each branch in the package against its network alone, in turn; the worst branch's median.
+- `switch_extra_us`: by how much an inference takes longer right after the decision for another branch.
+- `load_ms`: what loading the package and its first inference take instead.
+
+Then a load takes most of the processor and releases it again, every five seconds, while inferences go on,
+with the five branches of the first network: `monitor` (the daemon, as a process of its own), the largest
+branch and the smallest one. The budget is half again what the largest branch takes on the free processor.
+For each:
+
+- `within`: the share of inferences within the budget;
+- `accuracy`: of the branches that ran, the mean over all inferences.
+
+`recovery_seconds` is how long after a change of the load, at the most, the median of ten inferences exceeds
+the budget. `failed` are inferences that failed or gave another result than that of a branch. `growth_mib`
+is by how much the process grew in a minute (`--soak SECONDS`) of inferences and switches.
+"""
+
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.load import Load
+from benchmarks.porting import FILES, depthwise, resnet8
+from mistify.branches import BranchesConfig
+from mistify_client.runtime import PortedModel, load
+
+SHARE: Final = 0.5
+COUNTS: Final = (3, 5)
+_NETWORKS: Final = ("resnet8", "depthwise")
+
+TARGETS: Final[dict[str, Target]] = {
+    **{
+        f"{name}_b{count}_latency_ratio": {"max": 1.05, "full_run_only": name != "resnet8"}
+        for name in _NETWORKS
+        for count in COUNTS
+    },
+    **{
+        f"{name}_b{count}_switch_extra_us": {"max": 100, "full_run_only": name != "resnet8"}
+        for name in _NETWORKS
+        for count in COUNTS
+    },
+    "recovery_seconds": {"max": 1},
+    "failed": {"max": 0},
+    "growth_mib": {"max": 2},
+}
+
+#: Bursts that two latencies are compared by, and inferences of each.
+_ROUNDS: Final = 30
+_RUNS: Final = 30
+
+#: Share of the processor that the load takes.
+_TAKEN: Final = 0.6
+_PHASE_SECONDS: Final = 5.0
+_PHASES: Final = 6
+_RECENT: Final = 10
+
+#: The budget, in latencies of the largest branch on the free processor.
+_BUDGET: Final = 1.5
+
+_MONITOR: Final = """
+interval = "100ms"
+[targets]
+latency = "{budget:.4f}ms"
+[policy]
+dwell = "500ms"
+"""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Inferences one after the other.
+
+    Attributes:
+        ended: When each ended, seconds from the start.
+        latency_ms: What each took.
+        branch: Which branch ran.
+        changes: When the load changed.
+        failed: How many failed, or gave what no branch gives.
+    """
+
+    ended: npt.NDArray[np.float64]
+    latency_ms: npt.NDArray[np.float64]
+    branch: npt.NDArray[np.int64]
+    changes: tuple[float, ...]
+    failed: int
+
+
+def measure(options: Namespace) -> Figures:
+    """All figures; prints the tables and draws the picture."""
+    data = data_with(FILES, options)
+    figures: dict[str, float] = {}
+    names = [options.network] if options.network else _NETWORKS[: 1 if options.quick else None]
+    for name in names:
+        with TemporaryDirectory() as directory:
+            packages, alone = _ported(name, data, Path(directory), quick=options.quick)
+            for count, package in packages.items():
+                found = _package_figures(package, alone[count])
+                figures |= {f"{name}_b{count}_{figure}": value for figure, value in found.items()}
+            if name == names[0]:
+                figures |= _under_load(packages[COUNTS[-1]], data, options)
+    Console().print(_table(figures, names))
+    return figures
+
+
+def _ported(
+    name: str, data: Path, directory: Path, *, quick: bool
+) -> tuple[dict[int, Path], dict[int, list[Path]]]:
+    """Packages by their number of branches, and for each the packages of its branches alone."""
+    steps = 40 if quick else 400
+    settings: dict[str, object] = {"source_steps": 0 if name == "resnet8" or quick else 2400}
+    open_porting = {"resnet8": partial(resnet8, settings=settings), "depthwise": depthwise}[name]
+    porting = open_porting(data, directory / "store")
+    goal = porting.checkpoint(SHARE, 2 * steps)
+    five = porting.branches(goal, SHARE, BranchesConfig(count=COUNTS[-1]).shares, steps)
+    singles = [
+        porting.write_package(goal._replace(artifact=branch.checkpoint), directory / f"alone-{number}")
+        for number, branch in enumerate(five.branches)
+    ]
+    packages, alone = {}, {}
+    for count in COUNTS:
+        chosen = range(0, len(singles), (len(singles) - 1) // (count - 1))
+        some = five.model_copy(update={"branches": tuple(five.branches[number] for number in chosen)})
+        packages[count] = porting.write_package(goal, directory / f"b{count}", some)
+        alone[count] = [singles[number] for number in chosen]
+    return packages, alone
+
+
+def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
+    """What a package costs beside its own network, what its branches take, and what a switch takes."""
+    model = load(package, threads=1)
+    one = _example(model)
+    singles = [load(path, threads=1) for path in alone]
+    own = singles[model.manifest.default_branch].manifest
+    ratios = []
+    for branch, single in enumerate(singles):
+        model.switch(branch)
+        ratios.append(_ratio(partial(single, one), partial(model, one)))
+    return {
+        "extra_params": _weight_bytes(package) / _weight_bytes(alone[model.manifest.default_branch]) - 1,
+        "params": own.achieved["params"],
+        "latency_ratio": max(ratios),
+        "switch_extra_us": 1e6 * _switch_seconds(model, one),
+        "load_ms": 1e3 * median(_timed(lambda: load(package, threads=1)(one)) for _ in range(5)),
+    }
+
+
+def _weight_bytes(package: Path) -> int:
+    """Of the file, which is next to nothing but weights."""
+    return (package / "serve.tflite").stat().st_size
+
+
+def _ratio(
+    alone: Callable[[], object], inside: Callable[[], object], rounds: int = 30, runs: int = 30
+) -> float:
+    """How much longer one takes than the other: bursts of both in turn, the median of their ratios."""
+    ratios = []
+    for _ in range(rounds):
+        a, b = (median(_timed(call) for _ in range(runs)) for call in (alone, inside))
+        ratios.append(b / a)
+    return median(ratios)
+
+
+def _switch_seconds(model: PortedModel, one: npt.NDArray[Any], rounds: int = 200) -> float:
+    """What deciding and the first inference on the new branch take, beyond a further inference on it."""
+    count = len(model.branches)
+    extra = []
+    for number in range(rounds):
+        branch = number % count
+
+        def first(branch: int = branch) -> None:
+            model.switch(branch)
+            model(one)
+
+        extra.append(_timed(first) - median(_timed(lambda: model(one)) for _ in range(5)))
+    return median(extra)
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _under_load(package: Path, data: Path, options: Namespace) -> dict[str, float]:
+    """The monitor against the largest and the smallest branch, and the soak."""
+    model = load(package, threads=1)
+    one = _example(model)
+    last = len(model.branches) - 1
+    model.switch(last)
+    budget = 1e3 * _BUDGET * median(_timed(lambda: model(one)) for _ in range(200))
+    config = package.parent / "monitor.toml"
+    config.write_text(_MONITOR.format(budget=budget))
+    sides = {
+        "monitor": (0, partial(_monitored, package, config)),
+        "largest": (last, nullcontext),
+        "smallest": (0, nullcontext),
+    }
+    phases = 2 if options.quick else _PHASES
+    traces = {}
+    with Load(_TAKEN) as taken:
+        for side, (branch, watched) in sides.items():
+            model.switch(branch)
+            with watched():
+                traces[side] = _traced(model, one, taken, phases)
+    accuracies = np.array([branch.accuracy for branch in model.branches])
+    figures = {"budget_ms": budget, "recovery_seconds": _recovery(traces["monitor"], budget)}
+    for side, trace in traces.items():
+        figures[f"{side}_within"] = 100 * float(np.mean(trace.latency_ms <= budget))
+        figures[f"{side}_accuracy"] = 100 * float(accuracies[trace.branch].mean())
+        figures[f"{side}_inferences"] = len(trace.ended)
+    figures["failed"] = sum(trace.failed for trace in traces.values())
+    if options.picture:
+        _draw(traces, budget, options.picture)
+    return figures | {"growth_mib": _growth(model, one, 5 if options.quick else options.soak)}
+
+
+@contextmanager
+def _monitored(package: Path, config: Path) -> Iterator[None]:
+    """While the daemon watches a package."""
+    command = [sys.executable, "-m", "mistify_client.cli", "monitor", "--package", str(package)]
+    process = subprocess.Popen([*command, "--config", str(config)], stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _traced(model: PortedModel, one: npt.NDArray[Any], taken: Load, phases: int) -> Trace:
+    """Inferences while the load comes and goes; what they give is checked against what branches give."""
+    known = _known(model, one)
+    start = time.monotonic()
+    rows, changes, failed = [], [], 0
+    for phase in range(phases):
+        if phase:
+            taken.switch(on=phase % 2 == 1)
+            changes.append(time.monotonic() - start)
+        while time.monotonic() - start < (phase + 1) * _PHASE_SECONDS:
+            before = time.monotonic()
+            found = model(one)
+            ended = time.monotonic()
+            branch = next((number for number, told in enumerate(known) if np.array_equal(found, told)), None)
+            failed += branch is None
+            rows.append((ended - start, 1e3 * (ended - before), branch or 0))
+    taken.switch(on=False)
+    ended, latency, branches = map(np.array, zip(*rows, strict=True))
+    return Trace(ended, latency, branches, tuple(changes), failed)
+
+
+def _known(model: PortedModel, one: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+    """What each branch gives for the example, which tells the branches apart."""
+    before, found = model.branch, []
+    for branch in range(len(model.branches)):
+        model.switch(branch)
+        found.append(np.asarray(model(one)))
+    model.switch(before)
+    return found
+
+
+def _recovery(trace: Trace, budget: float) -> float:
+    """How long after a change, at the most, the median of a few inferences is above the budget."""
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(trace.latency_ms, _RECENT), axis=1)
+    ends = trace.ended[_RECENT - 1 :]
+    worst = 0.0
+    for begin, end in pairwise([*trace.changes, trace.ended[-1]]):
+        over = ends[(ends >= begin) & (ends < end) & (medians > budget)]
+        worst = max(worst, float(over[-1] - begin) if len(over) else 0.0)
+    return worst
+
+
+def _growth(model: PortedModel, one: npt.NDArray[Any], seconds: float) -> float:
+    """By how many MiB the process grows while it infers and switches."""
+    _busy(model, one, min(5.0, seconds))
+    before = _resident()
+    _busy(model, one, seconds)
+    return _resident() - before
+
+
+def _busy(model: PortedModel, one: npt.NDArray[Any], seconds: float) -> None:
+    rng, end = np.random.default_rng(0), time.monotonic() + seconds
+    while time.monotonic() < end:
+        model.switch(int(rng.integers(len(model.branches))))
+        model(one)
+        model.statistics()
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+
+def _example(model: PortedModel) -> npt.NDArray[Any]:
+    """A random input."""
+    (info,) = model.inputs
+    return np.random.default_rng(0).uniform(0, 255, (1, *info.shape[1:])).astype(info.dtype)
+
+
+def _table(figures: Mapping[str, float], names: Sequence[str]) -> Table:
+    table = Table(title="Multi-branch packages", title_justify="left")
+    for column in ("package", "extra weights", "latency, worst branch", "switch, us", "load, ms"):
+        table.add_column(column, justify="left" if column == "package" else "right")
+    for name in names:
+        for count in COUNTS:
+            found = {key: figures[f"{name}_b{count}_{key}"] for key in ("extra_params", "latency_ratio")}
+            table.add_row(
+                f"{name}-b{count}",
+                f"{found['extra_params']:.2f}x",
+                f"{found['latency_ratio']:.3f}",
+                f"{figures[f'{name}_b{count}_switch_extra_us']:.1f}",
+                f"{figures[f'{name}_b{count}_load_ms']:.1f}",
+            )
+    return table
+
+
+def _draw(traces: Mapping[str, Trace], budget: float, file: Path) -> None:
+    """Latencies over time, below each other."""
+    figure = Figure(figsize=(8, 2.2 * len(traces)), layout="constrained")
+    for axes, (side, trace) in zip(figure.subplots(len(traces), sharex=True), traces.items(), strict=True):
+        axes.scatter(trace.ended, trace.latency_ms, s=1, c=trace.branch, cmap="viridis")
+        axes.axhline(budget, color="red", lw=1)
+        for begin, end in zip(trace.changes[::2], [*trace.changes[1::2], trace.ended[-1]], strict=False):
+            axes.axvspan(begin, end, alpha=0.1)
+        axes.set(title=side, ylabel="ms", ylim=(0, 4 * budget))
+    axes.set(xlabel="seconds; the load is on where it is shaded; colours are branches")
+    figure.savefig(file, dpi=120)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The options of this benchmark."""
+    add_data_option(parser)
+    parser.add_argument("--network", choices=_NETWORKS, help="port only this one")
+    parser.add_argument("--soak", type=float, default=60.0, metavar="SECONDS", help="how long to soak")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the latencies into this PNG file")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark; returns the exit code."""
+    return run("switching", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
