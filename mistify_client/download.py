@@ -1,14 +1,13 @@
 """Downloading the files of a package: resumable, verified, and complete or not there at all."""
 
-import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import PackageFile
 from mistify.manifest import MANIFEST, describe_file
+from mistify_client.files import locked
 
 #: Opens a file of the package: name, offset -> its bytes from there on.
 ReadFrom = Callable[[str, int], Iterable[bytes]]
@@ -24,7 +23,7 @@ def download_package(files: Iterable[PackageFile], directory: Path, read_from: R
         MistifyError: CORRUPT_PACKAGE where a file is not what its digest says, twice in a row.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    with _locked(directory):
+    with locked(directory):
         for file in sorted(files, key=lambda file: file.name == MANIFEST):
             _download(file, directory, read_from)
 
@@ -73,13 +72,3 @@ def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
 def _is(file: PackageFile, path: Path) -> bool:
     found = describe_file(path)
     return (found.size, found.sha256) == (file.size, file.sha256)
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,10 @@
-"""Files and directories that a user names: what is wrong with them, before anything is started."""
+"""Files and directories: those that a user names, checked before anything is started; and taking turns."""
 
+import fcntl
+import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mistify.errors import Problem, invalid_config
@@ -36,3 +40,14 @@ def output_directory(path: Path) -> None:
         given = f"{path} ({error.strerror})"
         problem = Problem("--out", given, "a directory to write into", "give another one")
         raise invalid_config([problem], "the output") from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file or directory for this thread alone; others, also of other processes, wait."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,197 @@
+"""What inferences take: noted by each loaded model, read by anyone on the device (paper 6).
+
+A loaded model notes its inferences in a file of its own, mapped into memory: counters, and a ring of the last
+`CAPACITY` inferences. It holds a lock on the file, so that a reader can tell files that were left.
+"""
+
+import fcntl
+import itertools
+import mmap
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify_client.files import locked
+
+#: How many of the last inferences are kept.
+CAPACITY: Final = 1024
+
+#: One inference: when it ended (seconds of `time.monotonic`, the same in all processes), what it took without
+#: waiting for others, which branch ran, how many examples it had.
+INFERENCE: Final = np.dtype([("ended", "f8"), ("latency_ms", "f4"), ("branch", "i4"), ("batch", "i8")])
+
+_RUNTIMES: Final = "runtimes"
+_MAGIC: Final = b"MISTIFY\2"
+
+# Magic, generation, number of branches; then an integer for the sum, one for each branch, and the ring.
+_HEADER: Final = struct.Struct("8sII")
+_COUNT_BYTES: Final = 8
+_RECORD: Final = struct.Struct("dfiq")
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the last inferences took.
+
+    Attributes:
+        inferences: how many the figures are of.
+        p50_ms: the median of their latencies; None where there were none.
+        p95_ms: the latency that one in twenty exceeds.
+        counts: how many inferences each branch has run since the model was loaded.
+        branch: the one that ran last; None where none did.
+    """
+
+    inferences: int
+    p50_ms: float | None
+    p95_ms: float | None
+    counts: tuple[int, ...]
+    branch: int | None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a loaded model has noted of itself.
+
+    Attributes:
+        pid: the process.
+        generation: of the version that it runs (`Switchboard.generation`).
+        counts: how many inferences each branch has run; one figure where there are no branches.
+        inferences: the last ones, the oldest first, as `INFERENCE`.
+    """
+
+    pid: int
+    generation: int
+    counts: tuple[int, ...]
+    inferences: npt.NDArray[Any]
+
+    def statistics(self, seconds: float, now: float | None = None) -> Statistics:
+        """Figures over the inferences of the last seconds before `now` (of `time.monotonic`)."""
+        since = (time.monotonic() if now is None else now) - seconds
+        recent = self.inferences[self.inferences["ended"] >= since]
+        p50, p95 = np.quantile(recent["latency_ms"], (0.5, 0.95)).tolist() if len(recent) else (None, None)
+        branch = int(self.inferences["branch"][-1]) if len(self.inferences) else None
+        return Statistics(len(recent), p50, p95, self.counts, branch)
+
+
+class Recorder:
+    """Notes the inferences of a loaded model, one thread at a time.
+
+    One that is made without `open` is for this process alone.
+
+    Args:
+        branches: how many there are; 1 where the package has none.
+        generation: of the version that runs.
+        memory: of `recorder_bytes`.
+    """
+
+    def __init__(self, branches: int, generation: int, memory: mmap.mmap | bytearray | None = None) -> None:
+        self._memory = bytearray(recorder_bytes(branches)) if memory is None else memory
+        _HEADER.pack_into(self._memory, 0, _MAGIC, generation, branches)
+        self._ring = _ring_offset(branches)
+        self._counts = memoryview(self._memory)[_HEADER.size : self._ring].cast("Q")
+
+    @classmethod
+    def open(cls, state: Path, branches: int, generation: int) -> "Recorder":
+        """A recorder that others can read as long as it exists, in the state directory of a package.
+
+        Raises:
+            OSError: its file cannot be made.
+        """
+        runtimes = state / _RUNTIMES
+        runtimes.mkdir(parents=True, exist_ok=True)
+        size = recorder_bytes(branches)
+        with locked(runtimes):  # a file that is not held yet looks like one that was left
+            _remove_left(runtimes)
+            path = next(path for path in _names(runtimes) if not path.exists())
+            # Written, not just sized: a page that has no room on a full disk would kill the process.
+            path.write_bytes(bytes(size))
+            with path.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                # The mapping keeps a descriptor, and with it the lock, until it is collected.
+                return cls(branches, generation, mmap.mmap(file.fileno(), size))
+
+    def record(self, ended: float, latency_ms: float, branch: int, batch: int) -> None:
+        """Note an inference; the arguments are the fields of `INFERENCE`."""
+        counts = self._counts
+        noted = counts[0]
+        offset = self._ring + noted % CAPACITY * _RECORD.size
+        _RECORD.pack_into(self._memory, offset, ended, latency_ms, branch, batch)
+        counts[1 + branch] += 1
+        counts[0] = noted + 1  # last: from now on the inference counts
+
+    def observed(self) -> Observed:
+        """What has been noted so far."""
+        return _read(self._memory, os.getpid())
+
+
+def recorder_bytes(branches: int) -> int:
+    """The memory that a recorder takes."""
+    return _ring_offset(branches) + CAPACITY * _RECORD.size
+
+
+def observed(state: Path) -> list[Observed]:
+    """What every model that is loaded on this device from a package has noted, given its state directory."""
+    runtimes = state / _RUNTIMES
+    return list(_living(runtimes)) if runtimes.is_dir() else []
+
+
+def _living(runtimes: Path) -> Iterator[Observed]:
+    for path in runtimes.iterdir():
+        with suppress(OSError, ValueError), path.open("rb") as file:  # ending this moment, or none of ours
+            if _is_held(file):
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+                    yield _read(memory, int(path.name.partition("-")[0]))
+
+
+def _remove_left(runtimes: Path) -> None:
+    """Remove the files of processes that have ended."""
+    for path in runtimes.iterdir():
+        with path.open("rb") as file:
+            if not _is_held(file):
+                path.unlink()
+
+
+def _is_held(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _names(runtimes: Path) -> Iterator[Path]:
+    return (runtimes / f"{os.getpid()}-{number}" for number in itertools.count())
+
+
+def _ring_offset(branches: int) -> int:
+    return _HEADER.size + _COUNT_BYTES * (1 + branches)
+
+
+def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
+    """What a recorder's memory says, also while it goes on noting.
+
+    Raises:
+        ValueError: it is no recorder's.
+    """
+    if memory[: len(_MAGIC)] != _MAGIC:
+        raise ValueError(f"no recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
+    _, generation, branches = _HEADER.unpack_from(memory)
+    counts, last = _counts(memory, branches)
+    copied = np.frombuffer(memory[_ring_offset(branches) : recorder_bytes(branches)], INFERENCE)
+    # What was noted since may have taken the places of the oldest ones, and one more may be half written.
+    first = max(0, _counts(memory, branches)[1] - CAPACITY + 1)
+    return Observed(pid, generation, counts, copied[np.arange(first, max(first, last)) % CAPACITY])
+
+
+def _counts(memory: mmap.mmap | bytearray, branches: int) -> tuple[tuple[int, ...], int]:
+    """The inferences of each branch, and of all."""
+    total, *counts = struct.unpack_from(f"{1 + branches}Q", memory, _HEADER.size)
+    return tuple(counts), total
