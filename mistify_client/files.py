@@ -42,6 +42,11 @@ def output_directory(path: Path) -> None:
         raise invalid_config([problem], "the output") from error
 
 
+def cache_directory() -> Path:
+    """Where downloads are kept if nobody says where."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a file or directory for this thread alone; others, also of other processes, wait."""

@@ -1,7 +1,8 @@
 """A job while it runs: a bar per goal on a terminal, plain lines everywhere else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from rich.console import Console
@@ -37,7 +38,7 @@ def display(console: Console) -> Iterator[Display]:
         with _bars(console) as bars:
             yield BarDisplay(bars)
     else:
-        yield LineDisplay(console)
+        yield LineDisplay(partial(console.print, markup=False, highlight=False, soft_wrap=True))
 
 
 class BarDisplay:
@@ -76,13 +77,13 @@ class BarDisplay:
 
 
 class LineDisplay:
-    """A line whenever a stage begins or another tenth of its steps is done.
+    """A line whenever a stage begins or another tenth of its steps is done, for `print_line`.
 
     A stage without steps, in which work waits to start, is worth a line only where it is the first.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print_line = print_line
         self._shown: dict[str, tuple[str, int]] = {}
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
@@ -101,7 +102,7 @@ class LineDisplay:
 
     def say(self, line: str) -> None:
         """See `Display`."""
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._print_line(line)
 
 
 def _bars(console: Console) -> Progress:

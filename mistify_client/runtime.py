@@ -1,48 +1,100 @@
-"""A package in use: load it, call it on NumPy arrays."""
+"""A package in use: load it, call it on NumPy arrays, switch its branch (paper 6)."""
 
+import logging
 import os
 import threading
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy.typing as npt
-from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest, TensorInfo, verify
+from mistify.manifest import Branch, Manifest, TensorInfo, verify
 from mistify_client.client import PortingClient
-from mistify_client.inputs import Array, bind
+from mistify_client.execution import best_execution
+from mistify_client.files import cache_directory
+from mistify_client.inputs import Array
+from mistify_client.loaded import LoadedPackage, recorded
+from mistify_client.network import NETWORK, Execution, Network, open_network
 from mistify_client.retry import Backoff
-
-NETWORK = "serve.tflite"
-SIGNATURE = "serving_default"
+from mistify_client.statistics import Statistics
+from mistify_client.switchboard import Switchboard
+from mistify_client.versions import current, state_directory
 
 #: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
 LOAD_ATTEMPTS = 6
+
+logger = logging.getLogger(__name__)
 
 
 class PortedModel:
     """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
 
-    Any batch size from 1 on; all inputs of a call share it. A change of batch size costs an allocation.
-    Values are converted where the network's dtype holds them exactly (uint8 to float32). A network of
-    integers takes values as well, and gives values, by the scales in its manifest; arrays that are int8
-    already it takes as they are. One output comes as an array, several as a dict by name. May be called from
-    several threads, one at a time runs.
+    Any batch size from 1 on; all inputs of a call share it. One that was not among the last few costs an
+    allocation. Values are converted where the network's dtype holds them exactly (uint8 to float32). A
+    network of integers takes values as well, and gives values, by the scales in its manifest; arrays that are
+    int8 already it takes as they are. One output comes as an array, several as a dict by name. May be called
+    from several threads, one at a time runs.
 
-    Attributes:
-        manifest: what the package says about itself.
-        inputs: name, dtype and shape of every input, in order; -1 is the batch.
-        outputs: the same of every output.
+    A monitor on the same device may switch the branch, or make another version of the package current: that
+    one is loaded in the background and then takes over between two inferences.
     """
 
-    def __init__(self, manifest: Manifest, signature: Any) -> None:
-        self.manifest = manifest
-        self.inputs: tuple[TensorInfo, ...] = manifest.inputs
-        self.outputs: tuple[TensorInfo, ...] = manifest.outputs
-        self._signature = signature
-        self._lock = threading.Lock()
+    def __init__(
+        self, package: Path, switchboard: Switchboard, generation: int, loaded: LoadedPackage
+    ) -> None:
+        self._package = package
+        self._switchboard = switchboard
+        self._generation = generation
+        self._loaded = loaded
+        self._noticing, self._loading = threading.Lock(), threading.Lock()
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the version of the package that runs says about itself."""
+        return self._loaded.manifest
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Name, dtype and shape of every input, in order; -1 is the batch."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Name, dtype and shape of every output, in order."""
+        return self.manifest.outputs
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """The branches, the cheapest first; none where the package has but one network."""
+        return self.manifest.branches
+
+    @property
+    def branch(self) -> int:
+        """The number of the branch that the next inference runs."""
+        return self._loaded.branch(self._switchboard)
+
+    def switch(self, branch: int) -> None:
+        """Run another branch from the next inference on, in every process that uses the package.
+
+        Takes no longer than writing a number: all branches are loaded.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such branch.
+        """
+        loaded = self._loaded
+        count = len(loaded.manifest.branches)
+        if not 0 <= branch < count:
+            known = f"its branches are 0 to {count - 1}" if count else "it has none"
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"the package {self._package} has no branch {branch}: {known}"
+            )
+        self._switchboard.switch_in(loaded.generation, branch)
+
+    def statistics(self, seconds: float = 10.0) -> Statistics:
+        """What the inferences of the last seconds took in this model, without waiting for others."""
+        return self._loaded.recorder.observed().statistics(seconds)
 
     def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
@@ -50,11 +102,36 @@ class PortedModel:
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit.
         """
-        values = bind(self.inputs, arrays, named)
-        with self._lock:
-            found: Mapping[str, Array] = self._signature(**values)
-        outputs = {info.name: info.dequantized(found[info.name]) for info in self.outputs}
-        return outputs if len(outputs) > 1 else outputs[self.outputs[0].name]
+        if self._switchboard.generation != self._generation:
+            self._notice()
+        outputs = self._loaded.run(arrays, named, self._switchboard)
+        return outputs if len(outputs) > 1 else next(iter(outputs.values()))
+
+    def _notice(self) -> None:
+        """Begin to load a version that was made current, once."""
+        with self._noticing:
+            generation = self._switchboard.generation
+            if generation != self._generation:
+                self._generation = generation
+                threading.Thread(target=self._take_over, args=[generation], name="mistify-version").start()
+
+    def _take_over(self, generation: int) -> None:
+        """Load the version that is current, and let it take over; if that fails all stays as it is."""
+        with self._loading:
+            if generation != self._generation:
+                return  # a still newer one is on its way
+            running = self._loaded.network
+            try:
+                directory = current(self._package)
+                network = open_network(directory, _verified(directory), running.execution)
+                for shapes in running.shapes:
+                    network.warm_up(shapes)
+            except Exception:
+                logger.warning(
+                    "%s goes on as it is: its new version cannot be loaded", self._package, exc_info=True
+                )
+            else:
+                self._loaded = recorded(network, state_directory(self._package), generation)
 
 
 @overload
@@ -94,7 +171,7 @@ def load(
         goal: the goal's id in the job.
         token: the server's access token.
         cache: where downloads are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
-        threads: how many threads LiteRT uses; its own choice if not given.
+        threads: how many threads LiteRT uses; found by measuring, once, if not given.
 
     Raises:
         MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file is not what its digest says), UNAVAILABLE.
@@ -102,30 +179,46 @@ def load(
     if package is not None and server is None and job is None and goal is None:
         return _open(Path(package), threads)
     if package is None and server is not None and job is not None and goal is not None:
-        directory = Path(cache or _default_cache()) / job / goal
+        directory = Path(cache or cache_directory()) / job / goal
         return _open(_downloaded(directory, server, job, goal, token), threads)
     raise TypeError("load() takes either a package's directory or all of server, job and goal")
 
 
-def _open(directory: Path, threads: int | None) -> PortedModel:
+def _open(package: Path, threads: int | None) -> PortedModel:
+    Manifest.load(package)  # no state beside what is no package
+    state = state_directory(package)
+    switchboard = _switchboard(state)
+    generation = switchboard.generation  # before the version is looked up: none is missed
+    try:
+        network = _network(current(package), state, threads)
+    except MistifyError as error:
+        if current(package) == package:
+            raise
+        logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
+        network = _network(package, state, threads)
+    return PortedModel(package, switchboard, generation, recorded(network, state, generation))
+
+
+def _network(directory: Path, state: Path, threads: int | None) -> Network:
+    manifest = _verified(directory)
+    open_with = partial(open_network, directory, manifest)
+    return open_with(Execution(threads) if threads else best_execution(state, manifest, open_with))
+
+
+def _verified(directory: Path) -> Manifest:
     manifest = verify(directory)
     if NETWORK not in manifest.files:
-        raise _unusable(directory, "the manifest does not list it")
+        message = f"{directory / NETWORK} cannot be used: the manifest does not list it"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
+    return manifest
+
+
+def _switchboard(state: Path) -> Switchboard:
     try:
-        interpreter = Interpreter(model_path=str(directory / NETWORK), num_threads=threads)
-        signature = interpreter.get_signature_runner(SIGNATURE)
-    except ValueError as error:
-        raise _unusable(directory, str(error)) from error
-    takes, gives = signature.get_input_details(), signature.get_output_details()
-    if {info.name for info in manifest.inputs} != set(takes):
-        raise _unusable(directory, f"its inputs are {', '.join(takes)}, which the manifest does not say")
-    if {info.name for info in manifest.outputs} != set(gives):
-        raise _unusable(directory, f"its outputs are {', '.join(gives)}, which the manifest does not say")
-    return PortedModel(manifest, signature)
-
-
-def _unusable(directory: Path, reason: str) -> MistifyError:
-    return MistifyError(ErrorCode.CORRUPT_PACKAGE, f"{directory / NETWORK} cannot be used: {reason}")
+        return Switchboard.open(state)
+    except OSError as error:
+        logger.warning("no monitor can switch this model, its state has no place: %s", error)
+        return Switchboard()
 
 
 def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
@@ -135,7 +228,3 @@ def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | 
         with PortingClient(server, token, backoff=Backoff(attempts=LOAD_ATTEMPTS)) as client:
             client.fetch(job, goal, directory)
     return directory
-
-
-def _default_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"

@@ -97,7 +97,7 @@ def roll_back(package: Path) -> None:
 def _target(package: Path, link: str) -> Path | None:
     """Where a link leads; None where there is no such version, or it came after another package than this."""
     state = state_directory(package)
-    with suppress(OSError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         directory = state / _VERSIONS / Path(os.readlink(state / link)).name
         if directory.name.startswith(_base(package)) and directory.is_dir():
             return directory

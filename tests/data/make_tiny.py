@@ -18,6 +18,7 @@ def weights(*shape: int) -> tf.Tensor:
 
 
 KERNEL, DENSE, MIX = weights(3, 3, 1, 4), weights(64, 3), weights(4, 2)
+HEADS = [weights(64, 3) for _ in range(3)]
 
 
 @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image")])
@@ -36,6 +37,25 @@ def classify(image: tf.Tensor) -> dict[str, tf.Tensor]:
 def compare(left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
     """Two inputs, two outputs."""
     return {"difference": tf.nn.relu(left - right), "mix": left @ MIX + right @ MIX}
+
+
+@tf.function(
+    input_signature=[
+        tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image"),
+        tf.TensorSpec([], tf.int32, name="branch"),
+    ]
+)
+def choose(image: tf.Tensor, branch: tf.Tensor) -> dict[str, tf.Tensor]:
+    """A convolution that three branches share."""
+    features = tf.reshape(tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME")), [-1, 64])
+
+    def scores(number: int) -> tf.Tensor:
+        return tf.nn.softmax(features @ HEADS[number])
+
+    def others() -> tf.Tensor:
+        return tf.cond(branch < 2, lambda: scores(1), lambda: scores(2))
+
+    return {"scores": tf.cond(branch < 1, lambda: scores(0), others)}
 
 
 def convert(
@@ -59,10 +79,12 @@ def main() -> None:
     convert(classify, "tiny")
     convert(classify, "tiny_int8", image)
     convert(compare, "tiny_two")
+    convert(choose, "tiny_branches")
     left, right = (rng.normal(size=(3, 4)).astype(np.float32) for _ in range(2))
     outputs = classify(image) | compare(left, right)
     arrays = {name: tensor.numpy() for name, tensor in outputs.items()}
-    np.savez(HERE / "tiny_expected.npz", image=image, left=left, right=right, **arrays)
+    branches = np.stack([choose(image, tf.constant(branch))["scores"].numpy() for branch in range(3)])
+    np.savez(HERE / "tiny_expected.npz", image=image, left=left, right=right, branches=branches, **arrays)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from ai_edge_litert.interpreter import Interpreter
 from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
-from mistify.manifest import Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
+from mistify.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify_client.retry import Backoff
@@ -228,8 +228,17 @@ PAIR = tensors(("left", (-1, 4)), ("right", (-1, 4)))
 COMPARISON = tensors(("mix", (-1, 2)), ("difference", (-1, 4)))
 
 
+LATENCY = MeasuredLatency(
+    median_ms=0.1, p95_ms=0.2, runs=50, threads=1, machine="x86_64", runtime="LiteRT 2.3.0"
+)
+
+
 def make_package(
-    directory: Path, network: Path, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...]
+    directory: Path,
+    network: Path,
+    inputs: tuple[TensorInfo, ...],
+    outputs: tuple[TensorInfo, ...],
+    branches: tuple[Branch, ...] = (),
 ) -> Path:
     directory.mkdir()
     shutil.copyfile(network, directory / "serve.tflite")
@@ -239,11 +248,11 @@ def make_package(
         budget={"flops": 500.0},
         achieved=COSTS,
         accuracy=0.75,
-        latency=MeasuredLatency(
-            median_ms=0.1, p95_ms=0.2, runs=50, threads=1, machine="x86_64", runtime="LiteRT 2.3.0"
-        ),
+        latency=LATENCY,
         inputs=inputs,
         outputs=outputs,
+        branches=branches,
+        default_branch=len(branches) // 2,
         versions=Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
         files={"serve.tflite": describe_file(directory / "serve.tflite")},
         created=datetime(2026, 1, 2, tzinfo=UTC),
@@ -255,6 +264,16 @@ def make_package(
 def package(tmp_path: Path, data: Path) -> Path:
     """`image` -> `scores`."""
     return make_package(tmp_path / "package", data / "tiny.tflite", (IMAGE,), (SCORES,))
+
+
+@pytest.fixture
+def branch_package(tmp_path: Path, data: Path) -> Path:
+    """`image` -> `scores` by three branches, of which the second is the default."""
+    branches = tuple(
+        Branch(share=share, achieved={"flops": 500 * share}, accuracy=accuracy, latency=LATENCY)
+        for share, accuracy in ((1 / 3, 0.6), (1.0, 0.75), (3.0, 0.8))
+    )
+    return make_package(tmp_path / "branches", data / "tiny_branches.tflite", (IMAGE,), (SCORES,), branches)
 
 
 @pytest.fixture
@@ -277,5 +296,5 @@ def pair_package(tmp_path: Path, data: Path) -> Path:
 
 @pytest.fixture
 def expected(data: Path) -> Mapping[str, npt.NDArray[np.float32]]:
-    """Inputs of three examples, and the outputs of TensorFlow."""
+    """Inputs of three examples, and the outputs of TensorFlow; `branches` by branch."""
     return dict(np.load(data / "tiny_expected.npz"))

@@ -1,0 +1,183 @@
+"""In place of `tensorflow_hub.load`: the same call brings a ported model (paper 7).
+
+from mistify_client import hub
+
+model = hub.load("resnet", porting={"server": "10.0.0.2:7465", "config": {...}})
+"""
+
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Required, TypedDict
+
+from mistify.config import parse_batch
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import GoalState
+from mistify.manifest import verify
+from mistify_client import runtime
+from mistify_client.client import PortingClient
+from mistify_client.files import cache_directory, locked
+from mistify_client.porting import follow, package_directory
+from mistify_client.progress import LineDisplay
+from mistify_client.submission import attach
+
+logger = logging.getLogger(__name__)
+
+
+class Porting(TypedDict, total=False):
+    """Where a ported model comes from: the goal of a job, or a config to port by; either, not both.
+
+    Attributes:
+        server: `host:port` of the server.
+        token: its access token.
+        job: the job's id there.
+        goal: the goal's id in the job.
+        config: one config of Figure 3; its model is the handle if it names none.
+        cache: where packages are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
+        threads: as of `mistify_client.load`.
+    """
+
+    server: Required[str]
+    token: str
+    job: str
+    goal: str
+    config: Mapping[str, object]
+    cache: str
+    threads: int
+
+
+def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting | None = None) -> Any:
+    """Load a model: a ported one, or, without `porting`, what tensorflow_hub finds at a handle.
+
+    A config is submitted, and its job waited for, the first time only; later calls need no server.
+
+    Args:
+        handle: of the model.
+        tags: as of `tensorflow_hub.load`; a ported model has none.
+        options: the same.
+        porting: where the ported model comes from.
+
+    Returns:
+        A `PortedModel`; without `porting` a SavedModel that TensorFlow has loaded.
+
+    Raises:
+        MistifyError: as `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND, the goal ended
+            without a package; UNAVAILABLE, tensorflow_hub is needed and not installed.
+    """
+    if porting is None:
+        return inspect.unwrap(_tensorflow_hub().load)(handle, tags, options)
+    if tags is not None or options is not None:
+        raise TypeError("load() takes tags and options for TensorFlow only: a ported model has none")
+    return _ported(handle, **porting)
+
+
+class Interception:
+    """While it is in force, `tensorflow_hub.load` brings ported models. A context manager, or for good.
+
+    Args:
+        porting: where they come from, for calls that do not say; those load as ever if it is not given.
+    """
+
+    def __init__(self, porting: Porting | None = None) -> None:
+        self._porting = porting
+        self._before: Any = None
+
+    def install(self) -> None:
+        """Patch tensorflow_hub.
+
+        Raises:
+            MistifyError: UNAVAILABLE, it is not installed.
+        """
+        if self._before is None:
+            module = _tensorflow_hub()
+            self._before = module.load
+            module.load = self._patched(module.load)
+
+    def restore(self) -> None:
+        """Give tensorflow_hub back what was there before."""
+        if self._before is not None:
+            _tensorflow_hub().load = self._before
+            self._before = None
+
+    def __enter__(self) -> "Interception":
+        self.install()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.restore()
+
+    def _patched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def load_or_port(
+            handle: str, tags: Any = None, options: Any = None, *, porting: Porting | None = self._porting
+        ) -> Any:
+            return load(handle, tags, options, porting=porting)
+
+        return load_or_port
+
+
+def intercept(porting: Porting | None = None) -> Interception:
+    """An interception, to be used in a `with` statement or installed; see there."""
+    return Interception(porting)
+
+
+def _ported(
+    handle: str,
+    *,
+    server: str,
+    token: str | None = None,
+    job: str | None = None,
+    goal: str | None = None,
+    config: Mapping[str, object] | None = None,
+    cache: str | None = None,
+    threads: int | None = None,
+) -> runtime.PortedModel:
+    directory = Path(cache or cache_directory())
+    if config is not None and job is None and goal is None:
+        with PortingClient(server, token) as client:
+            package = _package(
+                client, json.dumps([{"model": handle, **config}], sort_keys=True), server, directory
+            )
+        return runtime.load(package, threads=threads)
+    if config is None and job is not None and goal is not None:
+        return runtime.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
+    raise TypeError("porting takes either a config or both job and goal")
+
+
+def _package(client: PortingClient, config: str, server: str, cache: Path) -> Path:
+    """The package of a batch of one config, ported where the cache does not have it."""
+    (parsed,) = parse_batch(config, "porting.config")
+    out = cache / "ported" / hashlib.sha256(config.encode()).hexdigest()
+    package = package_directory(out, parsed.id)
+    try:
+        verify(package)
+    except MistifyError:
+        out.mkdir(parents=True, exist_ok=True)
+        with locked(out):  # others that want the same wait for it
+            job = follow(client, attach(client, config, out, server), out, LineDisplay(logger.info))
+        goal = next(goal for goal in job.goals if goal.id == parsed.id)
+        if not goal.files:
+            message = f"{parsed.model} has not been ported, the goal is {goal.state.value}: {goal.reason}"
+            raise MistifyError(ErrorCode.NOT_FOUND, message) from None
+        if goal.state is not GoalState.MET:
+            logger.warning("the goal %s is not met, this is the best package found: %s", goal.id, goal.reason)
+    return package
+
+
+def _tensorflow_hub() -> Any:
+    try:
+        return importlib.import_module("tensorflow_hub")
+    except ImportError as error:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"without `porting`, models are loaded by tensorflow_hub, which cannot be imported ({error}); "
+            "install it with pip install tensorflow tensorflow_hub 'setuptools<81', or give `porting`",
+        ) from error

@@ -1,0 +1,177 @@
+import contextlib
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs import GoalState
+from mistify.v1 import porting_pb2 as pb
+from mistify_client import hub
+from mistify_client.embedded import embedded_server
+from mistify_client.runtime import PortedModel
+
+CONFIG = {
+    "id": "half",
+    "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
+    "adaptation_goal": {"FLOP": "0.5x"},
+}
+
+
+@pytest.fixture
+def porting(service, package, tmp_path) -> hub.Porting:
+    """By a config, from a server that has the package at once."""
+    service.serve_package(package)
+    return {"server": service.address, "config": CONFIG, "cache": str(tmp_path / "cache")}
+
+
+def test_loads_the_goal_of_a_job(service, package, expected, tmp_path):
+    service.serve_package(package)
+    model = hub.load(
+        "resnet",
+        porting={"server": service.address, "job": "job-1", "goal": "half", "cache": str(tmp_path / "cache")},
+    )
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+
+
+def test_ports_by_a_config_and_needs_no_server_then(service, porting, expected):
+    for _ in range(2):
+        model = hub.load("resnet", porting=porting)
+        assert isinstance(model, PortedModel)
+        np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+        service.stop()
+    (request,) = service.fake.requests_of(pb.SubmitBatchRequest)
+    assert '"model": "resnet"' in request.config_json
+
+
+def test_another_config_is_ported_as_well(service, porting):
+    hub.load("resnet", porting=porting)
+    hub.load("mobilenet", porting=porting)
+    hub.load("resnet", porting={**porting, "config": {**CONFIG, "adaptation_goal": {"FLOP": "0.4x"}}})
+    assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 3
+
+
+def test_the_token_is_sent(service, porting):
+    hub.load("resnet", porting={**porting, "token": "secret"})
+    assert {sent["authorization"] for sent in service.fake.metadata} == {"Bearer secret"}
+
+
+def test_a_goal_without_package_is_told(service, porting):
+    failed, *others = service.fake.job.goals
+    failed = replace(failed, state=GoalState.FAILED, files=(), reason="no room")
+    service.fake.job = replace(service.fake.job, goals=(failed, *others))
+    with pytest.raises(
+        MistifyError, match="resnet has not been ported, the goal is failed: no room"
+    ) as caught:
+        hub.load("resnet", porting=porting)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_goal_that_is_not_met_gives_the_best_package(service, porting, expected, caplog):
+    unmet, *others = service.fake.job.goals
+    unmet = replace(unmet, state=GoalState.UNMET, reason="70.0% at the most")
+    service.fake.job = replace(service.fake.job, goals=(unmet, *others))
+    model = hub.load("resnet", porting=porting)
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+    assert "half is not met, this is the best package found: 70.0% at the most" in caplog.text
+
+
+def test_a_wrong_config_is_told_before_anything_is_sent(service, porting):
+    with pytest.raises(MistifyError, match=r"porting\.config: 1 problem(.|\n)*FLOP") as caught:
+        hub.load("resnet", porting={**porting, "config": {**CONFIG, "adaptation_goal": {"FLOP": -1}}})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert service.fake.requests == []
+
+
+@pytest.mark.parametrize(
+    ("porting", "message"),
+    [
+        ({"server": "localhost:1"}, "either a config or both job and goal"),
+        ({"server": "localhost:1", "job": "a"}, "either a config or both job and goal"),
+        ({"server": "localhost:1", "job": "a", "goal": "b", "config": CONFIG}, "either a config or both"),
+        ({"job": "a", "goal": "b"}, "server"),
+        ({"server": "localhost:1", "config": CONFIG, "model": "resnet"}, "model"),
+    ],
+)
+def test_needs_one_complete_source(porting, message):
+    with pytest.raises(TypeError, match=message):
+        hub.load("resnet", porting=porting)
+
+
+@pytest.mark.parametrize("given", [{"tags": ["serve"]}, {"options": object()}])
+def test_what_is_for_tensorflow_is_refused(porting, given):
+    with pytest.raises(TypeError, match="for TensorFlow only"):
+        hub.load("resnet", **given, porting=porting)
+
+
+def test_says_how_to_get_tensorflow_hub(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow_hub", None)
+    for wanted in (lambda: hub.load("resnet"), hub.intercept().install):
+        with pytest.raises(MistifyError, match="pip install tensorflow tensorflow_hub") as caught:
+            wanted()
+        assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+@pytest.fixture
+def tensorflow_hub():
+    module = pytest.importorskip("tensorflow_hub")
+    before = module.load
+    yield module
+    assert module.load is before
+
+
+@pytest.fixture
+def doubling(tmp_path) -> str:
+    """A SavedModel that doubles."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.double = tf.function(lambda x: 2 * x, input_signature=[tf.TensorSpec([None], tf.float32)])
+    tf.saved_model.save(module, tmp_path / "doubling")
+    return str(tmp_path / "doubling")
+
+
+def test_passes_on_to_tensorflow_hub(tensorflow_hub, doubling):
+    assert hub.load(doubling).double([3.0]).numpy() == [6.0]
+    with hub.intercept():
+        assert hub.load(doubling).double([3.0]).numpy() == [6.0]
+        assert tensorflow_hub.load(doubling, tags=["serve"]).double([3.0]).numpy() == [6.0]
+
+
+def test_intercepts(tensorflow_hub, doubling, porting):
+    with hub.intercept(porting):
+        assert isinstance(tensorflow_hub.load("resnet"), PortedModel)
+        assert tensorflow_hub.load(doubling, porting=None).double([3.0]).numpy() == [6.0]
+    with hub.intercept():
+        assert isinstance(tensorflow_hub.load("resnet", porting=porting), PortedModel)
+
+
+def test_intercepts_for_good(tensorflow_hub, doubling, porting):
+    interception = hub.intercept(porting)
+    interception.install()
+    interception.install()
+    assert isinstance(tensorflow_hub.load("resnet"), PortedModel)
+    interception.restore()
+    interception.restore()
+    assert tensorflow_hub.load(doubling).double([3.0]).numpy() == [6.0]
+
+
+def test_gives_back_what_was_there_after_an_error(tensorflow_hub, porting):
+    with contextlib.suppress(ZeroDivisionError), hub.intercept(), hub.intercept(porting):
+        raise ZeroDivisionError
+
+
+@pytest.mark.slow
+def test_ports_the_digits_model_by_a_real_server(tmp_path):
+    settings = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 10, "max_steps": 40}
+    config = {**CONFIG, "algorithm": {"name": "morphnet", "config": settings}}
+    cache = str(tmp_path / "cache")
+    with embedded_server(tmp_path / "store", [tmp_path]) as address:
+        porting: hub.Porting = {"server": address, "config": config, "cache": cache}
+        model = hub.load("digits-resnet", porting=porting)
+    assert model.manifest.goal == "half"
+    assert model.manifest.achieved["flops"] <= model.manifest.budget["flops"]
+    image = np.zeros((2, *model.inputs[0].shape[1:]), np.float32)
+    again = hub.load("digits-resnet", porting=porting)
+    np.testing.assert_array_equal(again(image), model(image))
