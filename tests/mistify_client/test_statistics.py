@@ -1,7 +1,6 @@
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +20,21 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
+WRITE = """
+import itertools, sys
+from pathlib import Path
+from mistify_client.statistics import Recorder
+recorder = Recorder.open(Path(sys.argv[1]), 1, 0)
+print("ready", flush=True)
+for number in itertools.count():
+    recorder.record(float(number), float(number % 1000), 0, number)
+"""
+
 
 @contextmanager
-def holder(state: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process with a recorder that has noted one inference."""
-    command = [sys.executable, "-c", HOLD, str(state)]
+def holder(state: Path, script: str = HOLD) -> Iterator[subprocess.Popen[str]]:
+    """A process with a recorder that has noted one inference, or runs another script."""
+    command = [sys.executable, "-c", script, str(state)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -87,27 +96,13 @@ def test_the_last_inferences_are_kept_in_order(count):
 
 
 def test_what_is_read_while_it_is_written_is_whole(tmp_path):
-    recorder = Recorder.open(tmp_path, 1, 0)
-    done = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not done.is_set():
-            recorder.record(float(number), float(number % 1000), 0, number)
-            number += 1
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(2000):
+    with holder(tmp_path, WRITE):
+        for _ in range(5000):
             (found,) = observed(tmp_path)
             inferences = found.inferences
             assert (np.diff(inferences["ended"]) == 1).all()
             np.testing.assert_array_equal(inferences["batch"], inferences["ended"])
             np.testing.assert_array_equal(inferences["latency_ms"], inferences["ended"] % 1000)
-    finally:
-        done.set()
-        writer.join()
 
 
 def test_figures_are_of_the_last_seconds():
