@@ -192,6 +192,15 @@ def test_a_new_version_takes_over_under_load(branch_package, package, expected):
     np.testing.assert_allclose(load(branch_package)(expected["image"]), new, atol=1e-6)
 
 
+def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_package, expected):
+    install(branch_package, branch_package)
+    model = load(branch_package)
+    (found,) = observed(state_directory(branch_package))
+    assert found.generation == 1
+    Switchboard.open(state_directory(branch_package)).branch = 2
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
+
+
 def test_the_last_of_several_versions_takes_over(branch_package, package, expected):
     model = load(branch_package)
     for new in (package, branch_package, package, branch_package):
