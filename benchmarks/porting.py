@@ -210,7 +210,10 @@ class Porting:
 
     @property
     def _seed(self) -> int:
-        return int(self._settings.get("seed", 0))  # type: ignore[call-overload]
+        seed = self._settings.get("seed", 0)
+        if not isinstance(seed, int):
+            raise TypeError(f"the seed is {seed!r}; expected an integer")
+        return seed
 
     def _root(self, share: float) -> str:
         """The tuned source, widened where a goal is larger."""

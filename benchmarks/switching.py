@@ -31,7 +31,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -135,9 +135,8 @@ def _ported(
 ) -> tuple[dict[int, Path], dict[int, list[Path]]]:
     """Packages by their number of branches, and for each the packages of its branches alone."""
     steps = 40 if quick else 400
-    settings: dict[str, object] = {"source_steps": 0 if name == "resnet8" or quick else 2400}
-    open_porting = {"resnet8": partial(resnet8, settings=settings), "depthwise": depthwise}[name]
-    porting = open_porting(data, directory / "store")
+    store = directory / "store"
+    porting = resnet8(data, store, {}) if name == "resnet8" else depthwise(data, store)
     goal = porting.checkpoint(SHARE, 2 * steps)
     five = porting.branches(goal, SHARE, BranchesConfig(count=COUNTS[-1]).shares, steps)
     singles = [
@@ -218,7 +217,7 @@ def _under_load(package: Path, data: Path, options: Namespace) -> dict[str, floa
     budget = 1e3 * _BUDGET * median(_timed(lambda: model(one)) for _ in range(200))
     config = package.parent / "monitor.toml"
     config.write_text(_MONITOR.format(budget=budget))
-    sides = {
+    sides: dict[str, tuple[int, Callable[[], AbstractContextManager[None]]]] = {
         "monitor": (0, partial(_monitored, package, config)),
         "largest": (last, nullcontext),
         "smallest": (0, nullcontext),
@@ -258,21 +257,23 @@ def _traced(model: PortedModel, one: npt.NDArray[Any], taken: Load, phases: int)
     """Inferences while the load comes and goes; what they give is checked against what branches give."""
     known = _known(model, one)
     start = time.monotonic()
-    rows, changes, failed = [], [], 0
+    rows: list[tuple[float, float, int]] = []
+    changes: list[float] = []
+    failed = 0
     for phase in range(phases):
         if phase:
             taken.switch(on=phase % 2 == 1)
             changes.append(time.monotonic() - start)
         while time.monotonic() - start < (phase + 1) * _PHASE_SECONDS:
             before = time.monotonic()
-            found = model(one)
+            found = _output(model, one)
             ended = time.monotonic()
             branch = next((number for number, told in enumerate(known) if np.array_equal(found, told)), None)
             failed += branch is None
             rows.append((ended - start, 1e3 * (ended - before), branch or 0))
     taken.switch(on=False)
-    ended, latency, branches = map(np.array, zip(*rows, strict=True))
-    return Trace(ended, latency, branches, tuple(changes), failed)
+    ends, latencies, branches = (np.array(column) for column in zip(*rows, strict=True))
+    return Trace(ends, latencies, branches, tuple(changes), failed)
 
 
 def _known(model: PortedModel, one: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
@@ -280,8 +281,16 @@ def _known(model: PortedModel, one: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     before, found = model.branch, []
     for branch in range(len(model.branches)):
         model.switch(branch)
-        found.append(np.asarray(model(one)))
+        found.append(_output(model, one))
     model.switch(before)
+    return found
+
+
+def _output(model: PortedModel, one: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What the model's only output is."""
+    found = model(one)
+    if isinstance(found, dict):
+        raise TypeError(f"several outputs: {', '.join(found)}")
     return found
 
 
