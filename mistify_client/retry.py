@@ -12,6 +12,9 @@ Position = TypeVar("Position")
 Message = TypeVar("Message")
 Answer = TypeVar("Answer")
 
+#: Beyond any `longest`, and before a float overflows.
+_MOST_DOUBLINGS = 100
+
 
 @dataclass(frozen=True)
 class Backoff:
@@ -35,8 +38,12 @@ class Backoff:
         """
         if error.code is not ErrorCode.UNAVAILABLE or failures > self.attempts:
             raise error
-        delay = min(self.longest, self.first * 2.0 ** (failures - 1))
-        self.wait(delay * (0.5 + 0.5 * self.rng()))
+        self.wait(self.delay(failures))
+
+    def delay(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        doublings = min(failures - 1, _MOST_DOUBLINGS)
+        return min(self.longest, self.first * 2.0**doublings) * (0.5 + 0.5 * self.rng())
 
 
 def retried(operation: Callable[[], Answer], backoff: Backoff) -> Answer:
