@@ -58,7 +58,7 @@ def install(package: Path, new: Path) -> None:
         OSError: the copy cannot be written, for example on a full disk.
     """
     shipped = Manifest.load(package)
-    _check_interchangeable(shipped, Manifest.load(new), new)
+    check_interchangeable(shipped, Manifest.load(new), new)
     state = state_directory(package)
     (state / _VERSIONS).mkdir(parents=True, exist_ok=True)
     with locked(state):
@@ -109,7 +109,12 @@ def _base(package: Path) -> str:
     return hashlib.sha256((package / MANIFEST).read_bytes()).hexdigest()[:16]
 
 
-def _check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> None:
+def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> None:
+    """Make sure that a package, in some directory, takes and gives what the shipped one does.
+
+    Raises:
+        MistifyError: INVALID_MODEL, it does not.
+    """
     sides = (("inputs", shipped.inputs, new.inputs), ("outputs", shipped.outputs, new.outputs))
     problems = [
         Problem(
