@@ -1,0 +1,7 @@
+"""The run-time monitor: keeps a package within its targets while conditions change (paper 6).
+
+    sensors, latency  ->  policy  ->  switchboard          the foreground path: which branch runs
+                          policy  ->  replacement -> swap  the background path: a new package from the server
+
+`daemon.py` has the loop that drives both, `commands.py` the command line.
+"""

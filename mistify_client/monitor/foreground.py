@@ -1,0 +1,136 @@
+"""The foreground path: from what is measured to the branch that runs (paper 6)."""
+
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.manifest import Manifest
+from mistify_client.monitor.costs import BranchCosts, expected_costs
+from mistify_client.monitor.latency import LatencyModel
+from mistify_client.monitor.policy import Decision, Policy, Situation
+from mistify_client.monitor.sensors import Reading, Sensor
+from mistify_client.monitor.targets import Targets
+from mistify_client.statistics import INFERENCE, observed
+from mistify_client.switchboard import Switchboard
+from mistify_client.versions import current, state_directory
+
+#: Older inferences say nothing of the present.
+_RECENT_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One decision, with what it was made of.
+
+    Attributes:
+        manifest: of the version that was decided about.
+        situation: what the policy was told, with the branch that ran.
+        decision: what it decided.
+        predicted_ms: what each branch would take.
+    """
+
+    manifest: Manifest
+    situation: Situation
+    decision: Decision
+    predicted_ms: tuple[float, ...]
+
+    @property
+    def switched(self) -> bool:
+        """Whether another branch runs from now on."""
+        return self.decision.branch != self.situation.branch
+
+
+@dataclass
+class _Version:
+    """The version of the package that is decided about.
+
+    `generation` is the switchboard's, `since` when the branch that runs was chosen.
+    """
+
+    generation: int
+    manifest: Manifest
+    costs: tuple[BranchCosts, ...]
+    model: LatencyModel
+    since: float
+
+
+class Foreground:
+    """Lets a policy decide, and sets the switchboard.
+
+    Args:
+        package: the directory of the package that was shipped; its current version is what runs.
+        policy: decides.
+        sensor: reads the device.
+        hardware: the profile whose latencies are expected.
+    """
+
+    def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
+        self._package = package
+        self._policy = policy
+        self._sensor = sensor
+        self._hardware = hardware
+        self._state = state_directory(package)
+        self._switchboard = Switchboard.open(self._state)
+        self._version: _Version | None = None
+        self._measured_at = Reading()
+
+    def step(self, now: float, since: float, targets: Targets) -> Outcome:
+        """Decide once.
+
+        Args:
+            now: seconds of the clock of the inferences, `time.monotonic`.
+            since: when the decision before was made.
+            targets: to keep to.
+
+        Raises:
+            MistifyError: another version was made current, and cannot be read.
+        """
+        version = self._version = self._current(now)
+        reading = self._sensor()
+        idle = not version.model.observe(self._inferences(version, now), since)
+        if not idle:
+            self._measured_at = reading
+        situation = Situation(
+            now=now,
+            branch=self._branch(version),
+            since=version.since,
+            branches=version.model.corrected(version.costs),
+            ratio=version.model.ratio,
+            idle=idle,
+            reading=reading,
+            measured_at=self._measured_at,
+            targets=targets,
+        )
+        decision = self._policy.decide(situation)
+        if decision.branch != situation.branch:
+            # Should another version be current by now, its branches are others and stay as they are.
+            self._switchboard.switch_in(version.generation, decision.branch)
+            version.since = now
+        return Outcome(version.manifest, situation, decision, version.model.predicted_ms)
+
+    def _current(self, now: float) -> _Version:
+        """The version that is current, under the conditions that the one before has met."""
+        generation, before = self._switchboard.generation, self._version
+        if before is not None and before.generation == generation:
+            return before
+        manifest = Manifest.load(current(self._package))
+        costs = expected_costs(manifest, self._hardware)
+        model = LatencyModel([each.latency_ms for each in costs], ratio=before.model.ratio if before else 1.0)
+        # When the daemon starts, the branch is as old as can be: nothing speaks against a better one.
+        return _Version(generation, manifest, costs, model, since=now if before else -inf)
+
+    def _inferences(self, version: _Version, now: float) -> npt.NDArray[Any]:
+        """Those of all processes, since the branch was chosen, in the order of time."""
+        runtimes = observed(self._state)
+        found = [runtime.inferences for runtime in runtimes if runtime.generation == version.generation]
+        inferences = np.concatenate([np.empty(0, INFERENCE), *found])
+        recent = inferences[inferences["ended"] >= max(version.since, now - _RECENT_SECONDS)]
+        return recent[np.argsort(recent["ended"], kind="stable")]
+
+    def _branch(self, version: _Version) -> int:
+        branch = self._switchboard.branch_in(version.generation)
+        return branch if 0 <= branch < len(version.costs) else version.manifest.default_branch

@@ -1,0 +1,80 @@
+"""How long branches take now: the ratio of measured to expected latency, corrected by branch (paper 6)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify_client.monitor.costs import BranchCosts
+
+#: Fewer inferences than these say nothing: one that met an interruption is no change of conditions.
+LEAST_INFERENCES = 3
+#: As many are looked at where an interval has fewer.
+USUAL_INFERENCES = 5
+
+#: How much of a deviation is put down to the branch. The rest may be conditions that changed meanwhile.
+_LEARNED = 0.5
+#: Branches deviate from each other by this factor at the most.
+_MOST = 2.0
+
+
+class LatencyModel:
+    """Latency of branch b now = expected_ms[b] * corrections[b] * ratio.
+
+    Conditions change the ratio, for all branches alike. What a change of branch alone has changed is a
+    deviation of that branch, such as operations that this device is slow at: without a correction, a branch
+    that always takes longer than expected would be left and chosen again forever.
+
+    Args:
+        expected_ms: latency of each branch by the manifest.
+        ratio: by which it starts.
+
+    Attributes:
+        corrections: a factor for each branch.
+        ratio: how many times longer than expected inferences take.
+    """
+
+    def __init__(self, expected_ms: Sequence[float], ratio: float = 1.0) -> None:
+        self._expected_ms = tuple(expected_ms)
+        self.corrections = [1.0] * len(self._expected_ms)
+        self.ratio = ratio
+        self._branch: int | None = None
+
+    @property
+    def predicted_ms(self) -> tuple[float, ...]:
+        """What each branch would take now."""
+        pairs = zip(self._expected_ms, self.corrections, strict=True)
+        return tuple(expected * correction * self.ratio for expected, correction in pairs)
+
+    def corrected(self, costs: Sequence[BranchCosts]) -> tuple[BranchCosts, ...]:
+        """The costs of the branches, their latencies corrected."""
+        pairs = zip(costs, self.corrections, strict=True)
+        return tuple(replace(each, latency_ms=each.latency_ms * factor) for each, factor in pairs)
+
+    def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
+        """Take in what was measured; false where that was too little to tell anything.
+
+        Args:
+            inferences: `mistify_client.statistics.INFERENCE` under the present conditions, in the order of
+                time. Those of the last one's branch count, by their median, and of them those at batch 1,
+                as manifests mean it.
+            since: when the interval began that is asked for; an inference has to have ended in it.
+        """
+        single = inferences[(inferences["batch"] == 1) & (inferences["latency_ms"] > 0)]
+        same = single[single["branch"] == single["branch"][-1:]]
+        fresh = same[same["ended"] >= since]
+        if not len(fresh) or len(same) < LEAST_INFERENCES:
+            return False
+        counted = fresh if len(fresh) >= USUAL_INFERENCES else same[-USUAL_INFERENCES:]
+        self._measured(int(same["branch"][-1]), float(np.median(counted["latency_ms"])))
+        return True
+
+    def _measured(self, branch: int, latency_ms: float) -> None:
+        if self._branch is not None and branch != self._branch:
+            deviation = latency_ms / self.predicted_ms[branch]
+            corrected = self.corrections[branch] * deviation**_LEARNED
+            self.corrections[branch] = min(_MOST, max(1 / _MOST, corrected))
+        self._branch = branch
+        self.ratio = latency_ms / (self._expected_ms[branch] * self.corrections[branch])

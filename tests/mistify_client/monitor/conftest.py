@@ -1,0 +1,163 @@
+"""A device with a clock of its own: inferences take what a trace says, and nobody waits for anything."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mistify.manifest import Branch, Manifest, MeasuredLatency, Versions
+from mistify.metric import Metric
+from mistify_client.monitor.foreground import Foreground, Outcome
+from mistify_client.monitor.policy import Policy
+from mistify_client.monitor.predictive import PredictiveParams, PredictivePolicy
+from mistify_client.monitor.sensors import Reading
+from mistify_client.monitor.targets import Targets
+from mistify_client.statistics import Recorder
+from mistify_client.switchboard import Switchboard
+from mistify_client.versions import state_directory
+
+EXPECTED_MS = (4.0, 10.0, 25.0)
+ACCURACIES = (0.7, 0.8, 0.9)
+INTERVAL = 0.25
+
+
+def measured(median_ms: float) -> MeasuredLatency:
+    return MeasuredLatency(
+        median_ms=median_ms,
+        p95_ms=2 * median_ms,
+        runs=50,
+        threads=1,
+        machine="x86_64",
+        runtime="LiteRT 2.3.0",
+    )
+
+
+def branch(latency_ms: float, accuracy: float, memory: float = 1000.0) -> Branch:
+    return Branch(
+        share=latency_ms / EXPECTED_MS[0],
+        achieved={"flops": 1e6 * latency_ms, "memory_bytes": memory},
+        measured={"latency_ms@board": 10 * latency_ms},
+        accuracy=accuracy,
+        latency=measured(latency_ms),
+    )
+
+
+def manifest(branches: Sequence[Branch] = (), default_branch: int = 1, **changes: object) -> Manifest:
+    own = branches[default_branch] if branches else branch(10.0, 0.8)
+    given = {
+        "job": "job-0",
+        "goal": "shipped",
+        "budget": {"latency_ms@host": 10.0},
+        "achieved": own.achieved,
+        "accuracy": own.accuracy,
+        "latency": own.latency,
+        "inputs": (),
+        "outputs": (),
+        "branches": tuple(branches),
+        "default_branch": default_branch if branches else 0,
+        "versions": Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
+        "files": {},
+        "created": datetime(2026, 1, 2, tzinfo=UTC),
+    }
+    return Manifest.model_validate(given | changes)
+
+
+def three_branches(metric: Metric = Metric.ACCURACY) -> Manifest:
+    return manifest(
+        [
+            branch(latency, accuracy, memory)
+            for latency, accuracy, memory in zip(EXPECTED_MS, ACCURACIES, (1e6, 2e6, 3e6), strict=True)
+        ],
+        metric=metric,
+    )
+
+
+@pytest.fixture
+def turns() -> Callable[[], float]:
+    """A clock on which calls take 1 ms and 3 ms in turn: the candidate's, and those of the package in use."""
+    durations = itertools.cycle([0.0, 0.001, 0.0, 0.003])
+    return itertools.accumulate(durations).__next__
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package of three branches, of which there is only the manifest."""
+    directory = tmp_path / "package"
+    directory.mkdir()
+    three_branches().save(directory)
+    return directory
+
+
+def steady(now: float) -> float:
+    return 1.0
+
+
+@dataclass
+class Device:
+    """Runs inferences one after the other, as long as each takes, and a decision in each interval.
+
+    `load` says by time how many times longer than expected inferences take, `deviations` how much longer
+    each branch does by itself, `noise` is the standard deviation of the logarithm of the rest. `pause` are
+    seconds between inferences; None means that there are none.
+    """
+
+    package: Path
+    policy: Policy = field(default_factory=lambda: PredictivePolicy(PredictiveParams()))
+    targets: Targets = field(default_factory=lambda: Targets(latency="20ms"))
+    load: Callable[[float], float] = steady
+    deviations: Sequence[float] = (1.0, 1.0, 1.0)
+    noise: float = 0.0
+    pause: float | None = 0.0
+    reading: Callable[[float], Reading] = lambda now: Reading()
+    now: float = 1000.0
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        state = state_directory(self.package)
+        self.switchboard = Switchboard.open(state)
+        self.manifest = Manifest.load(self.package)
+        self.recorder = Recorder.open(state, len(self.manifest.branches) or 1, self.switchboard.generation)
+        self.foreground = Foreground(self.package, self.policy, lambda: self.reading(self.now), "host")
+        self.random = np.random.default_rng(5)
+        self.free_at = self.now
+
+    @property
+    def branch(self) -> int:
+        """That the next inference runs."""
+        given = self.switchboard.branch
+        return self.manifest.default_branch if given < 0 else given
+
+    @property
+    def switches(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.switched]
+
+    def latency_ms(self, branch: int, now: float) -> float:
+        """What an inference takes, without noise."""
+        return EXPECTED_MS[branch] * self.deviations[branch] * self.load(now)
+
+    def run(self, seconds: float) -> Outcome:
+        """Let time pass; the last decision."""
+        for _ in range(round(seconds / INTERVAL)):
+            before, self.now = self.now, self.now + INTERVAL
+            self._infer(self.now)
+            self.outcomes.append(self.foreground.step(self.now, before, self.targets))
+        return self.outcomes[-1]
+
+    def _infer(self, until: float) -> None:
+        while self.pause is not None:
+            took = self.latency_ms(self.branch, self.free_at) * np.exp(self.noise * self.random.normal())
+            ended = self.free_at + took / 1000
+            if ended > until:
+                return
+            self.recorder.record(ended, took, self.branch, 1)
+            self.free_at = ended + self.pause
+        self.free_at = until
+
+
+@pytest.fixture
+def device(package: Path) -> Callable[..., Device]:
+    return lambda **settings: Device(package, **settings)

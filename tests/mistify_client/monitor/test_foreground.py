@@ -1,0 +1,213 @@
+"""The foreground path on traces of load: against a reference, and without swinging to and fro."""
+
+from itertools import pairwise
+
+import pytest
+
+from mistify.metric import Metric
+from mistify_client.monitor.predictive import PredictiveParams, PredictivePolicy
+from mistify_client.monitor.sensors import Reading
+from mistify_client.monitor.targets import Targets
+from mistify_client.switchboard import Switchboard
+from mistify_client.versions import state_directory
+
+from .conftest import ACCURACIES, INTERVAL, branch, manifest, three_branches
+
+DWELL = 1.0
+
+
+def reference(device) -> int:
+    """The most accurate branch within the target, by trying them all; the fastest where none is."""
+    taken = [device.latency_ms(branch, device.now) for branch in range(3)]
+    within = [branch for branch in range(3) if taken[branch] <= 20.0]
+    return max(within, key=lambda branch: ACCURACIES[branch]) if within else taken.index(min(taken))
+
+
+@pytest.mark.parametrize("load", [0.3, 0.7, 0.95, 1.0, 1.5, 1.9, 2.3, 4.0, 4.9, 5.4, 30.0])
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_settles_on_the_best_branch(device, load, pause):
+    settled = device(load=lambda now: load, noise=0.02, pause=pause)
+    outcome = settled.run(20)
+    assert settled.branch == reference(settled)
+    assert outcome.decision.fits is (settled.latency_ms(settled.branch, settled.now) <= 20)
+    assert len(settled.switches) <= 1
+
+
+@pytest.mark.parametrize("offset", [0.01, 0.12, 0.24])
+def test_recovers_by_the_second_decision_after_a_step(device, offset):
+    """One interval after the step all that was measured in the last one is of the new conditions."""
+    stepped = device(load=lambda now: 0.5 if now < 1010 + offset else 3.0, noise=0.05)
+    stepped.run(10)
+    assert stepped.branch == 2
+    stepped.run(2 * INTERVAL)
+    assert stepped.branch == reference(stepped) == 0
+    assert stepped.switches[-1].decision.fits
+
+
+def test_the_way_down_leaves_a_little_room(device):
+    """Branch 1 would take 19.5 ms of 20, which the least noise exceeds."""
+    stepped = device(load=lambda now: 0.5 if now < 1010 else 1.95)
+    stepped.run(10)
+    assert stepped.branch == 2
+    stepped.run(2 * INTERVAL)
+    assert stepped.branch == 0
+
+
+def test_comes_back_after_the_dwell(device):
+    stepped = device(load=lambda now: 3.0 if now < 1010 else 0.5, noise=0.05)
+    stepped.run(10)
+    assert stepped.branch == 0
+    stepped.run(DWELL + 2 * INTERVAL)
+    assert stepped.branch == reference(stepped) == 2
+
+
+def test_a_ramp_takes_each_branch_once(device):
+    up_and_down = device(load=lambda now: 0.5 + 5 * (1 - abs(now - 1100) / 100), noise=0.03)
+    up_and_down.run(200)
+    path = [outcome.decision.branch for outcome in up_and_down.switches]
+    assert path == [2, 1, 0, 1, 2]
+    for outcome in up_and_down.switches:
+        assert outcome.decision.fits
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2, 0.5])
+@pytest.mark.parametrize("load", [0.8, 2.0])
+def test_noise_at_the_limit_never_makes_it_swing(device, load, noise):
+    """At these loads a branch takes exactly as long as it may, for five minutes."""
+    noisy = device(load=lambda now: load, noise=noise)
+    noisy.run(300)
+    assert len(noisy.switches) <= (2 if noise < 0.5 else 6)
+
+
+def test_a_branch_that_takes_longer_than_expected_is_not_tried_again_and_again(device):
+    """By the ratio that branch 1 shows, branch 2 would fit: on this device it never does."""
+    deviating = device(load=lambda now: 0.7, deviations=(1.0, 1.0, 1.5), noise=0.02)
+    deviating.run(300)
+    assert deviating.branch == reference(deviating) == 1
+    assert len(deviating.switches) <= 6
+
+
+def test_corrections_find_a_branch_that_takes_less_than_expected(device):
+    deviating = device(load=lambda now: 2.5, deviations=(1.0, 0.6, 1.0), noise=0.02)
+    deviating.run(2)
+    assert deviating.branch in (0, 1)
+    deviating.run(60)
+    assert deviating.latency_ms(deviating.branch, deviating.now) <= 20
+
+
+def test_one_slow_inference_changes_nothing(device):
+    hiccup = device(load=lambda now: 50.0 if 1010 < now < 1010.1 else 0.9, pause=0.04)
+    hiccup.run(20)
+    assert hiccup.switches == []
+
+
+def test_batches_say_nothing_of_single_examples(device):
+    batches = device(pause=None)
+    batches.run(1)
+    for n in range(20):
+        batches.recorder.record(batches.now + 0.01 * n, 320.0, 1, 32)
+    assert batches.run(INTERVAL).situation.idle
+    assert batches.branch == 1
+
+
+def test_without_inferences_it_stays(device):
+    idle = device(load=lambda now: 4.0)
+    idle.run(5)
+    assert idle.branch == 0
+    idle.pause = None
+    outcome = idle.run(60)
+    assert outcome.situation.idle
+    assert idle.branch == 0
+    assert outcome.situation.ratio == pytest.approx(4.0)
+
+
+def test_without_inferences_a_busy_processor_is_a_hint(device):
+    free = {"share": 0.9}
+    hinted = device(load=lambda now: 0.6, reading=lambda now: Reading(cpu_available=free["share"]))
+    hinted.run(5)
+    assert hinted.branch == 2
+    hinted.pause = None
+    hinted.run(2)
+    assert hinted.branch == 2
+    free["share"] = 0.3
+    outcome = hinted.run(INTERVAL)
+    assert hinted.branch == 1
+    assert "predicted" in outcome.decision.reason
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.5])
+def test_with_inferences_the_processor_is_no_hint(device, share):
+    """Whether the device tells of its processor makes no difference where latency was measured."""
+    measuring = device(load=lambda now: 0.6, reading=lambda now: Reading(cpu_available=share))
+    measuring.run(5)
+    assert measuring.branch == 2
+
+
+def test_follows_the_targets(device):
+    followed = device(load=lambda now: 1.0)
+    followed.run(5)
+    assert followed.branch == 1
+    followed.targets = Targets(latency="5ms")
+    followed.run(INTERVAL)
+    assert followed.branch == 0
+    followed.targets = Targets()
+    followed.run(DWELL + INTERVAL)
+    assert followed.branch == 2
+    followed.targets = Targets(memory="2MB")
+    followed.run(INTERVAL)
+    assert followed.branch == 1
+
+
+def test_an_accuracy_that_no_fast_branch_reaches_does_not_fit(device):
+    asked = device(load=lambda now: 1.0, targets=Targets(latency="20ms", accuracy="85%"))
+    outcome = asked.run(5)
+    assert asked.branch == 1
+    assert not outcome.decision.fits
+    assert "accuracy 0.8000 below 0.8500" in outcome.decision.reason
+
+
+def test_of_mean_squared_errors_the_smallest_is_best(package, device):
+    three_branches(Metric.MSE).save(package)
+    least = device(load=lambda now: 0.1)
+    least.run(5)
+    assert least.branch == 0
+
+
+def test_a_package_without_branches_is_watched_as_well(package, device):
+    manifest().save(package)
+    single = device(load=lambda now: 1.0)
+    single.deviations = (2.5,)
+    assert single.run(5).decision.fits
+    single.deviations = (25.0,)
+    assert not single.run(5).decision.fits
+    assert single.branch == 0
+
+
+def test_a_new_version_is_a_new_beginning(package, device):
+    versioned = device(load=lambda now: 3.0)
+    versioned.run(5)
+    assert versioned.branch == 0
+    manifest([branch(1.0, 0.6), branch(2.0, 0.65)], default_branch=1).save(package)
+    Switchboard.open(state_directory(package)).bump()
+    outcome = versioned.run(4 * INTERVAL)
+    assert (outcome.situation.branch, outcome.decision.branch) == (1, 1)
+    assert outcome.situation.idle  # the app still runs the version before, which no longer counts
+    assert outcome.predicted_ms == pytest.approx((3.0, 6.0))  # the conditions are still the same
+
+
+def test_latencies_of_the_hardware_that_is_meant(package):
+    from mistify_client.monitor.foreground import Foreground
+
+    on_board = Foreground(package, PredictivePolicy(PredictiveParams()), Reading, "board")
+    outcome = on_board.step(1000.0, 999.75, Targets(latency="100ms"))
+    assert outcome.predicted_ms == (40.0, 100.0, 250.0)
+    assert outcome.decision.branch == 1
+
+
+def test_dwells(device):
+    """However conditions change, switches that nothing forces are apart by the dwell."""
+    restless = device(load=lambda now: 0.5 if int(now) % 2 else 3.0, noise=0.1)
+    restless.run(60)
+    for earlier, later in pairwise(restless.switches):
+        upwards = later.decision.branch > later.situation.branch
+        assert not upwards or later.situation.now - earlier.situation.now >= DWELL
