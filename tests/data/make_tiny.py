@@ -19,6 +19,7 @@ def weights(*shape: int) -> tf.Tensor:
 
 KERNEL, DENSE, MIX = weights(3, 3, 1, 4), weights(64, 3), weights(4, 2)
 HEADS = [weights(64, 3) for _ in range(3)]
+MIXER = weights(64, 64)
 
 
 @tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image")])
@@ -58,6 +59,16 @@ def choose(image: tf.Tensor, branch: tf.Tensor) -> dict[str, tf.Tensor]:
     return {"scores": tf.cond(branch < 1, lambda: scores(0), others)}
 
 
+@tf.function(input_signature=[tf.TensorSpec([None, 4, 4, 1], tf.float32, name="image")])
+def classify_slowly(image: tf.Tensor) -> dict[str, tf.Tensor]:
+    """The same as `classify`, but for what does not count, with a hundred times the work."""
+    features = tf.reshape(tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME")), [-1, 64])
+    mixed = features
+    for _ in range(300):
+        mixed = tf.tanh(mixed @ MIXER)
+    return {"scores": tf.nn.softmax(features @ DENSE + 1e-6 * mixed[:, :3])}
+
+
 def convert(
     function: tf.types.experimental.GenericFunction, name: str, examples: np.ndarray | None = None
 ) -> None:
@@ -80,6 +91,7 @@ def main() -> None:
     convert(classify, "tiny_int8", image)
     convert(compare, "tiny_two")
     convert(choose, "tiny_branches")
+    convert(classify_slowly, "tiny_slow")
     left, right = (rng.normal(size=(3, 4)).astype(np.float32) for _ in range(2))
     outputs = classify(image) | compare(left, right)
     arrays = {name: tensor.numpy() for name, tensor in outputs.items()}

@@ -1,0 +1,98 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.monitor.config import goal_template, load_config
+from mistify_client.monitor.targets import Targets
+
+GOAL = {
+    "id": "phone",
+    "model": "digits-resnet",
+    "dataset": {"train": "train.npz", "test": "test.npz"},
+    "adaptation_goal": {"latency": "20ms"},
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text: str) -> Path:
+        (tmp_path / "goal.json").write_text(json.dumps(GOAL))
+        path = tmp_path / "monitor.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+REPLACEMENT = '[replacement]\nserver = "127.0.0.1:7465"\ngoal = "goal.json"\n'
+
+
+def test_everything_has_a_default(write):
+    config = load_config(write(""))
+    assert (config.interval, config.targets, config.replacement) == (0.25, Targets(), None)
+
+
+def test_a_whole_config(write, tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    text = 'interval = "100ms"\n[targets]\nlatency = "20ms"\n[policy]\ndwell = "5s"\n'
+    config = load_config(write(text + REPLACEMENT + 'after = "2min"\njob = "j"\ntoken_file = "token"\n'))
+    assert (config.interval, config.targets.latency) == (0.1, 20.0)
+    assert config.replacement.after == 120.0
+    assert config.replacement.goal == tmp_path / "goal.json"
+    assert config.replacement.token_file == tmp_path / "token"
+
+
+def test_the_example_is_one():
+    configs = Path(__file__).parents[3] / "configs"
+    config = load_config(configs / "monitor.toml")
+    assert config.targets.latency is not None
+    assert goal_template(config.replacement.goal).id
+
+
+def test_a_server_takes_the_place_of_the_configs(write):
+    assert load_config(write(REPLACEMENT), "other:1").replacement.server == "other:1"
+    with pytest.raises(MistifyError, match="replacement: got nothing; expected a table with a goal"):
+        load_config(write(""), "other:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("interval = ", "no TOML.*Invalid value"),
+        ("interval = 250", 'interval: got 250; expected a time such as "2s"; write its unit'),
+        ('interval = "0.5x"', "interval: .*use ms, s or min"),
+        ('interval = "0s"', "interval: .*above 0"),
+        ('intervall = "1s"', 'did you mean "interval"'),
+        ('[targets]\nlatency = "fast"', 'targets.latency: got "fast"'),
+        ('[policy]\nname = "none"', "policy.name"),
+        ("[policy]\nhysteresis = -1", "policy.hysteresis: got -1; expected a share from 0 to 1"),
+        ('[replacement]\ngoal = "goal.json"', "replacement.server: got nothing; expected HOST:PORT"),
+        ('[replacement]\ngoal = "goal.json"\nserver = "host"', "replacement.server: .*HOST:PORT"),
+        ('[replacement]\ngoal = "other.json"\nserver = "h:1"', "other.json: got No such file"),
+        (REPLACEMENT + 'token_file = "none"', "none: got No such file"),
+        (REPLACEMENT + "agreement = 1.5", "replacement.agreement"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(write, text, message):
+    with pytest.raises(MistifyError, match=message) as caught:
+        load_config(write(text))
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_all_problems_at_once(write):
+    with pytest.raises(MistifyError) as caught:
+        load_config(write('interval = 1\n[targets]\nlatency = "x"\nspeed = 3\n'))
+    assert {problem.place for problem in caught.value.problems} == {
+        "interval",
+        "targets.latency",
+        "targets.speed",
+    }
+
+
+def test_a_template_is_one_goal(tmp_path):
+    path = tmp_path / "goals.json"
+    path.write_text(json.dumps([GOAL, {**GOAL, "id": "other"}]))
+    with pytest.raises(MistifyError, match="got 2 goals; expected one"):
+        goal_template(path)
