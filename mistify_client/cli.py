@@ -1,4 +1,4 @@
-"""The command line `mistify`: port a batch of goals, add more, look after jobs, run a package."""
+"""The command line `mistify`: port a batch of goals, add more, look after jobs, run and monitor packages."""
 
 import shlex
 import signal
@@ -16,18 +16,18 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.config import parse_batch
-from mistify.errors import MistifyError
 from mistify.jobs import GoalState, JobState
 from mistify_client.client import PortingClient
 from mistify_client.embedded import embedded_server
 from mistify_client.files import output_directory, read_text
+from mistify_client.monitor import commands as monitor_commands
 from mistify_client.porting import finish, follow
 from mistify_client.progress import Display, display
+from mistify_client.reporting import reported_errors
 from mistify_client.retry import Backoff
 from mistify_client.submission import attach
 from mistify_client.trial import try_package
 
-EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
 #: An embedded server comes back at another address or not at all: no use in waiting for it.
@@ -35,6 +35,7 @@ _EMBEDDED_ATTEMPTS = 4
 _WORTH_SAYING_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+monitor_commands.register(app)
 
 ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
@@ -73,7 +74,7 @@ def port(
     The same command again goes on with the same job. Exit codes: 0 all goals met, 11 some goals not met,
     2 something is wrong with the input and nothing was started, 8 no server, 9 cancelled, 130 interrupted.
     """
-    with _reported_errors():
+    with reported_errors():
         text = read_text(config)
         parse_batch(text, str(config))
         token = _token(token_file)
@@ -104,7 +105,7 @@ def add(
     CONFIG names the model, data and algorithm of the job. A job that has ended goes on. The same command
     again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
     """
-    with _reported_errors():
+    with reported_errors():
         text = read_text(config)
         only = [goal.id for goal in parse_batch(text, str(config))]
         token = _token(token_file)
@@ -123,7 +124,7 @@ def add(
 def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
     """List the jobs of a server."""
     table = Table("job", "state", "created", "goals met")
-    with _reported_errors(), PortingClient(server, _token(token_file)) as client:
+    with reported_errors(), PortingClient(server, _token(token_file)) as client:
         for job in client.jobs():
             created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
             met = sum(goal.state is GoalState.MET for goal in job.goals)
@@ -138,7 +139,7 @@ def cancel(
     job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
 ) -> None:
     """Stop a job; the goals that are met keep their packages."""
-    with _reported_errors(), PortingClient(server, _token(token_file)) as client:
+    with reported_errors(), PortingClient(server, _token(token_file)) as client:
         state = client.cancel(job).state
     verb = "is" if state is JobState.CANCELLED else "had already ended:"
     typer.echo(f"job {job} {verb} {state.value}")
@@ -154,7 +155,7 @@ def run(
     threads: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
     """Run a package on arrays and print how long it takes."""
-    with _reported_errors():
+    with reported_errors():
         for line in try_package(package, inputs, output, threads):
             typer.echo(line)
 
@@ -164,19 +165,6 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
     sys.exit()
-
-
-@contextmanager
-def _reported_errors() -> Iterator[None]:
-    """Failures as one message and the exit code of the catalogue."""
-    try:
-        yield
-    except MistifyError as error:
-        typer.echo(f"mistify: {error}", err=True)
-        raise typer.Exit(error.code.exit_code) from error
-    except OSError as error:
-        typer.echo(f"mistify: {error}", err=True)
-        raise typer.Exit(EXIT_FAILED) from error
 
 
 @contextmanager

@@ -1,0 +1,216 @@
+"""The daemon: reads, decides, writes the switchboard and tells of it, once in each interval (paper 6)."""
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import MistifyError
+from mistify.hardware import HOST
+from mistify_client.monitor.background import Background
+from mistify_client.monitor.config import MonitorConfig, goal_template
+from mistify_client.monitor.foreground import Foreground, Outcome
+from mistify_client.monitor.goals import Shortfall
+from mistify_client.monitor.journal import Journal
+from mistify_client.monitor.sensors import DeviceSensor, Sensor
+from mistify_client.monitor.state import MonitorState
+from mistify_client.monitor.status import replacement_status, status, targets
+from mistify_client.monitor.targets import LiveTargets
+from mistify_client.report import write_json
+from mistify_client.versions import current
+
+#: The status is written whenever something changes, and as often as this while nothing does: flash wears out.
+_STATUS_SECONDS: Final = 5.0
+
+#: SIGHUP reads the config again, the others end the daemon.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+#: Waits so many seconds for a signal; None where none came.
+Waiting = Callable[[float], signal.Signals | None]
+
+
+class Monitor:
+    """Looks after one package. One thread calls it; the background path has a thread of its own.
+
+    Args:
+        package: the directory of the package that was shipped.
+        load_config: reads the config; called again by `reload`.
+        journal: where changes are told.
+        sensor: reads the device.
+        clock: the one of the inferences, in seconds.
+    """
+
+    def __init__(
+        self,
+        package: Path,
+        load_config: Callable[[], MonitorConfig],
+        journal: Journal,
+        *,
+        sensor: Sensor | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._package = package
+        self._load_config = load_config
+        self._journal = journal
+        self._sensor = sensor or DeviceSensor()
+        self.clock = clock
+        self._state = MonitorState.of(package)
+        self._background: Background | None = None
+        self._outcome: Outcome | None = None
+        self._before: float | None = None
+        self._short_since: float | None = None
+        self._written = (0, float("-inf"))
+        self._configure(load_config())
+
+    @property
+    def interval(self) -> float:
+        """Seconds between two steps."""
+        return self._config.interval
+
+    def step(self) -> None:
+        """Decide once. What is wrong with targets, package, server or disk is told, and lived with."""
+        now = self.clock()
+        since = now - self.interval if self._before is None else self._before
+        self._before = now
+        self._refresh_targets()
+        try:
+            outcome = self._foreground.step(now, since, self._targets.current)
+        except (MistifyError, OSError) as error:
+            self._journal.problem("package", str(error))
+        else:
+            self._journal.problem("package", None)
+            self._tell(outcome)
+            self._outcome = outcome
+            self._consider_replacement(now, outcome)
+        self._write_status(now)
+
+    def reload(self) -> None:
+        """Read the config again; one that is wrong is told, and the one before stays."""
+        try:
+            self._configure(self._load_config())
+        except MistifyError as error:
+            self._journal.problem("config", str(error))
+        else:
+            self._journal.problem("config", None)
+            self._journal.note("config", "read again")
+
+    def close(self) -> None:
+        """End the background path's thread; its work goes on with the next daemon."""
+        if self._background is not None:
+            self._background.stop()
+
+    def _configure(self, config: MonitorConfig) -> None:
+        asks = config.replacement
+        template = None if asks is None else goal_template(asks.goal)
+        hardware = HOST if template is None else template.profile
+        foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware.name)
+        self.close()
+        self._config, self._foreground, self._background = config, foreground, None
+        self._targets = LiveTargets(config.targets, self._state.targets)
+        if asks is not None and template is not None:
+            self._background = Background(self._package, self._state, asks, template, self._journal)
+
+    def _refresh_targets(self) -> None:
+        before = self._targets.current
+        try:
+            if not self._targets.refresh():
+                return
+        except MistifyError as error:
+            self._journal.problem("targets", str(error))
+            return
+        self._journal.problem("targets", None)
+        if self._targets.current != before:
+            self._journal.note("targets", "changed by mistify target", **targets(self._targets.current))
+
+    def _tell(self, outcome: Outcome) -> None:
+        """Note a decision, unless it is the one before again."""
+        decision, situation = outcome.decision, outcome.situation
+        figures = {"branch": decision.branch, "ratio": round(situation.ratio, 4), "fits": decision.fits}
+        if outcome.switched:
+            self._journal.note("switch", decision.reason, previous=situation.branch, **figures)
+        elif self._outcome is None or self._outcome.decision.fits != decision.fits:
+            self._journal.note("stay", decision.reason, **figures)
+
+    def _consider_replacement(self, now: float, outcome: Outcome) -> None:
+        """Where no branch has kept to the targets for a while, ask for a new package."""
+        fits, situation = outcome.decision.fits, outcome.situation
+        if self._short_since is None or fits:
+            self._short_since = None if fits else now
+        background = self._background
+        if background is None or self._config.replacement is None:
+            return
+        if not situation.idle:
+            background.fastest_ms = min(outcome.predicted_ms)
+            background.measured(now, fits)
+            if self._short_since is not None and now - self._short_since >= self._config.replacement.after:
+                shortfall = Shortfall(situation.targets, situation.ratio, background.fastest_ms)
+                background.ask(shortfall, outcome.manifest)
+        background.resume()
+
+    def _write_status(self, now: float) -> None:
+        noted, (then_noted, then) = self._journal.noted, self._written
+        if self._outcome is None or (noted == then_noted and now - then < _STATUS_SECONDS):
+            return
+        replacement = None if self._background is None else self._background.replacement
+        content = {
+            "pid": os.getpid(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": str(current(self._package)),
+            **status(self._outcome),
+            "replacement": replacement_status(replacement),
+            "problems": self._journal.problems,
+            "last": list(self._journal.last),
+        }
+        try:
+            write_json(self._state.status, content)
+        except OSError as error:
+            self._journal.problem("status file", str(error))
+        else:
+            self._written = noted, now
+            self._journal.problem("status file", None)
+
+
+def run(monitor: Monitor, journal: Journal, wait: Waiting) -> None:
+    """Step after step until a signal ends it."""
+    try:
+        while True:
+            started = monitor.clock()
+            monitor.step()
+            match wait(max(0.0, started + monitor.interval - monitor.clock())):
+                case None:
+                    continue
+                case signal.SIGHUP:
+                    monitor.reload()
+                case ending:
+                    journal.note("stopped", f"by {ending.name}")
+                    return
+    finally:
+        monitor.close()
+
+
+@contextmanager
+def signals_waited_for() -> Iterator[Waiting]:
+    """Waiting that signals end, instead of interrupting whatever is being done; for the main thread."""
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+
+    def wait(seconds: float) -> signal.Signals | None:
+        ready, _, _ = select.select([reader], [], [], seconds)
+        return signal.Signals(reader.recv(1)[0]) if ready else None
+
+    with reader, writer:
+        # A handler has to be there for the number of the signal to be written to the socket.
+        before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        earlier = signal.set_wakeup_fd(writer.fileno())
+        try:
+            yield wait
+        finally:
+            signal.set_wakeup_fd(earlier)
+            for number, handler in before.items():
+                signal.signal(number, handler)

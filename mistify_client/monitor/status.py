@@ -1,0 +1,76 @@
+"""What the daemon says of itself: a file for programs, lines for people."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mistify.quantities import format_bytes, format_time
+from mistify_client.monitor.foreground import Outcome
+from mistify_client.monitor.replacement import Replacement
+from mistify_client.monitor.targets import Targets
+
+_DIGITS = 3
+
+
+def status(outcome: Outcome) -> dict[str, object]:
+    """The present decision as plain data; null stands for what is not known."""
+    situation = outcome.situation
+    return {
+        "branch": outcome.decision.branch,
+        "fits": outcome.decision.fits,
+        "reason": outcome.decision.reason,
+        "ratio": situation.ratio,
+        "idle": situation.idle,
+        "targets": targets(situation.targets),
+        "branches": [
+            {"expected_ms": costs.latency_ms, "predicted_ms": predicted, "accuracy": costs.accuracy}
+            for costs, predicted in zip(situation.branches, outcome.predicted_ms, strict=True)
+        ],
+        "reading": asdict(situation.reading),
+    }
+
+
+def targets(given: Targets) -> dict[str, object]:
+    """Targets as they are written, without those that are not set."""
+    return given.model_dump(mode="json", exclude_none=True)
+
+
+def replacement_status(replacement: Replacement | None) -> dict[str, object] | None:
+    """A replacement without the text of its config."""
+    return None if replacement is None else replacement.model_dump(mode="json", exclude={"config", "key"})
+
+
+def lines(status: Mapping[str, Any]) -> Iterator[str]:
+    """A status file for people; `running` says whether the daemon does."""
+    running = "running" if status["running"] else "not running"
+    yield f"monitor: {running}, process {status['pid']}, seen {status['time']}"
+    yield f"version: {status['version']}"
+    wanted = ", ".join(f"{name} {value}" for name, value in status["targets"].items())
+    yield f"targets: {wanted or 'none'}" + ("" if status["fits"] else ", not kept to")
+    yield f"ratio of measured to expected latency: {status['ratio']:.2f}" + (
+        " (no inference lately)" if status["idle"] else ""
+    )
+    for number, branch in enumerate(status["branches"]):
+        mark = "*" if number == status["branch"] else " "
+        yield (
+            f"{mark} branch {number}: {format_time(branch['predicted_ms'], _DIGITS)} now, "
+            f"{format_time(branch['expected_ms'], _DIGITS)} expected, accuracy {branch['accuracy']:.4g}"
+        )
+    yield f"device: {_reading(status['reading']) or 'nothing is known of it'}"
+    if (replacement := status["replacement"]) is not None:
+        yield f"new package {replacement['goal']}: {replacement['phase']}, {replacement['reason']}"
+    for about, problem in status["problems"].items():
+        yield f"problem with the {about}: {problem}"
+    for entry in status["last"]:
+        yield f"{entry['time']} {entry['event']}: {entry['reason']}"
+
+
+def _reading(reading: Mapping[str, Any]) -> str:
+    shown: dict[str, Callable[[Any], str]] = {
+        "cpu_available": lambda share: f"{share:.0%} of the CPU is free",
+        "cpu_mhz": lambda mhz: f"{mhz:.0f} MHz",
+        "memory_available": lambda count: f"{format_bytes(count, _DIGITS)} of memory are free",
+        "temperature": lambda degrees: f"{degrees:.0f} C",
+        "battery": lambda share: f"battery {share:.0%}",
+    }
+    return ", ".join(show(reading[name]) for name, show in shown.items() if reading[name] is not None)

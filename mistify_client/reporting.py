@@ -1,0 +1,23 @@
+"""Failures of a command as the user sees them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from mistify.errors import MistifyError
+
+EXIT_FAILED = 1
+
+
+@contextmanager
+def reported_errors() -> Iterator[None]:
+    """Failures as one message and the exit code of the catalogue."""
+    try:
+        yield
+    except MistifyError as error:
+        typer.echo(f"mistify: {error}", err=True)
+        raise typer.Exit(error.code.exit_code) from error
+    except OSError as error:
+        typer.echo(f"mistify: {error}", err=True)
+        raise typer.Exit(EXIT_FAILED) from error

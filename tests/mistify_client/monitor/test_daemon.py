@@ -1,0 +1,281 @@
+"""The daemon as a process, beside an app that uses the package."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from mistify.manifest import Manifest, verify
+from mistify.v1 import porting_pb2 as pb
+from mistify_client.cli import app
+from mistify_client.monitor.state import MonitorState
+from mistify_client.runtime import load
+from mistify_client.switchboard import Switchboard
+from mistify_client.versions import current, previous, state_directory
+
+from ..conftest import IMAGE, SCORES, Service, make_package, serve
+from .adapting import PATIENCE, adapting_fake, held
+from .conftest import branch
+from .test_config import GOAL
+
+MISTIFY = Path(sys.executable).parent / "mistify"
+CONFIG = 'interval = "10ms"\n[targets]\nlatency = "60min"\n[policy]\ndwell = "20ms"\n'
+
+
+class Daemon:
+    """A daemon, whose log a test can wait for."""
+
+    def __init__(self, package: Path, config: Path, *options: str) -> None:
+        command = [
+            str(part) for part in (MISTIFY, "monitor", "--package", package, "--config", config, *options)
+        ]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=outside()
+        )
+
+    def until(self, **wanted: object) -> dict:
+        """The next entry with these fields."""
+        for line in self.process.stdout:
+            entry = json.loads(line)
+            if all(entry.get(key) == value for key, value in wanted.items()):
+                return entry
+        raise AssertionError(f"ended without {wanted}: {self.process.stderr.read()}")
+
+    def end(self, kind: signal.Signals = signal.SIGKILL) -> int:
+        self.process.send_signal(kind)
+        self.process.communicate()
+        return self.process.returncode
+
+
+def outside() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("MISTIFY_")}
+
+
+def mistify(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [str(MISTIFY), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=outside(), check=False)
+
+
+def shown(*arguments: object) -> Result:
+    """What a command that only reads or writes files says, without a process of its own."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "140"})
+
+
+@contextmanager
+def running_app(package: Path):
+    """Something that runs inferences without a pause."""
+    model, image = load(package, threads=1), np.zeros((1, 4, 4, 1), np.float32)
+    ending = threading.Event()
+
+    def infer() -> None:
+        while not ending.is_set():
+            model(image)
+
+    thread = threading.Thread(target=infer)
+    thread.start()
+    try:
+        yield model
+    finally:
+        ending.set()
+        thread.join()
+
+
+@pytest.fixture
+def package(tmp_path, data):
+    """Three branches, of which each is expected to take ten times as long as the one before."""
+    expected = tuple(branch(latency, accuracy) for latency, accuracy in ((1, 0.7), (10, 0.8), (100, 0.9)))
+    return make_package(tmp_path / "package", data / "tiny_branches.tflite", (IMAGE,), (SCORES,), expected)
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "monitor.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+@pytest.fixture
+def start(package, config):
+    started = []
+
+    def start(*options: str) -> Daemon:
+        started.append(Daemon(package, config, *options))
+        return started[-1]
+
+    yield start
+    for daemon in started:
+        daemon.end()
+
+
+def test_switches_what_an_app_runs_and_follows_the_targets(package, start):
+    with running_app(package) as model:
+        daemon = start()
+        assert daemon.until(event="switch", fits=True)["branch"] == 2
+        assert model.branch == 2
+        changed = shown("target", "latency=1ns", "--package", package)
+        assert changed.stdout == "latency: 1ns\n"
+        assert daemon.until(event="targets")["latency"] == "1ns"
+        entry = daemon.until(event="switch")
+        assert (entry["branch"], entry["fits"]) == (0, False)
+        assert "no branch keeps to the targets" in entry["reason"]
+        assert shown("target", "--reset", "--package", package).stdout == "as in the config\n"
+        assert daemon.until(event="targets")["latency"] == "3600s"
+        assert daemon.until(event="switch", branch=2)["fits"]
+
+
+def test_ends_cleanly_and_keeps_the_branch(package, start):
+    daemon = start()
+    daemon.until(event="switch", branch=2)
+    assert daemon.end(signal.SIGTERM) == 0
+    assert Switchboard.open(state_directory(package)).branch == 2
+    log = MonitorState.of(package).log.read_text().splitlines()
+    assert json.loads(log[-1])["event"] == "stopped"
+    assert json.loads(log[-1])["reason"] == "by SIGTERM"
+    again = start()
+    assert again.until(event="stay")["branch"] == 2
+
+
+def test_reads_its_config_again(package, config, start):
+    daemon = start()
+    daemon.until(event="switch", branch=2)
+    config.write_text("interval = 5")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert "write its unit" in daemon.until(event="problem", about="config")["reason"]
+    config.write_text(CONFIG.replace("60min", "1ns"))
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until(event="config")
+    assert daemon.until(event="switch")["branch"] == 0
+
+
+def test_the_second_daemon_of_a_package_is_refused(package, config, start):
+    first = start()
+    first.until(event="started")
+    second = mistify("monitor", "--package", package, "--config", config)
+    assert second.returncode == 4
+    assert f"(process {first.process.pid}" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("interval = 5", 2), ('[replacement]\nserver = "h:1"\ngoal = "none.json"', 2)]
+)
+def test_a_wrong_config_starts_nothing(package, config, text, code):
+    config.write_text(text)
+    refused = mistify("monitor", "--package", package, "--config", config)
+    assert refused.returncode == code
+    assert "Traceback" not in refused.stderr
+    assert not MonitorState.of(package).directory.exists()
+
+
+def test_what_is_no_package_is_told(tmp_path, config):
+    refused = mistify("monitor", "--package", tmp_path, "--config", config)
+    assert refused.returncode == 3
+    assert "is no package" in refused.stderr
+
+
+def test_decides_once(package, config):
+    once = mistify("monitor", "--package", package, "--config", config, "--once")
+    assert once.returncode == 0
+    assert json.loads(once.stdout.splitlines()[-1])["event"] == "stay"
+    text = shown("status", "--package", package).stdout
+    assert "monitor: not running" in text
+    assert "* branch 1: 10ms now, 10ms expected, accuracy 0.8" in text
+
+
+def test_status_shows_what_it_does(package, start):
+    assert shown("status", "--package", package).exit_code == 3
+    daemon = start()
+    daemon.until(event="switch", branch=2)
+    shown("target", "latency=1ns", "accuracy=95%", "--package", package)
+    daemon.until(event="switch", branch=0)
+    daemon.process.send_signal(signal.SIGHUP)  # the status is written after what is told
+    daemon.until(event="config")
+    text = shown("status", "--package", package).stdout
+    assert f"monitor: running, process {daemon.process.pid}" in text
+    assert "targets: latency 1ns, accuracy 95%, not kept to" in text
+    assert "* branch 0" in text
+    status = json.loads(shown("status", "--json", "--package", package).stdout)
+    assert (status["running"], status["branch"], status["fits"]) == (True, 0, False)
+    assert "switch" in {entry["event"] for entry in status["last"]}
+    assert status["reading"]["memory_available"] > 0
+
+
+def test_goes_on_whatever_is_wrong_with_its_files(package, start):
+    state = MonitorState.of(package)
+    state.directory.mkdir(parents=True)
+    Path(f"{state.status}.part").symlink_to("/dev/full")
+    state.targets.write_text("[]")
+    daemon = start()
+    assert "mistify target --reset" in daemon.until(event="problem", about="targets")["reason"]
+    assert "No space left" in daemon.until(event="problem", about="status file")["reason"]
+    daemon.until(event="switch", branch=2)
+    kept = (package / "manifest.json").read_bytes()
+    (package / "manifest.json").write_text("{")
+    Switchboard.open(state_directory(package)).bump()
+    assert "is damaged" in daemon.until(event="problem", about="package")["reason"]
+    (package / "manifest.json").write_bytes(kept)
+    assert "package is all right again" in daemon.until(event="recovered")["reason"]
+    daemon.until(event="switch", branch=2)
+
+
+@pytest.fixture
+def service(data):
+    fake = adapting_fake(data / "tiny.tflite")
+    service = Service(fake, *serve(fake, "127.0.0.1:0"))
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def slow_package(tmp_path, data):
+    return make_package(tmp_path / "package", data / "tiny_slow.tflite", (IMAGE,), (SCORES,))
+
+
+@pytest.fixture
+def asking(config, service):
+    """A config under which no branch ever fits."""
+    (config.parent / "goal.json").write_text(json.dumps(GOAL))
+    config.write_text(
+        CONFIG.replace("60min", "1ns") + f'[replacement]\nserver = "{service.address}"\ngoal = "goal.json"\n'
+        'after = "10ms"\nprobation = "50ms"\n'
+    )
+    return config
+
+
+HELD = {"submitting": "SubmitBatch", "adapting": "WatchJob", "downloading": "FetchPackage"}
+PHASES = [*HELD, "validating", "installing", "probation"]
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_killed_in_any_phase_the_next_daemon_finishes(slow_package, asking, service, phase):
+    # No branch fits the new package either: the goals that are asked for next do not get anywhere.
+    with held(service.fake, "AddGoals"), running_app(slow_package) as model:
+        first = Daemon(slow_package, asking)
+        with held(service.fake, HELD.get(phase, "nothing")) as gate:
+            goal = first.until(event="replacement", phase=phase)["goal"]
+            assert phase not in HELD or gate.reached.wait(PATIENCE)
+            first.end()
+        second = Daemon(slow_package, asking)
+        try:
+            if phase != "probation":
+                assert second.until(event="replacement", phase="probation")["goal"] == goal
+            assert second.until(event="replacement", phase="kept")["goal"] == goal
+        finally:
+            second.end()
+    installed = current(slow_package)
+    assert verify(installed).goal == goal
+    assert previous(slow_package) == slow_package
+    assert model.manifest.goal == goal
+    submitted = service.fake.requests_of(pb.SubmitBatchRequest)
+    assert len({request.idempotency_key for request in submitted}) == 1
+    assert len(list((state_directory(slow_package) / "versions").iterdir())) == 1
+    assert Manifest.load(slow_package).goal == "half"
