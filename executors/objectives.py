@@ -23,7 +23,7 @@ from scipy.special import expit, softmax
 
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
-from executors.signature import Activation, Output, Shape, signature_of
+from executors.signature import Activation, Output, Shape, Signature, signature_of
 from mistify.dataset import ClassWeights
 from mistify.validation import InvalidValue
 
@@ -170,10 +170,17 @@ def objective_of(output: Output, target: Array) -> Objective:
 def objectives_of(
     model: keras.Model, data: Dataset, weights: ClassWeights | None = None
 ) -> dict[str, Objective]:
-    """What each output of a model learns from data that were checked against it.
+    """What each output of a model learns from data that were checked against it; see `objectives_for`."""
+    return objectives_for(signature_of(model), data, weights)
+
+
+def objectives_for(
+    signature: Signature, data: Dataset, weights: ClassWeights | None = None
+) -> dict[str, Objective]:
+    """What each output learns from data that were checked against them.
 
     Args:
-        model: Its outputs are named as the data's targets.
+        signature: Its outputs are named as the data's targets.
         data: Training data.
         weights: How much each class counts: given, or "balanced", as many examples as it has of the class
             would count in a balanced set: `n / (classes * n_of_class)`.
@@ -182,7 +189,7 @@ def objectives_of(
         InvalidValue: As many weights as an output has classes were expected.
     """
     found: dict[str, Objective] = {}
-    for output in signature_of(model).outputs:
+    for output in signature.outputs:
         target = data.targets[output.name]
         objective = objective_of(output, target)
         classes = _class_count(objective, output)
@@ -193,6 +200,36 @@ def objectives_of(
             objective = type(objective)(objective.activation, given)
         found[output.name] = objective
     return found
+
+
+def empty_classes(signature: Signature, data: Dataset) -> list[int]:
+    """The classes of a classifier that have no example in training data; none of other models."""
+    if len(signature.outputs) > 1:
+        return []
+    (output,) = signature.outputs
+    target = data.targets[output.name]
+    if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
+        return []
+    counts = np.bincount(target, minlength=output.shape[-1] or 0)
+    return np.flatnonzero(counts == 0).tolist()
+
+
+def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
+    """Make sure that classes that are to count alike are there.
+
+    Raises:
+        InvalidValue: There is no example of one of them.
+    """
+    empty = empty_classes(signature, data) if weights == "balanced" else []
+    if empty:
+        expected = f"training data with examples of all classes; there is none of {named(empty)}"
+        raise InvalidValue(weights, expected, "add some, or give a list of weights")
+
+
+def named(classes: list[int]) -> str:
+    """Some classes in words, the first of them by its number."""
+    more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
+    return f"class {classes[0]}{more}"
 
 
 def predictions(objectives: Mapping[str, Objective], outputs: Mapping[str, Array]) -> dict[str, Floats]:

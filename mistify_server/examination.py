@@ -1,8 +1,6 @@
 """Looking at a model, its data and its settings before anything is started: every problem at once."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 import keras
 
@@ -10,21 +8,18 @@ from executors.augmentation import augmenting
 from executors.data import Dataset
 from executors.generation import generated
 from executors.metrics import check_defined, default_metric
-from executors.objectives import objectives_of
+from executors.objectives import check_balanced, objectives_of
 from executors.scaling import scaled
 from executors.signature import signature_of
 from executors.structure import analyse
 from mistify.budget import Costs
 from mistify.dataset import generated_count
-from mistify.errors import MistifyError, Problem
 from mistify.metric import Metric
-from mistify.validation import InvalidValue
 from mistify_server.adaptor.latency import calibrated
+from mistify_server.findings import Findings
 from mistify_server.materials import DataPart, Materials, parts_of
 from mistify_server.settings import params_of, profiles_of
 from mistify_server.tasks import DataSource, Inspection, InspectTask
-
-T = TypeVar("T")
 
 
 class Examination:
@@ -35,12 +30,12 @@ class Examination:
 
     def inspect(self, task: InspectTask) -> Inspection:
         """What was found, with all problems."""
-        problems: list[Problem] = []
-        model = _collect(problems, "model", lambda: self._materials.source(task.model))
+        findings = Findings()
+        model = findings.collect("model", lambda: self._materials.source(task.model))
         if model is not None:
-            model = self._examine(problems, "scale", partial(scaled, model, task.data.settings.scale))
-        _collect(problems, "algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        metric = None if model is None else self._examine_data(problems, task.data, model)
+            model = findings.examine("scale", partial(scaled, model, task.data.settings.scale))
+        findings.collect("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
+        metric = None if model is None else self._examine_data(findings, task.data, model)
         costs: Costs = {}
         floor: Costs = {}
         profiles = profiles_of(task.hardware)
@@ -56,13 +51,13 @@ class Examination:
                 profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
             },
             metric=metric,
-            problems=[(p.place, p.given, p.expected, p.fix) for p in problems],
+            problems=findings.told,
         )
 
-    def _examine_data(self, problems: list[Problem], data: DataSource, model: keras.Model) -> Metric | None:
+    def _examine_data(self, findings: Findings, data: DataSource, model: keras.Model) -> Metric | None:
         """What is measured of the model on the data; problems with either are added."""
         train, test = (
-            _collect(problems, f"dataset.{part}", partial(self._examined, key, model))
+            findings.collect(f"dataset.{part}", partial(self._examined, key, model))
             for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
         )
         if train is None or test is None:
@@ -70,33 +65,12 @@ class Examination:
         objectives = objectives_of(model, train)
         metric = data.settings.metric or default_metric(objectives)
         weights = data.settings.class_weights
-        self._examine(problems, "metric", partial(check_defined, metric, objectives, test.targets))
-        self._examine(problems, "class_weights", partial(objectives_of, model, train, weights))
-        self._examine(problems, "augment", partial(augmenting, model, data.settings.augment))
+        findings.examine("metric", partial(check_defined, metric, objectives, test.targets))
+        findings.examine("class_weights", partial(objectives_of, model, train, weights))
+        findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
+        findings.examine("augment", partial(augmenting, model, data.settings.augment))
         return metric
 
     def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
         """A part of the data; a few examples of what is to be generated."""
         return generated(model, 1, 0) if generated_count(part.source) else self._materials.data(part)
-
-    def _examine(self, problems: list[Problem], setting: str, look: Callable[[], T]) -> T | None:
-        """What is made of a setting of the data, or None and the problem with it."""
-        try:
-            return look()
-        except InvalidValue as error:
-            problems.append(error.problem(f"dataset.{setting}"))
-            return None
-
-
-def _collect(problems: list[Problem], subject: str, look: Callable[[], T]) -> T | None:
-    """What is found, or None and the problems, told of the subject."""
-    try:
-        return look()
-    except MistifyError as error:
-        found = error.problems or (Problem(subject, str(error), "something usable", "correct it"),)
-        problems += [Problem(_place(subject, p), p.given, p.expected, p.fix) for p in found]
-        return None
-
-
-def _place(subject: str, problem: Problem) -> str:
-    return problem.place if problem.place.startswith("algorithm.config") else subject

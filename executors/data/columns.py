@@ -1,5 +1,6 @@
 """Rows of cells, as CSV and JSONL files have them, made into arrays."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -101,7 +102,7 @@ def _whole(array: Array, convert: "_Cells") -> Array:
 
 
 @dataclass
-class _Cells:
+class _Cells(ABC):
     """Makes a row of an array from the cells of some columns.
 
     Attributes:
@@ -114,8 +115,9 @@ class _Cells:
     def __post_init__(self) -> None:
         self.whole = True
 
+    @abstractmethod
     def __call__(self, cells: Mapping[str, object]) -> Array:
-        raise NotImplementedError
+        """A row of the array, from the cells of one of the file's."""
 
     def figures(self, cell: object) -> Array:
         """The numbers of a cell, in the shape in which they are nested."""

@@ -16,14 +16,13 @@ from mistify.validation import InvalidValue
 _BLOCK = 1_000
 
 
-def fitted(arrays: Arrays, request: Request, source: str, training: bool) -> Dataset:
+def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
     """The data in the names and the order of a model.
 
     Args:
         arrays: As they were read.
         request: What they were asked for.
         source: What errors call them.
-        training: Whether every class has to have an example.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem.
@@ -47,8 +46,8 @@ def fitted(arrays: Arrays, request: Request, source: str, training: bool) -> Dat
         elif isinstance(tensor, Output):
             targets[tensor.name], found = _target(source, name, array, tensor)
             problems += found
-    if not problems and training and len(signature.outputs) == 1:
-        problems += _empty_classes(source, targets[signature.outputs[0].name], signature.outputs[0], request)
+    if not problems and len(signature.outputs) == 1:
+        problems += _few_names(source, targets[signature.outputs[0].name], signature.outputs[0], request)
     if problems:
         raise invalid(*problems)
     return Dataset({tensor.name: named[tensor][1] for tensor in signature.inputs}, targets)
@@ -163,16 +162,13 @@ def _out_of_range(
         yield Problem(source, f"{name}[{shown}] = {target[place]}", expected, "relabel the examples")
 
 
-def _empty_classes(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
+def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
+    """Classes are numbered in the order of their names: the names of some alone would give other numbers."""
     if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
         return
-    classes = output.shape[-1] or 0
-    empty = np.flatnonzero(np.bincount(target.astype(np.int64), minlength=classes) == 0)
-    if len(empty):
-        names = request.classes.get(output.name)
-        first = f"{empty[0]}" + (f" ({names[empty[0]]})" if names and empty[0] < len(names) else "")
-        more = f" and of {len(empty) - 1} more" if len(empty) > 1 else ""
+    names, classes = request.classes.get(output.name, ()), output.shape[-1] or 0
+    if 0 < len(names) < classes:
         yield Problem(
-            source, f"no example of class {first}{more}", f"examples of all {classes} classes",
-            "add some, or take the class out of the model",
+            source, f"names of {len(names)} classes of {output.name}", f"names of all {classes}",
+            "write the numbers of the classes, or add examples of the others",
         )  # fmt: skip

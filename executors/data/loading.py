@@ -46,14 +46,14 @@ def load_dataset(
     """
     request = Request(signature, {}, text)
     if source.startswith(BUILTIN):
-        return fitted(read_builtin(source, request), request, source, training=False)
+        return fitted(read_builtin(source, request), request, source)
     try:
         request = replace(request, classes=_class_names(train or source, request))
         arrays = _reader(source).read(Path(source), request)
     except OSError as error:
         problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
         raise invalid(problem) from error
-    return fitted(arrays, request, source, training=train is None)
+    return fitted(arrays, request, source)
 
 
 def _class_names(source: str, request: Request) -> ClassNames:

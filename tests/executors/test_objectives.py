@@ -5,8 +5,16 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.objectives import Binary, Categorical, Regression, objective_of, objectives_of
-from executors.signature import Activation, Output, signature_of
+from executors.objectives import (
+    Binary,
+    Categorical,
+    Regression,
+    check_balanced,
+    empty_classes,
+    objective_of,
+    objectives_of,
+)
+from executors.signature import Activation, Output, Signature, signature_of
 from mistify.validation import InvalidValue
 
 layers = keras.layers
@@ -156,3 +164,21 @@ def test_balanced_weights_make_every_class_count_alike():
     )
     assert found["spam"].weights == pytest.approx((1.5, 0.75))
     assert found["price"].weights is None
+
+
+@pytest.mark.parametrize(("classes", "empty"), [([0, 1, 2, 3], []), ([0, 3, 3], [1, 2]), ([2], [0, 1, 3])])
+def test_classes_without_examples_are_found_and_cannot_be_balanced(classes, empty):
+    signature = Signature((), (Output("kind", (4,), NONE),))
+    data = Dataset({}, {"kind": np.array(classes)})
+    assert empty_classes(signature, data) == empty
+    check_balanced(signature, data, (1.0, 2.0, 1.0, 1.0))
+    if not empty:
+        check_balanced(signature, data, "balanced")
+        return
+    with pytest.raises(InvalidValue, match=f"there is none of class {empty[0]} and of {len(empty) - 1} more"):
+        check_balanced(signature, data, "balanced")
+
+
+def test_positions_have_no_empty_classes():
+    signature = Signature((), (Output("tags", (2, 4), NONE),))
+    assert empty_classes(signature, Dataset({}, {"tags": np.zeros((3, 2), int)})) == []

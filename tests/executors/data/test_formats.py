@@ -220,7 +220,7 @@ CSV_ERRORS = {
     "too many cells": ([["1 2 3", 0, 1], ["1 2 3", 0]], "row 2: 3 cells"),
     "nan": ([["1 2 3", 0], ["1 nan 3", 1], ["1 2 3", 2]], "NaN or infinity in figures[1]"),
     "range": ([["1 2 3", 0], ["1 2 3", 7]], "kind[1] = 7; expected classes 0 to 2"),
-    "empty class": ([["1 2 3", "a"], ["1 2 3", "c"]], "no example of class 2; expected examples of all 3"),
+    "few names": ([["1 2 3", "a"], ["1 2 3", "c"]], "names of 2 classes of kind; expected names of all 3"),
     "nothing": ([], "no rows"),
 }  # fmt: skip
 
@@ -262,17 +262,19 @@ def test_token_ids_that_cannot_be_used_are_told(tmp_path, ids, text):
     assert text in problem_of(path, signature([TOKENS], [SPAM]))
 
 
-def test_images_that_cannot_be_read_and_empty_classes_are_told(tmp_path):
+def test_images_that_cannot_be_read_and_missing_classes_are_told(tmp_path):
     image = np.zeros((6, 5, 3), np.uint8)
     root = write_images(tmp_path / "pets", {f"{kind}/1.png": image for kind in "abc"})
     sig = signature([IMAGE], [KIND])
     (root / "b" / "2.jpg").write_bytes(b"no image")
     assert "b/2.jpg, which cannot be decoded" in problem_of(root, sig)
     (root / "b" / "2.jpg").unlink()
-    (root / "b" / "1.png").unlink()
-    assert "no example of class 1 (b)" in problem_of(root, sig)
     test = write_images(tmp_path / "test", {"a/1.png": image, "z/1.png": image})
     assert "a class z; expected one of the training data's a, b, c" in problem_of(test, sig, train=str(root))
+    (root / "b" / "1.png").unlink()
+    assert load_dataset(str(root), sig).targets["kind"].tolist() == [0, 2]
+    (root / "b").rmdir()
+    assert "names of 2 classes of kind; expected names of all 3" in problem_of(root, sig)
 
 
 def test_records_that_cannot_be_read_are_told(tmp_path):
