@@ -2,11 +2,12 @@
 
 `keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is an architecture of Keras,
 `keras_hub/bert_tiny?sequence=64` a preset's directory below a data root, and `https://tfhub.dev/...` a handle
-of TensorFlow Hub, which is read from tensorflow_hub's cache.
+of TensorFlow Hub, which is read from tensorflow_hub's cache, or from kagglehub's.
 """
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +19,13 @@ from mistify_server.paths import DataRoots, Wanted
 from mistify_server.tasks import ModelSource
 
 _APPLICATION, _PRESET, _HANDLE = "keras.applications/", "keras_hub/", "https://"
+
+#: A version of a model on Kaggle, with or without words between its parts; no part begins with a dot.
+_PART = r"([A-Za-z0-9_-][A-Za-z0-9_.-]*)"
+_KAGGLE = re.compile(
+    rf"https://www\.kaggle\.com/models/{_PART}/{_PART}/(?:frameworks/)?{_PART}/(?:variations/)?{_PART}/"
+    r"(?:versions/)?(\d+)"
+)
 
 #: option -> the least and the most that it can be.
 _RANGES: Mapping[str, tuple[int, int]] = {
@@ -67,13 +75,26 @@ def _preset(given: str, rest: str, roots: DataRoots) -> ModelSource:
 def _handle(given: str, _rest: str, _roots: DataRoots) -> ModelSource:
     cache = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
     directory = cache / hashlib.sha1(given.encode(), usedforsecurity=False).hexdigest()
-    if not directory.is_dir():
+    if directory.is_dir():
+        return ModelSource(path=str(directory.resolve()))
+    found = _in_kaggle_cache(given)
+    if found is None:
         raise InvalidValue(
             given,
             f"a handle in tensorflow_hub's cache, as nothing is downloaded (this one would be {directory})",
             "set TFHUB_CACHE_DIR for the server, and fill it once by tensorflow_hub.resolve(HANDLE)",
         )
-    return ModelSource(path=str(directory.resolve()))
+    return ModelSource(path=str(found.resolve()))
+
+
+def _in_kaggle_cache(given: str) -> Path | None:
+    """Where kagglehub keeps `https://www.kaggle.com/models/OWNER/MODEL/FRAMEWORK/VARIATION/VERSION`."""
+    match = _KAGGLE.fullmatch(given)
+    if match is None:
+        return None
+    cache = Path(os.environ.get("KAGGLEHUB_CACHE") or Path.home() / ".cache" / "kagglehub")
+    directory = cache.joinpath("models", *match.groups())
+    return directory if directory.is_dir() else None
 
 
 _SCHEMES: Mapping[str, Callable[[str, str, DataRoots], ModelSource]] = {

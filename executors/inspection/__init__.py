@@ -12,7 +12,15 @@ from pathlib import Path
 
 from executors.inspection.archive import inspect_archive
 from executors.inspection.config import Policy, check_config, parse_config
-from executors.inspection.directories import CONFIG, GRAPH, check_tree, inspect_preset, inspect_saved_model
+from executors.inspection.directories import (
+    CONFIG,
+    GRAPH,
+    check_tree,
+    inspect_graph,
+    inspect_preset,
+    inspect_saved_model,
+    is_graph,
+)
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import LIMITS, Limits
 from executors.inspection.weights import model_config, stored_weights
@@ -29,6 +37,7 @@ class Kind(Enum):
     KERAS = "keras"
     HDF5 = "hdf5"
     SAVED_MODEL = "saved_model"
+    GRAPH = "graph"
     PRESET = "preset"
 
 
@@ -80,6 +89,7 @@ _INSPECTORS: dict[Kind, Callable[[Path, Policy], int]] = {
     Kind.KERAS: inspect_archive,
     Kind.HDF5: _inspect_hdf5,
     Kind.SAVED_MODEL: inspect_saved_model,
+    Kind.GRAPH: inspect_graph,
     Kind.PRESET: inspect_preset,
 }
 
@@ -102,7 +112,7 @@ def _kind(path: Path) -> Kind:
 
 def _kind_of_directory(path: Path) -> Kind:
     if (path / GRAPH).is_file():
-        return Kind.SAVED_MODEL
+        return Kind.GRAPH if is_graph(path) else Kind.SAVED_MODEL
     if (path / CONFIG).is_file():
         return Kind.PRESET
     raise invalid(path, f"a directory without {GRAPH} and without {CONFIG}", _KINDS, "give the file itself")

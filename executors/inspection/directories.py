@@ -18,22 +18,31 @@ NOT_ADAPTABLE = "can be quantized and packaged but whose architecture cannot be 
 _PRESET = "save it by save_to_preset(DIRECTORY)"
 
 
-def inspect_saved_model(path: Path, policy: Policy) -> int:
-    """The most weights that a SavedModel can hold, one per byte; its configuration is read with it.
+def is_graph(path: Path) -> bool:
+    """Whether a path is a SavedModel that Keras has not described."""
+    return (path / GRAPH).is_file() and not (path / METADATA).exists()
+
+
+def inspect_graph(path: Path, _policy: Policy) -> int:
+    """The most weights that a SavedModel can hold, one per byte.
 
     Raises:
-        MistifyError: INVALID_MODEL, Keras has not described it.
+        MistifyError: INVALID_MODEL, it is incomplete.
     """
-    if not (path / METADATA).is_file():
-        raise invalid(
-            path,
-            f"a SavedModel without {METADATA}, which {NOT_ADAPTABLE}",
-            "a model that Keras can rebuild",
-            "save the Keras model itself, by model.save(FILE)",
-        )  # fmt: skip
+    if not (path / "variables" / "variables.index").is_file():
+        raise invalid(path, "a SavedModel without variables/variables.index", fix="copy the whole directory")
+    return _variable_bytes(path)
+
+
+def inspect_saved_model(path: Path, policy: Policy) -> int:
+    """The most weights that a SavedModel of Keras can hold, one per byte; its configuration is read with it.
+
+    Raises:
+        MistifyError: INVALID_MODEL, its description is too large.
+    """
     if (size := (path / METADATA).stat().st_size) > policy.limits.config_bytes:
         raise too_large(path, f"a {METADATA} of {size:,} bytes", policy.limits.config_bytes)
-    return sum(file.stat().st_size for file in (path / "variables").glob("variables.data-*"))
+    return _variable_bytes(path)
 
 
 def inspect_preset(path: Path, policy: Policy) -> int:
@@ -72,6 +81,10 @@ def check_tree(path: Path, limits: Limits) -> int:
         if total > limits.total_bytes:
             raise too_large(path, f"files of more than {limits.total_bytes:,} bytes", limits.total_bytes)
     return total
+
+
+def _variable_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path / "variables").glob("variables.data-*"))
 
 
 def _entries(path: Path) -> Iterator["os.DirEntry[str]"]:

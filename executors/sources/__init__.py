@@ -9,6 +9,8 @@ from pathlib import Path
 import keras
 
 from executors.inspection import Inspected, Kind, inspect_source
+from executors.inspection.directories import NOT_ADAPTABLE
+from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 from executors.sources.applications import application
 from executors.sources.builtin import builtin_source
@@ -68,4 +70,8 @@ def _load(path: Path, inspected: Inspected, sequence: int | None, classes: int |
             return load_saved_model(path, inspected)
         case Kind.PRESET:
             return load_preset(path, sequence, classes)
+        case Kind.GRAPH:
+            raise invalid(
+                path, f"a SavedModel without Keras structure, which {NOT_ADAPTABLE}", "a model of Keras"
+            )
     return load_file(path)

@@ -355,7 +355,7 @@ def directory(_good: Path, path: Path) -> None:
     path.mkdir()
 
 
-@malformed("graph", "can be quantized and packaged but whose architecture cannot be adapted")
+@malformed("graph", "a SavedModel without variables/variables.index")
 def graph_alone(_good: Path, path: Path) -> None:
     path.mkdir()
     (path / "saved_model.pb").write_bytes(b"\x08\x01")

@@ -1,0 +1,155 @@
+"""SavedModels without Keras structure: what is read of them, and which are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.inspection import Kind, inspect_source
+from executors.signature import Activation
+from executors.sources import load_source
+from executors.sources.graphs import FrozenGraph, load_graph
+from mistify.errors import ErrorCode, MistifyError
+from tests.saved_models import Digits, save_digits
+
+X = np.random.default_rng(0).uniform(size=(5, 8, 8, 1)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digits]:
+    path = tmp_path_factory.mktemp("graph") / "digits"
+    return path, save_digits(path)
+
+
+def run(graph: FrozenGraph, x: Any = X) -> Any:
+    (found,) = tf.function(graph.__call__)(tf.constant(x))
+    return found.numpy()
+
+
+def refused(path: Path, text: str, load: Callable[[Path], Any] = load_graph) -> None:
+    with pytest.raises(MistifyError) as caught:
+        load(path)
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+    assert text in caught.value.problems[0].given
+
+
+def test_a_graph_computes_what_its_module_does(saved: tuple[Path, Digits]) -> None:
+    path, module = saved
+    graph = load_graph(path)
+    np.testing.assert_allclose(run(graph), module.serve(tf.constant(X))["digit"], atol=1e-6)
+    assert run(graph, X[:1]).shape == (1, 10)
+
+
+def test_a_graph_says_what_it_takes_and_gives(saved: tuple[Path, Digits]) -> None:
+    signature = load_graph(saved[0]).signature
+    (given,), (output,) = signature.inputs, signature.outputs
+    assert (given.name, given.shape, given.dtype) == ("image", (8, 8, 1), "float32")
+    assert (output.name, output.shape, output.activation) == ("digit", (10,), Activation.SOFTMAX)
+
+
+def test_a_graph_is_whole_in_its_bytes(saved: tuple[Path, Digits]) -> None:
+    graph = load_graph(saved[0])
+    copy = FrozenGraph.read(graph.content)
+    np.testing.assert_array_equal(run(copy), run(graph))
+    assert copy.signature == graph.signature
+    assert not any("Variable" in node.op for node in copy.meta.graph_def.node)
+
+
+def test_outputs_keep_their_names(tmp_path: Path) -> None:
+    class Two(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, "a"), tf.TensorSpec([None, 3])])
+        def serve(self, a: tf.Tensor, b: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"sum": a + b, "difference": a - b, "chance": tf.sigmoid(a)}
+
+    module = Two()
+    tf.saved_model.save(module, str(tmp_path / "two"), signatures={"serving_default": module.serve})
+    graph = load_graph(tmp_path / "two")
+    a, b = np.ones((2, 3), np.float32), np.full((2, 3), 3, np.float32)
+    assert [spec.name for spec in graph.inputs] == ["a", "b"]
+    found = dict(zip(graph.outputs, tf.function(graph.__call__)(a, b), strict=True))
+    assert {name: float(tensor[0, 0]) for name, tensor in found.items()} == {
+        "sum": 4.0,
+        "difference": -2.0,
+        "chance": pytest.approx(1 / (1 + np.exp(-1))),
+    }
+    activations = {output.name: output.activation for output in graph.signature.outputs}
+    assert activations["chance"] is Activation.SIGMOID
+    assert activations["sum"] is Activation.NONE
+
+
+def test_it_is_no_model_of_keras(saved: tuple[Path, Digits]) -> None:
+    assert inspect_source(saved[0]).kind is Kind.GRAPH
+    refused(saved[0], "whose architecture cannot be adapted", load_source)
+
+
+def save(path: Path, forward: Callable[[tf.Tensor], Any], shape: list[int | None], **extra: Any) -> Path:
+    module = tf.Module()
+    module.extra = extra
+    module.serve = tf.function(forward, input_signature=[tf.TensorSpec(shape, tf.float32, "x")])
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
+    return path
+
+
+def python(x: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(tf.numpy_function(lambda y: y, [x], tf.float32), [None, 4])
+
+
+def reading(x: tf.Tensor) -> tf.Tensor:
+    return x + tf.cast(tf.strings.length(tf.io.read_file("/etc/hostname")), tf.float32)
+
+
+def writing(x: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies([tf.io.write_file("/tmp/written", "x")]):  # noqa: S108
+        return tf.identity(x)
+
+
+def random(x: tf.Tensor) -> tf.Tensor:
+    return x + tf.random.uniform(tf.shape(x))
+
+
+@pytest.mark.parametrize(
+    ("forward", "shape", "text"),
+    [
+        (python, [None, 4], "the operation "),
+        (reading, [None, 4], "the operation ReadFile"),
+        (writing, [None, 4], "the operation WriteFile"),
+        (random, [None, 4], "the operation RandomUniform"),
+        (tf.identity, [1, 4], "x of shape [1, 4]"),
+        (tf.identity, [None, None], "x of shape [None, None]"),
+        (tf.reduce_sum, [None, 4], "output_0 of shape []"),
+    ],
+)
+def test_graphs_that_cannot_be_packaged_are_refused(
+    tmp_path: Path, forward: Callable[[tf.Tensor], Any], shape: list[int | None], text: str
+) -> None:
+    refused(save(tmp_path / "graph", forward, shape), text)
+
+
+def test_tables_are_refused(tmp_path: Path) -> None:
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2.0]), 0.0)
+    path = save(tmp_path / "graph", lambda x: table.lookup(tf.cast(x, tf.int32)), [None, 4], table=table)
+    refused(path, "a SavedModel with a resource")
+
+
+def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "graph", tf.identity, [None, 4])
+    (path / "saved_model.pb").write_bytes(b"\xff" * 50)
+    refused(path, "a saved_model.pb that is damaged")
+    (path / "saved_model.pb").write_bytes(b"\x08\x01")
+    refused(path, "a SavedModel of TensorFlow 1")
+
+
+def test_damaged_weights_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "digits"
+    save_digits(path)
+    (path / "variables" / "variables.index").write_bytes(b"")
+    refused(path, "a SavedModel that cannot be loaded")
+
+
+def test_a_graph_without_the_signature_is_refused(tmp_path: Path) -> None:
+    module = tf.Module()
+    tf.saved_model.save(module, str(tmp_path / "graph"))
+    refused(tmp_path / "graph", "the signatures none")
