@@ -31,6 +31,7 @@ from mistify.budget import (
     size_axis,
     source_axis,
 )
+from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
 from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
@@ -47,7 +48,7 @@ from mistify.quantities import (
     parse_share,
     parse_time,
 )
-from mistify.quantization import QuantizationConfig
+from mistify.quantization import Quantization, QuantizationConfig
 from mistify.relaxed_json import JsonError, read_json
 from mistify.validation import InvalidValue, Settings, problems_of
 
@@ -142,6 +143,7 @@ class PortingConfig(Settings):
     hardware: HardwareConfig | None = None
     quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
+    compression: CompressionConfig | None = None
 
     @model_validator(mode="after")
     def _branches_have_a_precision(self) -> "PortingConfig":
@@ -150,6 +152,21 @@ class PortingConfig(Settings):
                 self.quantization.precision.value,
                 'a precision that branches can have, "none", "float16" or "dynamic"',
                 'change "quantization", or leave "branches" out',
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _compressed_to_the_end(self) -> "PortingConfig":
+        if self.compression and self.branches:
+            raise InvalidValue(
+                str(self.compression), "no compression of branches", "leave one of the two out"
+            )
+        precision = self.quantization.precision
+        if self.compression and precision is Quantization.INT8_QAT:
+            raise InvalidValue(
+                {"quantization": precision.value, "compression": str(self.compression)},
+                "a precision without training, which would undo the compression",
+                'ask for the precision "int8", or leave "compression" out',
             )
         return self
 

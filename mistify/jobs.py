@@ -6,6 +6,7 @@ from enum import Enum
 
 from mistify.branches import BranchesConfig
 from mistify.budget import Budget, Costs
+from mistify.compression import CompressionConfig
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 
@@ -67,8 +68,9 @@ class Goal:
     `metric` says what `accuracy` is, and what its target limits.
     `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to. `achieved` is
     what the cost model says, `measured` has the latencies that LiteRT measured: on this machine, and from
-    there on the other hardware. `accuracy` is the package's own. `note` says what was not gained by the
-    precision, empty where it was.
+    there on the other hardware. What `compression` came to is achieved, too, as measured on the package
+    (`mistify.compression`). `accuracy` is the package's own. `note` says what was not gained by the
+    precision, or lost by the compression; empty where there is nothing to say.
     """
 
     id: str
@@ -78,6 +80,7 @@ class Goal:
     metric: Metric = Metric.ACCURACY
     quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
+    compression: CompressionConfig | None = None
     parent: str | None = None
     state: GoalState = GoalState.WAITING
     achieved: Costs = field(default_factory=dict)

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.metric import Metric
 from mistify.quantization import Quantization
@@ -123,7 +124,8 @@ class Manifest(_Record):
         budget: axis (`mistify.budget`) -> limit.
         metric: what `accuracy` and its target are; an upper limit for `mse`, else a share.
         accuracy_target: asked for; None where the goal asks for none.
-        achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile.
+        achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile; and what
+            the compression came to (`mistify.compression`), as measured.
         measured: axis -> latency as LiteRT measured it, from there on other hardware than the host's.
         accuracy: the package's own on the test data, measured in LiteRT.
         accuracy_examples: how many examples of the test data that is of.
@@ -134,7 +136,9 @@ class Manifest(_Record):
         branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
             network then has one more input, `BRANCH_INPUT`, the number of the branch that runs.
         default_branch: the branch that is the goal's own network, of which all figures above are.
-        note: what was not gained by the precision, against the float32 package of the same checkpoint.
+        compression: what was asked for; None for nothing.
+        note: what was not gained by the precision, against the float32 package of the same checkpoint, and
+            what was lost by the compression.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
         created: when, with its time zone.
@@ -156,6 +160,7 @@ class Manifest(_Record):
     quantization: Quantization = Quantization.NONE
     branches: tuple[Branch, ...] = ()
     default_branch: Annotated[int, Field(ge=0)] = 0
+    compression: CompressionConfig | None = None
     note: str = ""
     versions: Versions
     files: dict[FileName, PackagedFile]

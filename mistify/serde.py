@@ -1,6 +1,9 @@
 """The only place where domain objects become protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
+from pydantic import ValidationError
+
 from mistify.branches import BranchesConfig
+from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
@@ -53,6 +56,9 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         metric=goal.metric,
         quantization=_quantization_to_proto(goal.quantization),
         branches=None if goal.branches is None else _branches_to_proto(goal.branches),
+        compression=None
+        if goal.compression is None
+        else pb.Compression(sparsity=goal.compression.sparsity, clusters=goal.compression.clusters),
         achieved=goal.achieved,
         measured=goal.measured,
         accuracy=goal.accuracy,
@@ -76,6 +82,7 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         metric=_metric(message.metric),
         quantization=_quantization_from_proto(message.quantization),
         branches=_branches_from_proto(message.branches) if message.HasField("branches") else None,
+        compression=_compression_from_proto(message.compression) if message.HasField("compression") else None,
         achieved=dict(message.achieved),
         measured=dict(message.measured),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
@@ -158,6 +165,14 @@ def _branches_from_proto(message: pb.Branches) -> BranchesConfig:
     return BranchesConfig.model_validate(
         {"count": message.count, "from": getattr(message, "from"), "to": message.to}
     )
+
+
+def _compression_from_proto(message: pb.Compression) -> CompressionConfig:
+    given = {field.name: value for field, value in message.ListFields()}
+    try:
+        return CompressionConfig.model_validate(given)
+    except ValidationError as error:
+        raise _unknown("compression", given) from error
 
 
 def _progress_to_proto(progress: ProgressUpdate) -> pb.Progress:

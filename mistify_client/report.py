@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs, hardware_of, latency_axis, memory_axis
+from mistify.compression import COMPRESSION_AXES
 from mistify.hardware import HOST
 from mistify.jobs import Goal, GoalState, Job, Source
 from mistify.quantization import Quantization
@@ -44,7 +45,8 @@ def report(job: Job) -> dict[str, object]:
 
     `flops` are multiply-adds of one inference. `latency_ms` is predicted for `hardware`, that of the goal's
     limit or else the server's machine, `measured_latency_ms` is what LiteRT took there, or would take there
-    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision.
+    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision. `compression` is
+    null where none was asked for; else it is what was asked for, with what was measured of it.
     `spent` are seconds by activity, the most first, summed over all tasks.
     """
     source = job.source
@@ -69,6 +71,7 @@ def _goal_report(goal: Goal) -> dict[str, object]:
         "id": goal.id,
         "parent": goal.parent,
         "quantization": goal.quantization.model_dump(mode="json"),
+        "compression": _compression_report(goal),
         "hardware": hardware_of(latency),
         "budget": dict(goal.budget),
         "achieved": {
@@ -85,6 +88,13 @@ def _goal_report(goal: Goal) -> dict[str, object]:
         "seconds": goal.seconds,
         "steps": goal.steps,
     }
+
+
+def _compression_report(goal: Goal) -> dict[str, object] | None:
+    if goal.compression is None:
+        return None
+    asked = goal.compression.model_dump(mode="json", exclude_none=True)
+    return {**asked, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
 
 
 def _latency_axis(goal: Goal) -> str:
@@ -105,7 +115,7 @@ def table(job: Job, width: int = 80) -> Table:
     caption = _where_time_went(job.spent)
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     columns = [column for column, least in _COLUMNS.items() if width >= least]
-    if all(goal.quantization.precision is Quantization.NONE for goal in job.goals):
+    if all(_precision(goal) == Quantization.NONE for goal in job.goals):
         columns = [column for column in columns if column != _PRECISION]
     for column in columns:
         if column in (_GOAL, _PARENT):
@@ -149,18 +159,24 @@ def _source_row(source: Source) -> dict[str, str]:
 
 
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
-    precision, latency = goal.quantization.precision, _latency_axis(goal)
+    latency = _latency_axis(goal)
     return {
         _GOAL: goal.id,
         _PARENT: goal.parent or "source",
-        _PRECISION: precision.value,
+        _PRECISION: _precision(goal),
         **_counts(goal.achieved, source),
-        _MEMORY: amount(MEMORY, goal.achieved.get(memory_axis(precision))),
+        _MEMORY: amount(MEMORY, goal.achieved.get(memory_axis(goal.quantization.precision))),
         _PREDICTED: amount(LATENCY, goal.achieved.get(latency)),
         _MEASURED: amount(LATENCY, goal.measured.get(latency)),
         _ACCURACY: quality(goal.metric, goal.accuracy),
         _MET: "yes" if goal.state is GoalState.MET else "no",
     }
+
+
+def _precision(goal: Goal) -> str:
+    """What a package computes with, and what its kernels were asked to be."""
+    precision = goal.quantization.precision.value
+    return precision if goal.compression is None else f"{precision}, {goal.compression}"
 
 
 def _counts(costs: Costs, source: Source | None) -> dict[str, str]:

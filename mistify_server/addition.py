@@ -78,7 +78,7 @@ class Standing:
         problems = [
             problem
             for batch, plan in zip(batches, measured, strict=True)
-            for problem in unreachable(batch.batch, Inspection(costs=plan.source_costs, floor=plan.floor))
+            for problem in unreachable(batch.batch, _inspected(plan))
         ]
         if problems:
             raise invalid_config(problems)
@@ -145,6 +145,11 @@ def _measured(plan: BatchPlan, batch: ResolvedBatch, findings: Findings) -> Batc
             "floor": {**found.floor, **plan.floor},
         }
     )
+
+
+def _inspected(plan: BatchPlan) -> Inspection:
+    """What was found out about the batch's source."""
+    return Inspection(costs=plan.source_costs, floor=plan.floor, adaptable=plan.adaptable)
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ from executors.data import Dataset
 from executors.data.loading import load_dataset
 from executors.signature import Signature
 from executors.sources import builtin_source, flatten, load_application, load_source
+from executors.sources.graphs import FrozenGraph, load_graph
 from executors.timesheet import activity
 from mistify.dataset import TextSettings
 from mistify_server.tasks import LOADING, DataSource, ModelSource, Progress
@@ -26,11 +27,13 @@ class Materials:
     Attributes:
         data: A part of the data.
         source: A source model; raises MistifyError as `executors.sources` does.
+        graph: One without Keras structure, likewise.
     """
 
     def __init__(self, say: Callable[[Progress], None]) -> None:
         self.data = _until_changed(_load_data, DataPart.paths)
         self.source = _until_changed(partial(_load_source, say), _source_paths)
+        self.graph = _until_changed(partial(_load_graph, say), _source_paths)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,13 @@ def _load_source(say: Callable[[Progress], None], source: ModelSource) -> keras.
     model = _loaded(source)
     say(Progress(stage="loaded the model", step=1, total_steps=1))
     return model
+
+
+def _load_graph(say: Callable[[Progress], None], source: ModelSource) -> FrozenGraph:
+    say(Progress(stage=LOADING, step=0, total_steps=1))
+    graph = load_graph(Path(source.path or ""))
+    say(Progress(stage="loaded the model", step=1, total_steps=1))
+    return graph
 
 
 def _loaded(source: ModelSource) -> keras.Model:

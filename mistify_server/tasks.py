@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
@@ -80,6 +81,7 @@ class InspectTask(Message):
 class Inspection(TaskDone):
     """The source's costs, the least that it can become, and every problem found.
 
+    `adaptable` says whether its architecture can be changed; where it cannot, `floor` is what it costs.
     `metric` is the one that was asked for, or that suits the data. `hardware` is the task's, with this
     machine's own profile calibrated by measuring the source.
 
@@ -90,6 +92,7 @@ class Inspection(TaskDone):
     kind: Literal["inspection"] = "inspection"
     costs: dict[str, float]
     floor: dict[str, float]
+    adaptable: bool = True
     hardware: dict[str, tuple[float, float]] = {}
     metric: Metric | None = None
     problems: list[tuple[str, str, str, str]] = []
@@ -209,6 +212,7 @@ class PackageTask(Message):
     algorithm: str
     algorithm_config: dict[str, object]
     quantization: QuantizationConfig
+    compression: CompressionConfig | None = None
     goal_id: str
     job_id: str
     budget: dict[str, float]
@@ -222,8 +226,9 @@ class PackageTask(Message):
 class PackageResult(TaskDone):
     """The package's files (name -> digest), its costs, and what LiteRT measured: latencies and accuracy.
 
-    `measured` are latencies by axis, of this machine and from there of the task's other hardware. `note`
-    says what was not gained by the precision.
+    `achieved` has what the compression came to as well (`mistify.compression`). `measured` are latencies by
+    axis, of this machine and from there of the task's other hardware. `note` says what was not gained by the
+    precision, or lost by the compression.
     """
 
     kind: Literal["package_result"] = "package_result"

@@ -20,19 +20,20 @@ from executors.signature import signature_of
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
-from mistify.budget import Budget, Costs, hardware_of
+from mistify.budget import Budget, Costs
 from mistify.dataset import generated_count
 from mistify.metric import Metric
-from mistify.quantization import Quantization
 from mistify_server.adaptor.branching import adapt_branches
 from mistify_server.adaptor.edge import EdgeOutcome, Report, run_edge, source_if_better
 from mistify_server.adaptor.latency import stopwatch
 from mistify_server.adaptor.source import expanded, tuned_source
 from mistify_server.examination import Examination
+from mistify_server.graphs import GraphWorkshop
 from mistify_server.lessons import Lessons, schooling
 from mistify_server.materials import Materials, parts_of
 from mistify_server.packaging.branching import Branches, BranchNetwork
-from mistify_server.packaging.package import PackageOrder, make_package
+from mistify_server.packaging.orders import order_of, package_result
+from mistify_server.packaging.package import make_package
 from mistify_server.settings import params_of, profiles_of
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
@@ -80,6 +81,7 @@ class Workshop:
         self._model = lru_cache(maxsize=4)(self._load_model)
         self._lessons = Lessons(self._materials, self._model)
         self._examination = Examination(self._materials)
+        self._graphs = GraphWorkshop(artifacts, self._materials, say)
         self._journey: _Journey | None = None
 
     def do(self, task: Task) -> Done:
@@ -94,6 +96,8 @@ class Workshop:
         return result.model_copy(update={"spent": sheet.seconds})
 
     def _do(self, task: Task) -> Done:
+        if self._graphs.takes(task):
+            return self._graphs.do(task)
         match task:
             case InspectTask():
                 return self._examination.inspect(task)
@@ -269,34 +273,14 @@ class Workshop:
         params = params_of(task.algorithm, task.algorithm_config)
         model = self._model(task.checkpoint)
         costs = analyse(model).network().costs(profiles_of(task.hardware))
-        order = PackageOrder(
-            job_id=task.job_id,
-            goal_id=task.goal_id,
-            budget=task.budget,
-            accuracy_target=task.accuracy_target,
-            metric=task.data.metric,
-            quantization=task.quantization,
-            costs=task.costs,
-            accuracy=task.accuracy,
-            predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
-            training_steps=params.tune_steps,
-            seed=task.seed,
+        order = replace(
+            order_of(task, costs, params.tune_steps),
             branches=self._branches(task.branches) if task.branches else None,
         )
-        learns = task.quantization.precision is Quantization.INT8_QAT
-        lesson = self._lessons.of(task.teacher, task.data, params, distilled=learns)
-        package = make_package(model, order, lesson)
-        files = {
-            name: self._artifacts.put(content, Path(name).suffix) for name, content in package.files.items()
-        }
-        manifest = package.manifest
-        return PackageResult(
-            files=files,
-            achieved=manifest.achieved,
-            measured=manifest.measured,
-            accuracy=manifest.accuracy,
-            note="; ".join(filter(None, (manifest.note, task.branches.reason if task.branches else ""))),
-        )
+        lesson = self._lessons.of(task.teacher, task.data, params, distilled=order.learns)
+        made = package_result(make_package(model, order, lesson), self._artifacts)
+        reason = task.branches.reason if task.branches else ""
+        return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
 
     def _branches(self, made: BranchResult) -> Branches:
         """The networks of a multi-branch package."""

@@ -246,6 +246,7 @@ class CollectiveAdaptation:
             algorithm=plan.algorithm,
             algorithm_config=plan.algorithm_config,
             quantization=goal.quantization,
+            compression=goal.compression,
             goal_id=goal.id,
             job_id=self._log.job_id,
             budget=dict(goal.budget),
@@ -275,8 +276,10 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
         return f"{', '.join(limits)}, as measured on the package"
     missed = goal.metric.missed(package.accuracy, goal.accuracy_target)
     if missed:
-        precision = goal.quantization.precision.value
-        return f"{missed} as {precision}; the checkpoint has {adapted.accuracy:.4f} in float32"
+        made = goal.quantization.precision.value
+        if goal.compression is not None:
+            made += f" with {goal.compression}"
+        return f"{missed} as {made}; the checkpoint has {adapted.accuracy:.4f} in float32"
     return ""
 
 

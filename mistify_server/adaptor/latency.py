@@ -10,6 +10,7 @@ from executors.data import Dataset
 from executors.structure import analyse
 from executors.timesheet import activity
 from mistify.budget import Budget, hardware_of
+from mistify.costs import NetworkCost
 from mistify.hardware import HOST, HardwareProfile
 from mistify.quantization import QuantizationConfig
 from mistify_server.packaging.conversion import convert
@@ -50,15 +51,18 @@ def corrected(profiles: Profiles, model: keras.Model, measured_ms: float) -> Pro
 
     Other hardware is taken to deviate from its profile as this machine does from its own.
     """
-    host = next((profile for profile in profiles if profile.name == HOST.name), HOST)
-    factor = analyse(model).network().latency_ms(host) / measured_ms
-    return tuple(_faster(profile, factor) for profile in profiles)
+    return _corrected(profiles, analyse(model).network(), measured_ms)
 
 
 def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
     """The profiles with this machine's own corrected, to predict what LiteRT takes for the source."""
+    return calibrated_by(profiles, analyse(source).network(), convert(source))
+
+
+def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
+    """The profiles with this machine's own corrected, to predict what a converted network takes."""
     hosts = tuple(profile for profile in profiles if profile.name == HOST.name)
-    measured = corrected(hosts, source, measure_latency(convert(source)).median_ms)
+    measured = _corrected(hosts, cost, measure_latency(network).median_ms)
     figures = {profile.name: profile for profile in (*profiles, *measured)}
     return tuple(figures.values())
 
@@ -71,6 +75,12 @@ def limits_latency(budget: Budget) -> bool:
 def aimed(budget: Budget) -> Budget:
     """The budget with limits on latency that leave room for the noise of measuring."""
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
+
+
+def _corrected(profiles: Profiles, cost: NetworkCost, measured_ms: float) -> Profiles:
+    host = next((profile for profile in profiles if profile.name == HOST.name), HOST)
+    factor = cost.latency_ms(host) / measured_ms
+    return tuple(_faster(profile, factor) for profile in profiles)
 
 
 def _faster(profile: HardwareProfile, factor: float) -> HardwareProfile:

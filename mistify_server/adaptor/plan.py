@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs, quantity_of, source_axis
-from mistify.config import CollectiveBatch, goal_budget, goal_path, profiles_of
+from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
 from mistify.hardware import HOST
 from mistify.jobs import Goal
 from mistify.metric import Metric
+from mistify.quantization import Quantization
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
 from mistify_server.store.base import BatchPlan
 from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSource
@@ -18,6 +19,13 @@ from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSourc
 MAX_EXPANSION = 4.0
 
 _SOURCE = -1
+
+#: What is said of graphs without layers.
+_NO_STRUCTURE = (
+    "this model has no Keras structure, so its architecture cannot be adapted, only quantized and packaged"
+)
+_WHAT_IT_TAKES = f"what it takes: {_NO_STRUCTURE}"
+_GIVE_KERAS = "raise it, or give the Keras model itself, saved by model.save(FILE)"
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,10 @@ class ResolvedBatch:
 
 
 def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
-    """Every limit that lies below the least that the network can become."""
+    """Every limit that lies below the least that the network can become, and what cannot be done with it."""
     for index, config in zip(batch.indices, batch.configs, strict=True):
+        if not inspection.adaptable:
+            yield from _untrainable(index, config)
         for axis, limit in goal_budget(config, inspection.costs).items():
             least = inspection.floor.get(axis, 0.0)
             if limit < least:
@@ -62,9 +72,23 @@ def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Prob
                 yield Problem(
                     place=f"[{index}].{goal_path(axis)}",
                     given=f'"{given.value:g}x" ({amount})' if given.relative else amount,
-                    expected=f"at least {_amount(axis, least)}, the least that this network can become",
-                    fix="raise it, or start from a smaller model",
+                    expected=f"at least {_amount(axis, least)}, "
+                    + ("the least that this network can become" if inspection.adaptable else _WHAT_IT_TAKES),
+                    fix="raise it, or start from a smaller model" if inspection.adaptable else _GIVE_KERAS,
                 )
+
+
+def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
+    """What takes training, of a model that cannot be trained."""
+    if config.quantization.precision is Quantization.INT8_QAT:
+        expected = f"a precision without training: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].quantization", '"int8-qat"', expected, 'ask for "int8"')
+    if config.branches is not None:
+        expected = f"none, as they take adapting: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].branches", f"{config.branches.count} branches", expected, "leave them out")
+    if config.compression is not None:
+        expected = f"none, as it takes training: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].compression", str(config.compression), expected, "leave it out")
 
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
@@ -82,6 +106,7 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         hardware={**resolved.hardware, **inspection.hardware},
         source_costs=inspection.costs,
         floor=inspection.floor,
+        adaptable=inspection.adaptable,
         exceed={},
         seed=derived_seed(batch.algorithm.config, _SOURCE),
         nodes=(),
@@ -102,6 +127,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             metric=resolved.data.metric,
             quantization=config.quantization,
             branches=config.branches,
+            compression=config.compression,
         )
         for config in resolved.batch.configs
     ]

@@ -1,12 +1,13 @@
-"""What a precision did not bring: packages that are not faster, or less accurate, than in float32."""
+"""What a package did not gain by its precision, against float32, or lost by its compression."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ai_edge_litert.tools import flatbuffer_utils
-
+from mistify.budget import Costs
+from mistify.compression import VALUES, ZEROS, CompressionConfig
 from mistify.metric import Metric
 from mistify.quantization import Quantization
+from mistify_server.packaging.flatbuffer import operators
 from mistify_server.packaging.litert import measure_latency
 
 #: Accuracy that a precision may cost without a word, as a share.
@@ -14,6 +15,9 @@ _TOLERATED_LOSS = 0.01
 
 #: By how much a mean squared error may grow without a word, as a share of it.
 _TOLERATED_GROWTH = 0.1
+
+#: By how much the share of zeros may fall short without a word.
+_TOLERATED_SHORTAGE = 0.01
 
 #: They change how a number is written, and compute nothing.
 _CASTS = ("QUANTIZE", "DEQUANTIZE")
@@ -43,6 +47,31 @@ def drawbacks(precision: Quantization, package: Served, float32: Served, metric:
     return f"as {precision.value}: {'; '.join(told)}" if told else ""
 
 
+def compression_losses(
+    asked: CompressionConfig, found: Costs, accuracy: float, before: float, metric: Metric
+) -> str:
+    """What to tell of a compression: what is less than was asked for, and what it cost; empty for nothing.
+
+    Args:
+        asked: What the kernels were to become.
+        found: What they are in the package, by axis.
+        accuracy: Of the compressed network.
+        before: Of its checkpoint.
+        metric: What both are.
+    """
+    told = []
+    if asked.sparsity is not None and found[ZEROS] < asked.sparsity - _TOLERATED_SHORTAGE:
+        told.append(f"{found[ZEROS]:.0%} of the weights are zero: there are layers that cannot be pruned")
+    if asked.clusters is not None and found[VALUES] > asked.clusters:
+        told.append(
+            f"a kernel has {found[VALUES]:,.0f} values: of a layer that cannot be clustered, or with a scale "
+            "for each channel"
+        )
+    if _is_worse(accuracy, before, metric):
+        told.append(f"{metric} {metric.shown(accuracy)} against {metric.shown(before)} before")
+    return f"with {asked}: {'; '.join(told)}" if told else ""
+
+
 def _is_worse(figure: float, float32: float, metric: Metric) -> bool:
     """Whether a precision cost more than a point, or a tenth of a mean squared error."""
     if metric.is_share:
@@ -58,17 +87,10 @@ def float_operators(network: bytes) -> tuple[list[str], int]:
 
 def _computing(network: bytes) -> Iterator[tuple[str, bool]]:
     """The operators that make numbers of numbers, and whether they read and write floats alone."""
-    model = flatbuffer_utils.read_model_from_bytearray(network)
-    for graph in model.subgraphs:
-        for operator in graph.operators:
-            name = flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) or "CUSTOM"
-            read = [graph.tensors[index] for index in operator.inputs if index >= 0]
-            types = [
-                flatbuffer_utils.type_to_name(tensor.type)
-                for tensor in (*read, *(graph.tensors[index] for index in operator.outputs))
-            ]
-            if name not in _CASTS and types[-1] in ("FLOAT32", "INT8"):
-                yield name, "INT8" not in types
+    for operator in operators(network):
+        types = [tensor.type for tensor in (*operator.inputs, *operator.outputs)]
+        if operator.name not in _CASTS and types[-1] in ("FLOAT32", "INT8"):
+            yield operator.name, "INT8" not in types
 
 
 def _why_not_faster(network: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from mistify.manifest import BRANCH_INPUT, MeasuredLatency, TensorInfo
 from mistify_server.packaging.conversion import SIGNATURE
@@ -55,6 +55,19 @@ class Runner:
 def run(network: bytes, inputs: Arrays) -> dict[str, Array]:
     """What LiteRT makes of a batch of inputs, by the names of inputs and outputs."""
     return Runner(network)(inputs)
+
+
+def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
+    """The shapes of a network's tensors by their numbers, as they are once one example has been run."""
+    interpreter = Interpreter(
+        model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    return {
+        entry["index"]: tuple(int(size) for size in entry["shape"])
+        for entry in interpreter.get_tensor_details()
+    }
 
 
 def measure_latency(network: bytes, threads: int = 1, batch: int = 1, branch: int = 0) -> MeasuredLatency:

@@ -1,24 +1,25 @@
 """Making a package, and checking it against its checkpoint before it counts (paper 7)."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 
 from executors.data import Array, Dataset
-from executors.evaluation import call
-from executors.objectives import objectives_of
-from executors.quantization_aware import quantization_aware
-from executors.signature import output_names
+from executors.evaluation import call, evaluate
+from executors.objectives import Objective, empty_classes, named, objectives_of
+from executors.optimization import compressed, quantization_aware
+from executors.signature import output_names, signature_of
 from executors.training import Schooling
 from mistify.budget import Budget, Costs, hardware_of, latency_axis, size_axis
+from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
 from mistify.manifest import MANIFEST, Branch, Manifest, MeasuredLatency, PackagedFile, Versions
@@ -33,7 +34,8 @@ from mistify_server.packaging.conversion import (
     convert,
     convert_function,
 )
-from mistify_server.packaging.gain import Served, drawbacks
+from mistify_server.packaging.flatbuffer import measured_compression
+from mistify_server.packaging.gain import Served, compression_losses, drawbacks
 
 SERVE = "serve.tflite"
 
@@ -47,8 +49,8 @@ class PackageOrder:
     """What a package is made for, and what its checkpoint was measured to be.
 
     `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
-    `training_steps` and `seed` are of quantization-aware training, where that is asked for. `branches` are
-    what the package can switch between, the checkpoint among them.
+    `training_steps` and `seed` are of quantization-aware training and of compression, if they are asked for.
+    `branches` are what the package can switch between, the checkpoint among them.
     """
 
     job_id: str
@@ -63,6 +65,12 @@ class PackageOrder:
     training_steps: int = 0
     seed: int = 0
     branches: Branches | None = None
+    compression: CompressionConfig | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether the package takes training."""
+        return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
 
 
 @dataclass(frozen=True)
@@ -73,25 +81,77 @@ class Package:
     manifest: Manifest
 
 
+#: What makes outputs of inputs, by their names.
+Original: TypeAlias = Callable[[litert.Arrays], litert.Arrays]
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A network in LiteRT, and what it was made from.
+
+    Attributes:
+        network: At the precision that is asked for.
+        inputs: The names of its inputs in order.
+        outputs: The names of its outputs in order.
+        originals: What it has to compute, each of its branches.
+        float32: Converts the same in float32.
+        accuracy: In float32.
+        note: What else there is to say of it.
+    """
+
+    network: bytes
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    originals: Sequence[Original]
+    float32: Callable[[], bytes]
+    accuracy: float
+    note: str = ""
+
+
 def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
     """Convert a checkpoint, compare, measure, and describe it.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
-            quantization-aware training is asked for and cannot treat the model.
+            quantization-aware training or compression is asked for and cannot treat the model.
     """
-    precision = order.quantization.precision
-    network = _convert(model, order, schooling)
+    accuracy = order.accuracy
+    if order.compression is not None:
+        model = compressed(model, order.compression, schooling, order.training_steps, order.seed)
+        accuracy = evaluate(model, schooling.test, order.metric)
+    networks = order.branches.networks if order.branches else ()
+    objectives = objectives_of(model, schooling.train)
+    models = [branch.model for branch in networks] or [model]
+    converted = Converted(
+        network=_convert(model, order, schooling),
+        inputs=[tensor.name for tensor in model.inputs],
+        outputs=output_names(model),
+        originals=[partial(_run, one) for one in models],
+        float32=partial(convert, model),
+        accuracy=accuracy,
+        note=_untaught(model, schooling.train),
+    )
+    return described(converted, order, objectives, schooling.test)
+
+
+def described(
+    converted: Converted, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
+) -> Package:
+    """The package of a network, with what is measured of it.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
+    """
+    network, precision = converted.network, order.quantization.precision
     networks = order.branches.networks if order.branches else ()
     default = order.branches.default if order.branches else 0
-    models = [branch.model for branch in networks] or [model]
-    each = [_measure(network, one, order, schooling, number) for number, one in enumerate(models)]
+    numbers = range(len(converted.originals))
+    each = [_measure(converted, number, order, objectives, test) for number in numbers]
     measured = each[default]
-    note = ""
-    if precision is not Quantization.NONE and not networks:
-        served = Served(network, measured.latency.median_ms, measured.accuracy.accuracy)
-        note = _drawbacks(precision, served, model, order)
+    served = Served(network, measured.latency.median_ms, measured.accuracy.accuracy)
+    found = {} if order.compression is None else measured_compression(network)
     size = {size_axis(precision): float(len(network))}
+    memory = order.branches.memory(precision) if order.branches else {}
     runner = litert.Runner(network, default)
     manifest = Manifest(
         job=order.job_id,
@@ -99,25 +159,47 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
         budget=dict(order.budget),
         metric=order.metric,
         accuracy_target=order.accuracy_target,
-        achieved={**order.costs, **(order.branches.memory(precision) if order.branches else {}), **size},
+        achieved={**order.costs, **memory, **size, **found},
         measured=on_all_hardware(measured.latency.median_ms, order.predicted),
         accuracy=measured.accuracy.accuracy,
         accuracy_examples=measured.accuracy.examples,
         latency=measured.latency,
-        inputs=tuple(runner.inputs[tensor.name] for tensor in model.inputs),
-        outputs=tuple(runner.outputs[name] for name in output_names(model)),
+        inputs=tuple(runner.inputs[name] for name in converted.inputs),
+        outputs=tuple(runner.outputs[name] for name in converted.outputs),
         quantization=precision,
         branches=tuple(map(_branch, networks, each)),
         default_branch=default,
-        note=note,
+        compression=order.compression,
+        note=_note(converted, served, found, order),
         versions=Versions(
             mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
         ),
         files={SERVE: PackagedFile(size=len(network), sha256=sha256(network).hexdigest())},
         created=datetime.now(UTC),
     )
-    described = (manifest.model_dump_json(indent=2) + "\n").encode()
-    return Package({SERVE: network, MANIFEST: described}, manifest)
+    description = (manifest.model_dump_json(indent=2) + "\n").encode()
+    return Package({SERVE: network, MANIFEST: description}, manifest)
+
+
+def _note(converted: Converted, package: Served, found: Costs, order: PackageOrder) -> str:
+    """What is to be said of a network, what was lost by the compression, and not gained by the precision."""
+    notes = [converted.note]
+    if order.compression is not None:
+        notes.append(
+            compression_losses(order.compression, found, converted.accuracy, order.accuracy, order.metric)
+        )
+    precision = order.quantization.precision
+    if precision is not Quantization.NONE and not order.branches:
+        network = converted.float32()
+        float32 = Served(network, litert.measure_latency(network).median_ms, converted.accuracy)
+        notes.append(drawbacks(precision, package, float32, order.metric))
+    return "; ".join(filter(None, notes))
+
+
+def _untaught(model: keras.Model, train: Dataset) -> str:
+    """What to tell of classes that a network was not trained on; empty where there are none."""
+    empty = empty_classes(signature_of(model), train)
+    return f"no training example of {named(empty)}: it may have been unlearned" if empty else ""
 
 
 @dataclass(frozen=True)
@@ -127,14 +209,13 @@ class _Measured:
 
 
 def _measure(
-    network: bytes, model: keras.Model, order: PackageOrder, schooling: Schooling, branch: int
+    converted: Converted, branch: int, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
 ) -> _Measured:
-    """Compare a package, or a branch of it, with its checkpoint, and measure it."""
-    runner = litert.Runner(network, branch)
-    _compare(model, runner, schooling.test, order.quantization.precision)
-    latency = litert.measure_latency(network, branch=branch)
-    objectives = objectives_of(model, schooling.train)
-    return _Measured(latency, measure_accuracy(runner, schooling.test, objectives, order.metric))
+    """Compare a package, or a branch of it, with what it was made from, and measure it."""
+    runner = litert.Runner(converted.network, branch)
+    _compare(converted.originals[branch], runner, test, order.quantization.precision)
+    latency = litert.measure_latency(converted.network, branch=branch)
+    return _Measured(latency, measure_accuracy(runner, test, objectives, order.metric))
 
 
 def _branch(branch: BranchNetwork, measured: _Measured) -> Branch:
@@ -147,13 +228,6 @@ def _branch(branch: BranchNetwork, measured: _Measured) -> Branch:
         accuracy=measured.accuracy.accuracy,
         latency=measured.latency,
     )
-
-
-def _drawbacks(precision: Quantization, package: Served, model: keras.Model, order: PackageOrder) -> str:
-    """What to tell of a package against the float32 one, which is as accurate as the checkpoint."""
-    network = convert(model)
-    float32 = Served(network, litert.measure_latency(network).median_ms, order.accuracy)
-    return drawbacks(precision, package, float32, order.metric)
 
 
 def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
@@ -172,7 +246,7 @@ def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> b
         return convert_branches(order.branches, quantization)
     match quantization.precision:
         case Quantization.INT8:
-            return convert(model, quantization, _representative(schooling.train))
+            return convert(model, quantization, representative(schooling.train))
         case Quantization.INT8_QAT:
             aware = quantization_aware(model, schooling, order.training_steps, order.seed)
             forward = partial(_call_in_order, aware)
@@ -185,19 +259,23 @@ def _call_in_order(model: Any, *inputs: Any) -> Any:
     return model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
 
 
-def _representative(train: Dataset) -> Mapping[str, Array]:
+def representative(train: Dataset) -> Mapping[str, Array]:
     """Some training examples, in random order: files may be sorted."""
     some = np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES]
     return train.subset(some).inputs
 
 
-def _compare(model: keras.Model, runner: litert.Runner, test: Dataset, precision: Quantization) -> None:
-    """Run checkpoint and package on the same examples, one by one and as a batch.
+def _run(model: keras.Model, inputs: litert.Arrays) -> dict[str, Array]:
+    return {name: np.asarray(output) for name, output in call(model, inputs, training=False).items()}
+
+
+def _compare(original: Original, runner: litert.Runner, test: Dataset, precision: Quantization) -> None:
+    """Run what was converted, and the package, on the same examples, one by one and as a batch.
 
     Float32 outputs have to be equal, others of one shape: how far off they may be their accuracy tells.
     """
     examples = {name: array[:_COMPARED_EXAMPLES] for name, array in test.inputs.items()}
-    expected = {name: np.asarray(output) for name, output in call(model, examples, training=False).items()}
+    expected = original(examples)
     for count in (_COMPARED_EXAMPLES, 1):
         found = runner({name: array[:count] for name, array in examples.items()})
         for name, outputs in expected.items():

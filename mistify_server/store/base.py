@@ -28,7 +28,8 @@ class BatchPlan(Message):
     """A collective batch as it was settled at submission; later only its tree and its hardware grow.
 
     `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
-    least that the network can become, cover every axis of `hardware`. `exceed` are the costs that the
+    least that the network can become, cover every axis of `hardware`; it is `adaptable` unless it is a graph
+    without Keras structure. `exceed` are the costs that the
     widened source has to reach; `nodes` come parents first.
     """
 
@@ -42,6 +43,7 @@ class BatchPlan(Message):
     hardware: dict[str, tuple[float, float]]
     source_costs: dict[str, float]
     floor: dict[str, float]
+    adaptable: bool = True
     exceed: dict[str, float]
     seed: int
     nodes: tuple[NodePlan, ...]

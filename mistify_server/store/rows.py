@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mistify.branches import BranchesConfig
+from mistify.compression import CompressionConfig
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
@@ -60,6 +61,7 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             metric=goal.metric.value,
             quantization=goal.quantization.model_dump(mode="json"),
             branches=goal.branches and goal.branches.model_dump(mode="json", by_alias=True),
+            compression=None if goal.compression is None else goal.compression.model_dump(mode="json"),
             parent=goal.parent,
             state=goal.state.value,
             achieved=dict(goal.achieved),
@@ -134,6 +136,7 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         metric=Metric(row.metric),
         quantization=QuantizationConfig.model_validate(row.quantization),
         branches=None if row.branches is None else BranchesConfig.model_validate(row.branches),
+        compression=None if row.compression is None else CompressionConfig.model_validate(row.compression),
         parent=row.parent,
         state=GoalState(row.state),
         achieved=row.achieved,

@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 class Table(DeclarativeBase):
@@ -105,6 +105,7 @@ class GoalRow(Table):
     metric: Mapped[str]
     quantization: Mapped[dict[str, object]]
     branches: Mapped[dict[str, object] | None]
+    compression: Mapped[dict[str, object] | None]
     parent: Mapped[str | None]
     state: Mapped[str]
     achieved: Mapped[dict[str, float]]

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistify import serde
+from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.quantization import Quantization, QuantizationConfig
@@ -19,6 +20,9 @@ quantizations = st.builds(QuantizationConfig, precision=st.sampled_from(Quantiza
     precision=st.sampled_from([Quantization.INT8, Quantization.INT8_QAT]),
     inputs=st.just("int8"),
 )
+compressions = st.builds(CompressionConfig, sparsity=st.floats(0.01, 0.99)) | st.builds(
+    CompressionConfig, clusters=st.integers(2, 256)
+)
 goals = st.builds(
     Goal,
     id=names,
@@ -26,6 +30,7 @@ goals = st.builds(
     budget=costs,
     accuracy_target=st.none() | finite,
     quantization=quantizations,
+    compression=st.none() | compressions,
     parent=st.none() | names,
     state=st.sampled_from(GoalState),
     achieved=costs,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from mistify.compression import CompressionConfig
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_client.figures import amount, label, shares
 from mistify_client.report import report, table, write_json
@@ -27,6 +28,7 @@ def test_report_has_exactly_the_documented_form(service):
                 "id": "half",
                 "parent": None,
                 "quantization": {"precision": "none", "inputs": "float32"},
+                "compression": None,
                 "hardware": "host",
                 "budget": {"flops": 500.0},
                 "achieved": {
@@ -48,6 +50,7 @@ def test_report_has_exactly_the_documented_form(service):
                 "id": "tenth",
                 "parent": "half",
                 "quantization": {"precision": "none", "inputs": "float32"},
+                "compression": None,
                 "hardware": "host",
                 "budget": {"flops": 100.0},
                 "achieved": {
@@ -145,6 +148,19 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         "accuracy": 0.75,
         "metric": "accuracy",
     }
+
+
+def test_a_compression_is_told_with_what_came_of_it(service):
+    half, tenth = service.fake.job.goals
+    found = {"zero_share": 0.51, "kernel_values": 900.0, "gzip_bytes": 2000.0}
+    half = replace(half, compression=CompressionConfig(sparsity=0.5), achieved={**half.achieved, **found})
+    tenth = replace(tenth, compression=CompressionConfig(clusters=16))
+    job = replace(service.fake.job, goals=(half, tenth))
+    told = [goal["compression"] for goal in report(job)["goals"]]
+    assert told == [{"sparsity": 0.5, **found}, {"clusters": 16, **dict.fromkeys(found)}]
+    lines = lines_of_table(job, 120)
+    assert "none, 50% zeros" in next(line for line in lines if line.startswith("half "))
+    assert "none, 16 clusters" in next(line for line in lines if line.startswith("tenth "))
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,10 @@ class ScriptedWorker:
                         "serve.tflite": self.artifacts.put(network * 20_000, ".tflite"),
                         "manifest.json": self.artifacts.put(manifest, ".json"),
                     },
-                    achieved={size_axis(task.quantization.precision): len(network) * 20_000.0},
+                    achieved={
+                        size_axis(task.quantization.precision): len(network) * 20_000.0,
+                        **({"zero_share": task.compression.sparsity or 0.0} if task.compression else {}),
+                    },
                     measured={f"latency_ms@{name}": 0.5 for name in task.hardware},
                     accuracy=task.accuracy - (0.05 if task.quantization.precision.integer else 0.0),
                     note="as int8: not faster" if task.quantization.precision.integer else "",

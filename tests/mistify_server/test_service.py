@@ -8,6 +8,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState, Job, JobState, ProgressUpdate, Source
 from mistify.quantization import Quantization
@@ -117,6 +118,24 @@ async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     assert int8.reason == "accuracy 0.7500 below 0.7800 as int8; the checkpoint has 0.8000 in float32"
     assert int8.quantization.precision is Quantization.INT8
     assert "size_bytes@int8" in int8.achieved
+
+
+async def test_a_compression_reaches_the_worker_and_what_came_of_it_the_client(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    """Goals of one budget share a checkpoint, compressed or not."""
+    asked = make_config("plain", FLOP="0.5x")
+    job = await caller.submit([asked, {**asked, "id": "sparse", "compression": {"sparsity": 0.5}}])
+    job = await caller.finished(job.id)
+    await caller.add(job.id, [{**asked, "id": "clustered", "compression": {"clusters": 16}}])
+    job = await caller.finished(job.id)
+    assert len(site.tasks("adapt")) == 1
+    assert [goal.compression for goal in job.goals] == [
+        None,
+        CompressionConfig(sparsity=0.5),
+        CompressionConfig(clusters=16),
+    ]
+    assert [goal.achieved.get("zero_share") for goal in job.goals] == [None, 0.5, 0.0]
 
 
 async def test_latency_is_met_only_as_measured(caller: Any, site: Any, make_config: Config) -> None:

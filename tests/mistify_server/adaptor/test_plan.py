@@ -153,3 +153,17 @@ def test_a_goal_below_the_least_possible_is_a_problem(
 
 def test_a_goal_at_the_least_possible_is_none() -> None:
     assert list(unreachable(resolved({"FLOP": 125_000}).batch, inspection(flops=125_000.0))) == []
+
+
+def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None:
+    """Limits that it meets as it is, of whatever precision, will do."""
+    fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
+    fits = resolved({"FLOP": "1x", "size": "20KB"}, {"num_of_params": 5000}, quantization=["none", "int8"])
+    assert list(unreachable(fits.batch, fixed)) == []
+    cut = resolved({"FLOP": "0.5x"}, {"FLOP": "1x"}, quantization=["none", "int8-qat"])
+    limit, training = unreachable(cut.batch, fixed)
+    assert limit.place == "[0].adaptation_goal.FLOP"
+    assert "at least 1,000,000 multiply-adds" in limit.expected
+    assert training.place == "[1].quantization"
+    for problem in (limit, training):
+        assert "no Keras structure, so its architecture cannot be adapted, only quantized" in problem.expected

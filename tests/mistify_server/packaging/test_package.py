@@ -63,7 +63,12 @@ def test_a_package_describes_itself(package, tmp_path):
     assert manifest.achieved == {**ORDER.costs, "size_bytes": size}
     assert manifest.files["serve.tflite"].size == size
     assert manifest.versions.keras == keras.__version__
-    assert (manifest.quantization, manifest.note) == (Quantization.NONE, "")
+    assert manifest.quantization is Quantization.NONE
+
+
+def test_classes_that_were_not_trained_on_are_noted(package, lessons):
+    assert 0 not in lessons.train.targets["scores"]
+    assert package.manifest.note == "no training example of class 0: it may have been unlearned"
 
 
 def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(package):

@@ -6,7 +6,9 @@ import pytest
 import tf_keras
 
 from executors.data import Dataset
-from executors.quantization_aware import calibrate, quantization_aware, translated
+from executors.optimization import quantization_aware
+from executors.optimization.quantization import calibrate
+from executors.optimization.translation import translated
 from executors.structure import fold_batch_norm
 from executors.training import Schooling
 from mistify.errors import ErrorCode, MistifyError
@@ -33,7 +35,7 @@ def schooling(model, teacher=False):
 def test_a_translation_computes_the_same():
     model = network()
     x = schooling(model).train.inputs["image"][:5]
-    found = translated(model, {"image": x})
+    found = translated(fold_batch_norm(model), {"image": x})
     assert isinstance(found, tf_keras.Model)
     assert not any(isinstance(layer, tf_keras.layers.BatchNormalization) for layer in found.layers)
     np.testing.assert_allclose(found.predict(x, verbose=0), model.predict(x, verbose=0), atol=1e-5)

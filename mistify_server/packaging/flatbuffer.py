@@ -1,0 +1,93 @@
+"""What a converted network is made of: its operators, the tensors they read and write, its kernels."""
+
+import gzip
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert.tools import flatbuffer_utils
+
+from mistify.budget import Costs
+from mistify.compression import GZIP, VALUES, ZEROS
+
+#: How the weights of a kernel may be stored.
+_WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a network.
+
+    Attributes:
+        index: Its number in the network.
+        type: As LiteRT calls it, such as `FLOAT32`.
+        shape: Its sizes, the batch 1 where it is free.
+        content: What a constant holds; None for what an operator writes and for inputs.
+    """
+
+    index: int
+    type: str
+    shape: tuple[int, ...]
+    content: npt.NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator with the tensors that it reads and writes, those that it is given."""
+
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def shaped(self, shapes: Mapping[int, tuple[int, ...]]) -> "Operator":
+        """The same with other shapes of its tensors, by their numbers."""
+        inputs, outputs = (
+            tuple(replace(tensor, shape=shapes[tensor.index]) for tensor in tensors)
+            for tensors in (self.inputs, self.outputs)
+        )
+        return Operator(self.name, inputs, outputs)
+
+
+def operators(network: bytes) -> Iterator[Operator]:
+    """The operators of a network, in the order in which they run."""
+    model = flatbuffer_utils.read_model_from_bytearray(network)
+    for graph in model.subgraphs:
+        for operator in graph.operators:
+            yield Operator(
+                flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) or "CUSTOM",
+                tuple(_tensor(model, graph, index) for index in operator.inputs if index >= 0),
+                tuple(_tensor(model, graph, index) for index in operator.outputs),
+            )
+
+
+def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
+    """The weights of a network as they are stored: constants with two axes or more, each once."""
+    model = flatbuffer_utils.read_model_from_bytearray(network)
+    for graph in model.subgraphs:
+        for index in range(len(graph.tensors)):
+            tensor = _tensor(model, graph, index)
+            if tensor.content is not None and sum(size > 1 for size in tensor.shape) > 1:
+                yield tensor.content
+
+
+def measured_compression(network: bytes) -> Costs:
+    """What is achieved on the axes of compression, as it is stored."""
+    found = list(kernels(network))
+    zeros = sum(int((kernel == 0).sum()) for kernel in found)
+    return {
+        ZEROS: zeros / max(sum(kernel.size for kernel in found), 1),
+        VALUES: float(max((len(np.unique(kernel)) for kernel in found), default=0)),
+        GZIP: float(len(gzip.compress(network, mtime=0))),
+    }
+
+
+def _tensor(model: Any, graph: Any, index: int) -> Tensor:
+    entry = graph.tensors[index]
+    kind = flatbuffer_utils.type_to_name(entry.type)
+    shape = tuple(int(size) for size in (() if entry.shape is None else entry.shape))
+    stored = model.buffers[entry.buffer].data
+    if stored is None or kind not in _WEIGHTS:
+        return Tensor(int(index), kind, shape, None)
+    return Tensor(int(index), kind, shape, np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape))

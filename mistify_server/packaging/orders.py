@@ -1,0 +1,39 @@
+"""Between a worker's tasks and packages: what is ordered, and what is told of what was made."""
+
+from pathlib import Path
+
+from mistify.budget import Costs, hardware_of
+from mistify_server.packaging.package import Package, PackageOrder
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks import PackageResult, PackageTask
+
+
+def order_of(task: PackageTask, costs: Costs, training_steps: int = 0) -> PackageOrder:
+    """The package that a task asks for; `costs` are what the network is predicted to cost."""
+    return PackageOrder(
+        job_id=task.job_id,
+        goal_id=task.goal_id,
+        budget=task.budget,
+        accuracy_target=task.accuracy_target,
+        metric=task.data.metric,
+        quantization=task.quantization,
+        compression=task.compression,
+        costs=task.costs,
+        accuracy=task.accuracy,
+        predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
+        training_steps=training_steps,
+        seed=task.seed,
+    )
+
+
+def package_result(package: Package, artifacts: Artifacts) -> PackageResult:
+    """Put the files of a package into the artifacts."""
+    files = {name: artifacts.put(content, Path(name).suffix) for name, content in package.files.items()}
+    manifest = package.manifest
+    return PackageResult(
+        files=files,
+        achieved=manifest.achieved,
+        measured=manifest.measured,
+        accuracy=manifest.accuracy,
+        note=manifest.note,
+    )
