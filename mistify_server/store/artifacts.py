@@ -81,6 +81,14 @@ class Artifacts:
         """An artifact's size in bytes."""
         return self.path(name).stat().st_size
 
+    def names(self) -> list[str]:
+        """All artifacts."""
+        return [path.name for path in self._directory.glob("??/*")]
+
+    def remove(self, name: str) -> None:
+        """Delete an artifact that nothing refers to any more; nothing happens where there is none."""
+        self._place(name).unlink(missing_ok=True)
+
     def clear_incoming(self) -> None:
         """Remove what writers that were killed have left behind."""
         shutil.rmtree(self._incoming, ignore_errors=True)
