@@ -1,4 +1,4 @@
-"""Correlation measures: from hints to points, near each other where data are likely to be alike (paper 5.2)."""
+"""Correlation measures: from hints to points that are near each other where data are alike (paper 5.2)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

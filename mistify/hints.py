@@ -1,4 +1,4 @@
-"""Correlation hints: what a device tells of its data, so that devices with like data find each other (5.2)."""
+"""Correlation hints: what a device tells of its data, so that those with like data meet (paper 5.2)."""
 
 import math
 from collections.abc import Mapping

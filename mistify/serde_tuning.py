@@ -48,7 +48,7 @@ def hints_to_proto(hints: Hints) -> pb.Hints:
     """Hints as a message; times are told to the millisecond."""
     location, time = hints.location, hints.time
     return pb.Hints(
-        location=location and pb.Location(latitude=location.latitude, longitude=location.longitude),
+        location=None if location is None else pb.Location(**location.model_dump()),
         unix_ms=None if time is None else (time - _EPOCH) // timedelta(milliseconds=1),
         view_degrees=hints.view_degrees,
         features=hints.features or (),

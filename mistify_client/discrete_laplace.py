@@ -1,6 +1,6 @@
 """Laplacian noise on the integers, drawn exactly (paper 5.1).
 
-Noise in floating point leaks: which floats a sum can take depends on the value below the noise (Mironov 2012).
+Noise in floating point leaks: which floats a sum can take depends on the value below it (Mironov 2012).
 Here values, noise and sums are integers, and no probability is rounded to a float.
 
 The discrete Laplace distribution of scale t has P(z) = (1 - q) / (1 + q) q^|z|, q = exp(-1/t). It is that of
@@ -39,8 +39,8 @@ _MOST_DIGITS: Final = 61
 def discrete_laplace(scale: Fraction, count: int, random_bytes: RandomBytes = os.urandom) -> Integers:
     """Independent samples of the discrete Laplace distribution.
 
-    The distribution is within 2^-250 of the exact one in total variation for every sample. The time taken does
-    not depend on what is drawn, but for digits that the first 64 bits do not decide, one in 2^64.
+    Each is within 2^-240 of the exact one in total variation. The time taken does not depend on what is
+    drawn, but for digits that 64 bits do not decide, one in 2^64.
 
     Args:
         scale: t, above 0; the standard deviation is about its square root of 2 times.

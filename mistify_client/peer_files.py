@@ -1,4 +1,4 @@
-"""The weights of peers on the device: as they arrive, resumable, verified, and no longer than they are used."""
+"""The weights of peers on the device: resumable, verified, kept while they are used."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The client of the coordinator: join a group, publish a tuned model, get those of peers, leave (paper 5.1)."""
+"""The client of the coordinator: join a group, publish a model, get those of peers (paper 5.1)."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -25,7 +25,7 @@ CHUNK = 256 * 1024
 
 
 def describe(
-    package: PackageReference, version: int, loss: float, accuracy: float, hints: Hints, weights: bytes
+    package: PackageReference, weights: bytes, *, version: int, loss: float, accuracy: float, hints: Hints
 ) -> Publication:
     """A publication of weights, the bytes of a safetensors file."""
     return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
@@ -34,8 +34,8 @@ def describe(
 class TuningClient:
     """The coordinator at one address. A context manager; it connects with the first call.
 
-    Every method raises `MistifyError`: the coordinator's own, or UNAVAILABLE where it cannot be reached, after
-    having waited for it. All of them may be repeated.
+    Every method raises `MistifyError`: the coordinator's own, or UNAVAILABLE where it cannot be reached after
+    having been waited for. All of them may be repeated.
 
     Args:
         address: `host:port` of the server.
@@ -96,7 +96,7 @@ class TuningClient:
         retried(send, self._backoff)
 
     def peers(self, key: MemberKey, count: int, directory: Path) -> Iterator[PeerFile]:
-        """The models of the most correlated members, the most correlated first, each as its weights are there.
+        """The models of the most correlated members, most correlated first, as their weights come.
 
         Args:
             key: of a member that has published.
@@ -105,7 +105,7 @@ class TuningClient:
 
         Raises:
             MistifyError: NOT_FOUND, the caller is no member, or has not published; CORRUPT_PACKAGE, weights
-                are not what their digest says, twice in a row.
+                are not what their digest says, twice.
         """
         files = PeerFiles(directory)
 

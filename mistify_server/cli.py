@@ -145,7 +145,7 @@ def add_tuning_group(
 ) -> None:
     """Let devices that have packages of a job tune together."""
     with _reported_errors(), open_store(store.resolve()) as opened:
-        add_group(opened.tuning, name, job, batch, correlation, scales)
+        add_group(opened.tuning, name, job_id=job, batch=batch, correlation=correlation, settings_text=scales)
     typer.echo(f"added {name}")
 
 

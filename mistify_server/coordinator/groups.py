@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def add_group(
-    tuning: TuningStore, name: str, job_id: str, batch: int, correlation: str, settings_text: str
+    tuning: TuningStore, name: str, *, job_id: str, batch: int, correlation: str, settings_text: str
 ) -> Group:
     """Keep a group, once its correlation measure is known to take these settings.
 

@@ -70,15 +70,16 @@ class Hashes:
 
     def _folded(self, hashes: Floats) -> NDArray[np.uint64]:
         with np.errstate(over="ignore"):
-            folded: NDArray[np.uint64] = (hashes.astype(np.int64).view(np.uint64) * self._factors).sum(axis=2)
-        return folded + self._salts
+            folded = (hashes.astype(np.int64).view(np.uint64) * self._factors).sum(axis=2) + self._salts
+        return np.asarray(folded, np.uint64)
 
 
 def found_share(distance: Floats, parameters: Parameters) -> Floats:
     """How likely a point at a distance is among those that `Hashes.probes` leads to.
 
-    With X the distance times a normal variable, a hash is equal with probability E[(1 - |X|/w)+], and equal
-    beyond the nearer boundary, which is uniform in [0, w/2], with E[(3/2 - .)+] - E[(1 - .)+] - E[(1/2 - .)+].
+    Let X be the distance times a normal variable, and S(c) = E[(c - |X|/w)+]. A hash is equal with
+    probability S(1), and is the neighbouring one behind the nearer boundary, whose distance is uniform in
+    [0, w/2], with S(3/2) - S(1) - S(1/2).
     """
     hashes = parameters.hashes
     ratio = parameters.width / np.maximum(distance, 1e-12 * parameters.width)

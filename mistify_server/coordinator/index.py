@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mistify_server.coordinator.hashing import KEY_BYTES, Floats, Hashes, Parameters
-from mistify_server.coordinator.parameters import ALL_AT_ONCE, EXHAUSTIVE, choose
+from mistify_server.coordinator.parameters import EXHAUSTIVE, choose
 from mistify_server.coordinator.storage import IndexStorage
 
 #: Parameters are chosen anew when there are so many times more points than they were chosen for.
@@ -132,10 +132,10 @@ class PeerIndex:
         rng = np.random.default_rng(self._seed)
         parameters = self._given or (choose(matrix, rng) if len(matrix) else EXHAUSTIVE)
         self._hashes = Hashes(parameters, self._dimension, self._seed)
-        self._chosen_for = max(len(matrix), ALL_AT_ONCE)
+        self._chosen_for = max(len(matrix), _SAMPLE)
 
     def _put(self, members: list[str], matrix: Floats, *, buffer: bool) -> None:
-        """Write entries and buckets of new members, [members, dimension]; with a buffer, when that is full."""
+        """Write entries and buckets of new members [members, dimension], at once or when a buffer is full."""
         names = [bytes.fromhex(member) for member in members]
         rows = [name + point.tobytes() for name, point in zip(names, matrix, strict=True)]
         keys = self._hashes.keys(matrix)

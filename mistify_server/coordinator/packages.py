@@ -23,8 +23,8 @@ class Packages:
         """The weights of a package that members of a group can tune.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, it is none of the group's, is not the one that was tuned, or has
-                no weights to tune.
+            MistifyError: INVALID_PUBLICATION, it is none of the group's, is not the one that was tuned, or
+                has no weights to tune.
         """
         if (package, group.batch) not in self._read:
             self._read[package, group.batch] = self._tunable(group, package)

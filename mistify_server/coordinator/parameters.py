@@ -15,6 +15,7 @@ RECALL: Final = 0.95
 
 _NEIGHBOURS: Final = 10
 _SAMPLES: Final = 64
+_OTHERS: Final = 50_000
 _BINS: Final = 256
 
 _TABLES: Final = (2, 3, 4, 6, 8, 12, 16)
@@ -63,13 +64,17 @@ def _distances(points: Floats, rng: np.random.Generator) -> tuple[Floats, Floats
         [samples * neighbours], and a histogram that is narrow where distances are small: the middles of its
         bins, and how many others a point has in each on average.
     """
-    near, others = [], []
+    centred = points - points.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centred, centred)
+    others = rng.choice(len(points), min(len(points), _OTHERS), replace=False)
+    near, far = [], []
     for sample in rng.choice(len(points), _SAMPLES, replace=False):
-        distances = np.sqrt(((points - points[sample]) ** 2).sum(axis=1))
+        distances = np.sqrt(np.maximum(squares - 2 * (centred @ centred[sample]) + squares[sample], 0))
+        distances[sample] = 0
         nearest = np.sort(np.partition(distances, _NEIGHBOURS)[: _NEIGHBOURS + 1])
         near.append(nearest[1:])  # without the point itself
-        others.append(distances)
-    highest = max(distances.max() for distances in others) or 1.0
+        far.append(distances[others])
+    highest = np.max(far) or 1.0
     edges = np.concatenate([[0.0], np.geomspace(1e-4 * highest, 1.001 * highest, _BINS)])
-    counts = sum(np.histogram(distances, edges)[0] for distances in others) / _SAMPLES
+    counts = np.histogram(far, edges)[0] * (len(points) / len(others) / _SAMPLES)
     return np.concatenate(near), (edges[:-1] + edges[1:]) / 2, np.asarray(counts, np.float64)
