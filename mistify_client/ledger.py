@@ -70,8 +70,8 @@ class PrivacyLedger:
             if units > left:
                 raise MistifyError(
                     ErrorCode.PRIVACY_BUDGET,
-                    f"{purpose} needs an epsilon of {units / _UNIT:g}; {left / _UNIT:g} is left of the budget "
-                    f"of {float(self.budget):g} for these data; nothing was released",
+                    f"{purpose} needs an epsilon of {units / _UNIT:g}; {left / _UNIT:g} is left of the "
+                    f"budget of {float(self.budget):g} for these data; nothing was released",
                 )
             self._append(file, {"epsilon_billionths": units, "purpose": purpose})
 
