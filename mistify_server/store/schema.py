@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 
 class Table(DeclarativeBase):
@@ -181,6 +181,7 @@ class PublicationRow(Table):
     group: Mapped[str] = mapped_column(primary_key=True)
     member: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int]
+    job_id: Mapped[str]
     goal_id: Mapped[str]
     package_sha256: Mapped[str]
     loss: Mapped[float]

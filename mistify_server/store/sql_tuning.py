@@ -92,14 +92,13 @@ class SqlTuningStore(TuningStore):
     def published(self, member: Member) -> Publication | None:
         with self._database.read() as session:
             row = session.get(PublicationRow, member)
-            return None if row is None else _publication(row, _group_row(session, member.group).job_id)
+            return None if row is None else _publication(row)
 
     @override
     def publications(self, group: str) -> dict[str, Publication]:
         with self._database.read() as session:
-            job_id = _group_row(session, group).job_id
             rows = session.scalars(select(PublicationRow).filter_by(group=group))
-            return {row.member: _publication(row, job_id) for row in rows}
+            return {row.member: _publication(row) for row in rows}
 
     @override
     def leave(self, member: Member) -> None:
@@ -136,6 +135,7 @@ def _row(member: Member, publication: Publication) -> PublicationRow:
         group=member.group,
         member=member.name,
         version=publication.version,
+        job_id=publication.package.job_id,
         goal_id=publication.package.goal_id,
         package_sha256=publication.package.sha256,
         loss=publication.loss,
@@ -146,9 +146,9 @@ def _row(member: Member, publication: Publication) -> PublicationRow:
     )
 
 
-def _publication(row: PublicationRow, job_id: str) -> Publication:
+def _publication(row: PublicationRow) -> Publication:
     return Publication(
-        package=PackageReference(job_id, row.goal_id, row.package_sha256),
+        package=PackageReference(row.job_id, row.goal_id, row.package_sha256),
         version=row.version,
         loss=row.loss,
         accuracy=row.accuracy,
