@@ -84,6 +84,7 @@ class TuningService:
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)
         before = self._tuning.published(member)
         if before is not None and _is_again(publication, before):
+            neighbourhood.place(member.name, publication.hints)  # the index may have been away the first time
             return
         async with received(publication, chunks) as path:
             await asyncio.to_thread(read_weights, path, tunable)

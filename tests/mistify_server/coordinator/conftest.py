@@ -1,7 +1,8 @@
 import shutil
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,37 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-@pytest.fixture(scope="session")
-def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Redis server of its own, which keeps nothing."""
+@contextmanager
+def redis_server(port: int, directory: Path) -> Iterator[str]:
+    """A Redis server, which keeps nothing; its address."""
     pytest.importorskip("redis")
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed: apt-get install redis-server")
-    port = free_port()
-    command = [program, "--port", str(port), "--save", "", "--dir", str(tmp_path_factory.mktemp("redis"))]
+    command = [program, "--port", str(port), "--save", "", "--dir", str(directory)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert any("Ready to accept connections" in line for line in server.stdout), "redis-server has ended"
-        yield f"redis://127.0.0.1:{port}"
-        server.terminate()
+        try:
+            yield f"redis://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="session")
+def redis_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_server(free_port(), tmp_path_factory.mktemp("redis")) as address:
+        yield address
+
+
+@pytest.fixture
+def redis_at(tmp_path: Path) -> Callable[[int], AbstractContextManager[str]]:
+    return lambda port: redis_server(port, tmp_path)
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -116,3 +134,8 @@ def coordinator(tmp_path: Path, storage: IndexStorage, clock: Clock) -> Iterator
     package = fleet.prepare(tmp_path / "store")
     with open_store(tmp_path / "store") as store:
         yield Coordinator(store, TuningService(store, storage, clock), package)
+
+
+@pytest.fixture
+def coordinator_over() -> type[Coordinator]:
+    return Coordinator

@@ -13,6 +13,8 @@ from mistify.hints import Hints, Location
 from mistify.tuning import MemberKey
 from mistify.weights import write_weights
 from mistify_server.coordinator.service import LEASE_SECONDS, TuningService
+from mistify_server.coordinator.storage import IndexStorage
+from mistify_server.store.directory import open_store
 
 
 async def refused(coordinator, device, code=ErrorCode.INVALID_PUBLICATION, **changes):
@@ -244,3 +246,22 @@ async def test_a_group_that_was_removed_and_made_anew_knows_nobody_of_before(coo
     coordinator.service.join(me.key)
     await coordinator.publish(me)
     assert await coordinator.peers(me, 5) == {}
+
+
+async def test_who_published_while_redis_was_away_is_found_after_trying_again(
+    tmp_path, clock, redis_at, port, coordinator_over
+):
+    package = fleet.prepare(tmp_path / "store")
+    one, other = fleet.device(0), fleet.device(1)
+    with open_store(tmp_path / "store") as store:
+        with redis_at(port) as address:
+            service = TuningService(store, IndexStorage.of(address), clock)
+            coordinator = coordinator_over(store, service, package)
+            await coordinator.enter(1)
+            service.join(one.key)
+        with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
+            await coordinator.publish(one)
+        assert caught.value.code is ErrorCode.UNAVAILABLE
+        with redis_at(port):
+            await coordinator.publish(one)
+            assert [peer.member for peer in await coordinator.peers(other, 5)] == [one.key.member]
