@@ -51,7 +51,7 @@ def read_weights(path: Path, tunable: Tunable) -> dict[str, NDArray[np.float32]]
     Raises:
         MistifyError: INVALID_PUBLICATION, it is no such file, or its weights do not fit the package: other
             names or shapes, numbers that are not finite, norms far from the packaged ones. Every problem is
-            told, and nothing was read beyond the file.
+            told.
     """
     problems: list[Problem] = []
     weights: dict[str, NDArray[np.float32]] = {}

@@ -86,7 +86,7 @@ class TuningService:
         if before is not None and _is_again(publication, before):
             neighbourhood.place(member.name, publication.hints)  # the index may have been away the first time
             return
-        async with received(publication, chunks) as path:
+        async with received(publication, chunks, self._weights.incoming()) as path:
             await asyncio.to_thread(read_weights, path, tunable)
             async with self._weights.kept(path, publication.sha256):
                 before = self._tuning.published(member)

@@ -26,14 +26,21 @@ def artifact_of(digest: str) -> str:
 
 
 @asynccontextmanager
-async def received(publication: Publication, chunks: AsyncIterator[bytes]) -> AsyncIterator[Path]:
+async def received(
+    publication: Publication, chunks: AsyncIterator[bytes], directory: Path
+) -> AsyncIterator[Path]:
     """The file that arrives in pieces, while the context is open; it is as long as announced, and no longer.
+
+    Args:
+        publication: announces the weights.
+        chunks: the pieces.
+        directory: for the file.
 
     Raises:
         MistifyError: INVALID_PUBLICATION, more or less arrives, or something else; UNAVAILABLE, it takes too
             long.
     """
-    with NamedTemporaryFile(suffix=_SUFFIX) as file:
+    with NamedTemporaryFile(suffix=_SUFFIX, dir=directory) as file:
         digest, size = sha256(), 0
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):
@@ -80,6 +87,10 @@ class WeightFiles:
         finally:
             self._arriving -= Counter([digest])
             self.collect(digest)
+
+    def incoming(self) -> Path:
+        """A directory for what arrives."""
+        return self._files.incoming()
 
     def path(self, digest: str) -> Path:
         """Where weights lie.

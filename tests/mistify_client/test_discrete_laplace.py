@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mistify_client.discrete_laplace import discrete_laplace
+from mistify_client.discrete_laplace import PROBABILITY_BITS, _bernoulli, _probability, discrete_laplace
 
 SAMPLES = 40_000
 
@@ -61,8 +61,6 @@ def test_samples_of_the_operating_system_are_never_the_same():
 def test_more_bits_decide_where_the_first_ones_equal_those_of_the_probability():
     """At scale 1 the first digit is 1 with probability 1 / (1 + e): 0.0100 0100 1101 ... in binary."""
     bits = int(Fraction(1 / (1 + Fraction(math.e))) * 2**64)  # right to 52 bits: only their prefix is used
-    from mistify_client.discrete_laplace import _bernoulli, _probability
-
     words = _probability(Fraction(1))
     assert words[0] >> 16 == bits >> 16
     for second, expected in ((words[1] - 1, True), (words[1] + 1, False)):
@@ -79,8 +77,6 @@ def test_scales_that_cannot_be_drawn_are_refused(scale):
 
 def test_the_probability_of_a_digit_is_right_to_all_of_its_bits():
     """Against the series of the exponential function in rational numbers."""
-    from mistify_client.discrete_laplace import PROBABILITY_BITS, _probability
-
     for exponent in (Fraction(1, 1000), Fraction(1), Fraction(22, 7), Fraction(60)):
         term = power = Fraction(1)
         for number in range(1, 400):
