@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field, PlainValidator, ValidationError
+from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.validation import InvalidValue, Settings, problems_of
@@ -61,8 +61,8 @@ class Hints(Settings):
     view_degrees: float | None = Field(
         default=None, ge=0, lt=360, description="degrees clockwise from north, below 360", examples=[90]
     )
-    features: Annotated[Shares, PlainValidator(_numbers)] | None = None
-    labels: Annotated[Shares, PlainValidator(_shares)] | None = None
+    features: Annotated[Shares, BeforeValidator(_numbers)] | None = None
+    labels: Annotated[Shares, BeforeValidator(_shares)] | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, object]) -> "Hints":

@@ -98,7 +98,7 @@ class TuningClient:
     def peers(self, key: MemberKey, count: int, directory: Path) -> Iterator[PeerFile]:
         """The models of the most correlated members, most correlated first, as their weights come.
 
-        They are what other members have sent: `mistify.weights.read_weights` checks them before they are used.
+        Other members have sent them: `mistify.weights.read_weights` checks them before they are used.
 
         Args:
             key: of a member that has published.
