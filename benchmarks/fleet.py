@@ -72,7 +72,7 @@ def device(number: int, width: int = 4) -> Device:
 def tuned(seed: int, width: int = 4) -> dict[str, NDArray[np.float32]]:
     """Weights of the package, as some device has tuned them."""
     rng = np.random.default_rng(seed)
-    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes(width).items()}
+    return {name: rng.normal(1, 0.1, shape).astype(np.float32) for name, shape in shapes(width).items()}
 
 
 def _file(store: Store, name: str, content: bytes) -> PackageFile:
