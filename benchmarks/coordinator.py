@@ -49,6 +49,9 @@ LOOKUPS: Final = 200
 
 _AT_ONCE: Final = 16
 
+#: So many devices' peers are compared with those by the definition.
+_ASKED: Final = 50
+
 
 class Fleet(NamedTuple):
     """Devices whose models a server has, and how long it took until it had them, in seconds."""
@@ -66,13 +69,13 @@ class Fleet(NamedTuple):
         """The share of the nearest devices that lookups find."""
         point = correlation("spatiotemporal", fleet.SETTINGS).point
         points = np.array([point(device.hints) for device in self.devices])
-        found = 0
-        for number in np.random.default_rng(0).choice(len(points), 50, replace=False):
+        found, asked = 0, np.random.default_rng(0).permutation(len(points))[:_ASKED]
+        for number in asked:
             distances = np.linalg.norm(points - points[number], axis=1)
             distances[number] = np.inf
             nearest = {self.devices[other].key.member for other in np.argsort(distances)[:PEERS]}
             found += len(nearest & set(self.lookup(self.devices[number])))
-        return found / PEERS / 50
+        return found / PEERS / len(asked)
 
 
 @contextmanager
