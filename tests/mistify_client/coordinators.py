@@ -37,11 +37,15 @@ def running(store: Path, listen: str = "127.0.0.1:0", token: str | None = None) 
 
 @dataclass
 class BreakingProxy:
-    """Passes connections on to a server; each but the last breaks off after so many bytes of answers."""
+    """Passes connections on to a server; each but the last stalls after so many bytes of answers.
+
+    It breaks off at once where `break_off` is set, else as soon as that is.
+    """
 
     target: str
     limits: list[int] = field(default_factory=list)
     connections: int = 0
+    break_off: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
     def running(self) -> Iterator[str]:
@@ -61,14 +65,15 @@ class BreakingProxy:
                 server = socket.create_connection((host, int(port)))
                 limit = self.limits.pop(0) if self.limits else 2**62
                 for source, sink, most in ((client, server, 2**62), (server, client, limit)):
-                    threading.Thread(target=_pass, args=(source, sink, most), daemon=True).start()
+                    threading.Thread(target=self._pass, args=(source, sink, most), daemon=True).start()
 
-
-def _pass(source: socket.socket, sink: socket.socket, most: int) -> None:
-    with suppress(OSError):
-        while most > 0 and (data := source.recv(min(most, 4096))):
-            sink.sendall(data)
-            most -= len(data)
-    for end in (source, sink):
+    def _pass(self, source: socket.socket, sink: socket.socket, most: int) -> None:
         with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+            while most > 0 and (data := source.recv(min(most, 4096))):
+                sink.sendall(data)
+                most -= len(data)
+        if most <= 0:
+            self.break_off.wait()
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

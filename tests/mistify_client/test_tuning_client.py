@@ -88,8 +88,21 @@ def test_peers_go_on_where_the_connection_broke(address, client, package, tmp_pa
     backoff = Backoff(attempts=20)
     me, *others = (enter(client, package, number) for number in range(4))
     proxy = BreakingProxy(address, limits)
+    proxy.break_off.set()
     with proxy.running() as broken, TuningClient(broken, backoff=backoff) as unlucky:
         files = list(unlucky.peers(me.key, 5, tmp_path / "peers"))
+    assert proxy.connections > 1
+    assert sorted(file.path.read_bytes() for file in files) == sorted(other.weights for other in others)
+
+
+def test_a_peer_that_was_there_when_the_connection_broke_is_given_once(address, client, package, tmp_path):
+    me, *others = (enter(client, package, number) for number in range(4))
+    proxy = BreakingProxy(address, [int(1.5 * len(me.weights))])
+    with proxy.running() as broken, TuningClient(broken, backoff=Backoff(attempts=20)) as unlucky:
+        peers = unlucky.peers(me.key, 5, tmp_path / "peers")
+        first = next(peers)
+        proxy.break_off.set()
+        files = [first, *peers]
     assert proxy.connections > 1
     assert sorted(file.path.read_bytes() for file in files) == sorted(other.weights for other in others)
 
@@ -99,6 +112,7 @@ def test_a_publication_that_broke_off_is_sent_again(address, client, package, ba
     device = fleet.device(0, WIDTH)
     client.join(device.key)
     proxy = BreakingProxy(address, [120])
+    proxy.break_off.set()
     with proxy.running() as broken, TuningClient(broken, backoff=backoff) as unlucky:
         unlucky.publish(device.key, described(package, device), device.weights)
     assert proxy.connections > 1
