@@ -16,6 +16,7 @@ class ErrorCode(Enum):
     INVALID_CONFIG = ("INVALID_ARGUMENT", 400, 2)
     INVALID_MODEL = ("INVALID_ARGUMENT", 400, 2)
     INVALID_DATASET = ("INVALID_ARGUMENT", 400, 2)
+    INVALID_PUBLICATION = ("INVALID_ARGUMENT", 400, 2)
     NOT_FOUND = ("NOT_FOUND", 404, 3)
     CONFLICT = ("ALREADY_EXISTS", 409, 4)
     UNAUTHENTICATED = ("UNAUTHENTICATED", 401, 5)
@@ -24,6 +25,7 @@ class ErrorCode(Enum):
     UNAVAILABLE = ("UNAVAILABLE", 503, 8)
     CANCELLED = ("CANCELLED", 499, 9)
     CORRUPT_PACKAGE = ("DATA_LOSS", 500, 10)
+    PRIVACY_BUDGET = ("FAILED_PRECONDITION", 409, 12)
     INTERNAL = ("INTERNAL", 500, 1)
 
     # Members with equal tuples would become aliases of each other: the name keeps them apart.

@@ -77,6 +77,13 @@ class TensorInfo(_Record):
         return (stored.astype(np.float32) - self.zero_point) * np.float32(self.scale)
 
 
+class TunableTensor(_Record):
+    """A weight that a device can tune: its shape, and the L2 norm of its values as packaged."""
+
+    shape: tuple[int, ...]
+    norm: Figure
+
+
 class MeasuredLatency(_Record):
     """What LiteRT took for one inference at batch 1, and under which conditions."""
 
@@ -139,6 +146,7 @@ class Manifest(_Record):
         compression: what was asked for; None for nothing.
         note: what was not gained by the precision, against the float32 package of the same checkpoint, and
             what was lost by the compression.
+        tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
         created: when, with its time zone.
@@ -162,6 +170,7 @@ class Manifest(_Record):
     default_branch: Annotated[int, Field(ge=0)] = 0
     compression: CompressionConfig | None = None
     note: str = ""
+    tunable: dict[str, TunableTensor] = {}
     versions: Versions
     files: dict[FileName, PackagedFile]
     created: AwareDatetime

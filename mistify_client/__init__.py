@@ -2,5 +2,6 @@
 
 from mistify_client.client import PortingClient
 from mistify_client.runtime import PortedModel, load
+from mistify_client.tuning_client import TuningClient
 
-__all__ = ["PortedModel", "PortingClient", "load"]
+__all__ = ["PortedModel", "PortingClient", "TuningClient", "load"]

@@ -1,6 +1,7 @@
 """The command line `mistify-server`: serve, and look after the model repository."""
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.coordinator.groups import add_group
+from mistify_server.coordinator.storage import MEMORY
 from mistify_server.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import DEFAULT_LISTEN, ServerSettings
 from mistify_server.server import serve as run_server
@@ -21,6 +24,8 @@ from mistify_server.store.directory import open_store
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 models = typer.Typer(no_args_is_help=True, help="Models that configs can name.")
 app.add_typer(models, name="models")
+groups = typer.Typer(no_args_is_help=True, help="Groups of devices that tune together.")
+app.add_typer(groups, name="groups")
 
 StoreOption = Annotated[Path, typer.Option(help="Directory of the server's jobs, models and packages.")]
 
@@ -52,6 +57,10 @@ def serve(
             show_default="1; with Ray the cluster's CPUs",
         ),
     ] = None,
+    index: Annotated[
+        str,
+        typer.Option(metavar="memory|redis://HOST:PORT", help="Where the peers of a device are looked up."),
+    ] = MEMORY,
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that callers have to send.")
     ] = None,
@@ -77,6 +86,7 @@ def serve(
             data_roots=tuple(data_root or ()),
             engine=engine,
             slots=slots,
+            index=index,
             token=None if token_file is None else _token(token_file),
             until_stdin_closes=until_stdin_closes,
         )
@@ -113,6 +123,51 @@ def remove_model(name: str, *, store: StoreOption) -> None:
     """Remove a model from the repository; jobs that use it already go on."""
     with _reported_errors(), open_store(store.resolve()) as opened:
         opened.models.remove(name)
+    typer.echo(f"removed {name}")
+
+
+@groups.command("add")
+def add_tuning_group(
+    name: Annotated[str, typer.Argument(help="What devices join it by.")],
+    *,
+    job: Annotated[str, typer.Option(help="The job whose packages they tune.")],
+    scales: Annotated[
+        str,
+        typer.Option(
+            metavar="JSON", help='Settings of the measure, such as {"location_km": 1, "time_hours": 24}.'
+        ),
+    ],
+    batch: Annotated[int, typer.Option(min=0, help="Which of the job's collective batches.")] = 0,
+    correlation: Annotated[
+        str, typer.Option(help="The measure by which devices are compared.")
+    ] = "spatiotemporal",
+    store: StoreOption,
+) -> None:
+    """Let devices that have packages of a job tune together."""
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        add_group(opened.tuning, name, job_id=job, batch=batch, correlation=correlation, settings_text=scales)
+    typer.echo(f"added {name}")
+
+
+@groups.command("list")
+def list_groups(*, store: StoreOption) -> None:
+    """List the groups that devices can join."""
+    table = Table("name", "job", "batch", "correlation", "settings", "models")
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        for group in opened.tuning.groups():
+            models = len(opened.tuning.publications(group.name))
+            settings = json.dumps(group.settings)
+            table.add_row(
+                group.name, group.job_id, str(group.batch), group.correlation, settings, str(models)
+            )
+    Console().print(table)
+
+
+@groups.command("remove")
+def remove_group(name: str, *, store: StoreOption) -> None:
+    """Remove a group, with what its members have published."""
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        opened.tuning.remove_group(name)
     typer.echo(f"removed {name}")
 
 

@@ -18,10 +18,13 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.v1 import porting_pb2, porting_pb2_grpc
+from mistify.v1 import porting_pb2, porting_pb2_grpc, tuning_pb2, tuning_pb2_grpc
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.porting import PortingServicer
+from mistify_server.api.tuning import TuningServicer
+from mistify_server.coordinator.service import TuningService
+from mistify_server.coordinator.storage import MEMORY, IndexStorage
 from mistify_server.engines.opening import open_engine
 from mistify_server.jobs import RunningJobs
 from mistify_server.models import ModelRepository
@@ -36,7 +39,10 @@ DEFAULT_LISTEN = "127.0.0.1:7465"
 _GRACE = 2.0
 
 _LAST_PORT = 65535
-_SERVICE = porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name
+_SERVICES = (
+    porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
+    tuning_pb2.DESCRIPTOR.services_by_name["Tuning"].full_name,
+)
 
 _OPTIONS = (
     # The longest config text (`mistify.relaxed_json`) in the longest encoding.
@@ -58,6 +64,7 @@ class ServerSettings:
         data_roots: the only directories from which models and data are read.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
+        index: where peers are looked up: `memory` or `redis://HOST:PORT`.
         token: what callers have to send; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
         until_stdin_closes: whether to stop also when whoever holds the other end of standard input ends.
@@ -68,6 +75,7 @@ class ServerSettings:
     data_roots: Sequence[Path] = ()
     engine: str = "local"
     slots: int | None = None
+    index: str = MEMORY
     token: str | None = None
     worker: Sequence[str] | None = None
     until_stdin_closes: bool = False
@@ -109,6 +117,7 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
     """A server that answers calls while the context is open; gives the address it is bound to."""
     roots = DataRoots.of(settings.data_roots)
+    index = IndexStorage.of(settings.index)
     async with AsyncExitStack() as opened:
         opened.enter_context(serving(settings.store))
         store = opened.enter_context(open_store(settings.store))
@@ -118,13 +127,15 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
         jobs = RunningJobs(store, engine)
         examiner = Examiner(ModelRepository(store.models, store.artifacts), roots, engine)
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
-        server = _grpc_server(PortingService(store, jobs, examiner), health_service, settings.token)
+        tuning = TuningService(store, index)
+        tuning.sweep()
+        server = _grpc_server(PortingService(store, jobs, examiner), tuning, health_service, settings.token)
         address = _bind(server, settings)
         await server.start()
         try:
             jobs.resume()
-            await health_service.set("", health_pb2.HealthCheckResponse.SERVING)
-            await health_service.set(_SERVICE, health_pb2.HealthCheckResponse.SERVING)
+            for name in ("", *_SERVICES):
+                await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             yield address
         finally:
             await health_service.enter_graceful_shutdown()
@@ -132,10 +143,13 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             await server.stop(_GRACE)
 
 
-def _grpc_server(service: PortingService, health_service: Any, token: str | None) -> Any:
+def _grpc_server(
+    porting: PortingService, tuning: TuningService, health_service: Any, token: str | None
+) -> Any:
     interceptors = [ErrorInterceptor(), *([TokenInterceptor(token)] if token else [])]
     server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
-    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(service), server)  # type: ignore[no-untyped-call]
+    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(porting), server)  # type: ignore[no-untyped-call]
+    tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(tuning), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server
 

@@ -29,6 +29,8 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-a
             or hmac.compare_digest(given, self._expected)
         ):
             return handler
+        if handler.request_streaming:
+            return grpc.stream_unary_rpc_method_handler(_refuse)
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(_refuse_stream)
         return grpc.unary_unary_rpc_method_handler(_refuse)

@@ -25,9 +25,11 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-a
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Wrap the handler of a call."""
         handler = await continuation(details)
-        if handler is None or handler.request_streaming:
+        if handler is None:
             return handler
         codecs = handler.request_deserializer, handler.response_serializer
+        if handler.request_streaming:
+            return grpc.stream_unary_rpc_method_handler(_unary(handler.stream_unary), *codecs)
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream), *codecs)
         return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary), *codecs)

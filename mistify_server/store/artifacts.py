@@ -81,6 +81,19 @@ class Artifacts:
         """An artifact's size in bytes."""
         return self.path(name).stat().st_size
 
+    def incoming(self) -> Path:
+        """A directory for what is on its way in; a server that starts clears it."""
+        self._incoming.mkdir(parents=True, exist_ok=True)
+        return self._incoming
+
+    def names(self) -> list[str]:
+        """All artifacts."""
+        return [path.name for path in self._directory.glob("??/*")]
+
+    def remove(self, name: str) -> None:
+        """Delete an artifact that nothing refers to any more; nothing happens where there is none."""
+        self._place(name).unlink(missing_ok=True)
+
     def clear_incoming(self) -> None:
         """Remove what writers that were killed have left behind."""
         shutil.rmtree(self._incoming, ignore_errors=True)
@@ -89,8 +102,7 @@ class Artifacts:
         return self._directory / _checked(name)["digest"][:2] / name
 
     def _put(self, content: Path | bytes, suffix: str) -> str:
-        self._incoming.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self._incoming)
+        handle, temporary = tempfile.mkstemp(dir=self.incoming())
         try:
             with os.fdopen(handle, "wb") as target:
                 digest = hashlib.sha256()

@@ -12,19 +12,27 @@ from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.store.base import JobStore, ModelStore
 from mistify_server.store.database import Database
 from mistify_server.store.sql import SqlJobStore, SqlModelStore
+from mistify_server.store.sql_tuning import SqlTuningStore
+from mistify_server.store.tuning import TuningStore
 
 _LOCK = "lock"
 _DATABASE = "mistify.db"
 _LOGS = "logs"
+_WEIGHTS = "weights"
 
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, the model repository's names, files, and where workers log."""
+    """An open store: jobs, the model repository's names, tuning with peers, files, and where workers log.
+
+    `weights` are the files of tuned weights, apart from `artifacts` since they do not stay.
+    """
 
     jobs: JobStore
     models: ModelStore
+    tuning: TuningStore
     artifacts: Artifacts
+    weights: Artifacts
     logs: Path
 
 
@@ -41,7 +49,9 @@ def open_store(directory: Path) -> Iterator[Store]:
         yield Store(
             jobs=SqlJobStore(database),
             models=SqlModelStore(database),
+            tuning=SqlTuningStore(database),
             artifacts=artifacts_of(directory),
+            weights=Artifacts(directory / _WEIGHTS),
             logs=directory / _LOGS,
         )
     finally:
@@ -69,7 +79,8 @@ def serving(directory: Path) -> Iterator[None]:
             ) from error
         os.truncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
-        artifacts_of(directory).clear_incoming()
+        for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):
+            files.clear_incoming()
         yield
     finally:
         os.close(handle)

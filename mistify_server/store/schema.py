@@ -149,3 +149,44 @@ class EventRow(Table):
     goal_id: Mapped[str | None]
     kind: Mapped[str]
     body: Mapped[dict[str, object]]
+
+
+class GroupRow(Table):
+    """A group of devices that tune together: packages of a collective batch, a correlation measure."""
+
+    __tablename__ = "tuning_groups"
+    __table_args__ = (ForeignKeyConstraint(["job_id", "batch"], ["batches.job_id", "batches.number"]),)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[str]
+    batch: Mapped[int]
+    correlation: Mapped[str]
+    settings: Mapped[dict[str, object]]
+
+
+class MemberRow(Table):
+    """A member of a group, until its lease ends."""
+
+    __tablename__ = "tuning_members"
+    group: Mapped[str] = mapped_column(ForeignKey("tuning_groups.name"), primary_key=True)
+    member: Mapped[str] = mapped_column(primary_key=True)
+    expires_unix_ms: Mapped[int] = mapped_column(index=True)
+
+
+class PublicationRow(Table):
+    """The model that a member has published last; its weights are the artifact of `sha256`."""
+
+    __tablename__ = "tuning_publications"
+    __table_args__ = (
+        ForeignKeyConstraint(["group", "member"], ["tuning_members.group", "tuning_members.member"]),
+    )
+    group: Mapped[str] = mapped_column(primary_key=True)
+    member: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[int]
+    job_id: Mapped[str]
+    goal_id: Mapped[str]
+    package_sha256: Mapped[str]
+    loss: Mapped[float]
+    accuracy: Mapped[float]
+    hints: Mapped[dict[str, object]]
+    size: Mapped[int]
+    sha256: Mapped[str] = mapped_column(index=True)

@@ -1,0 +1,118 @@
+"""A store as porting leaves it, with a package whose weights can be tuned; and devices that tune them."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mistify.config import DatasetConfig
+from mistify.hints import Hints, Location
+from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile
+from mistify.manifest import MANIFEST, Manifest, MeasuredLatency, PackagedFile, TunableTensor, Versions
+from mistify.tuning import SECRET_BYTES, MemberKey, PackageReference
+from mistify.weights import write_weights
+from mistify_server.store.base import BatchPlan, GoalChanged, Submission
+from mistify_server.store.directory import Store, open_store
+from mistify_server.store.tuning import Group
+from mistify_server.tasks import DataSource, ModelSource
+
+GROUP: Final = "cameras"
+JOB: Final = "job-1"
+GOAL: Final = "phone"
+SETTINGS: Final[dict[str, object]] = {"location_km": 1.0, "view_degrees": 30.0}
+
+#: Stands for a network, which the coordinator never looks into.
+_NETWORK: Final = b"a network"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One that tunes: its key, its hints, its weights."""
+
+    key: MemberKey
+    hints: Hints
+    weights: bytes
+
+
+def shapes(width: int) -> dict[str, tuple[int, ...]]:
+    """A dense layer of so many inputs."""
+    return {"dense/kernel": (width, 3), "dense/bias": (3,)}
+
+
+def prepare(directory: Path, width: int = 4) -> PackageReference:
+    """Make a store with a group whose job has a package, and say which."""
+    with open_store(directory) as store:
+        serve = _file(store, "serve.tflite", _NETWORK)
+        manifest = _manifest(serve, width).model_dump_json().encode()
+        files = serve, _file(store, MANIFEST, manifest)
+        goal = Goal(id=GOAL, batch=0, budget={"flops": 10.0})
+        job = Job(JOB, JobState.RUNNING, (goal,), created_unix_ms=1)
+        store.jobs.create(Submission(job, [_plan()], "[]", None))
+        met = replace(goal, state=GoalState.MET, accuracy=0.8, files=files)
+        store.jobs.record(JOB, [GoalChanged(met)], 1.0, {})
+        store.tuning.add_group(Group(GROUP, JOB, 0, "spatiotemporal", SETTINGS))
+    return PackageReference(JOB, GOAL, serve.sha256)
+
+
+def device(number: int, width: int = 4) -> Device:
+    """One of a fleet in which some fifty stand in each place."""
+    rng = np.random.default_rng([7, number])
+    place = np.random.default_rng([8, number // 50]).uniform((-60, -180), (60, 180))
+    latitude, longitude = place + rng.normal(scale=0.005, size=2)
+    location = Location(latitude=float(latitude), longitude=float(longitude) % 360 - 180)
+    hints = Hints(location=location, view_degrees=float(rng.uniform(0, 360)))
+    key = MemberKey(GROUP, rng.bytes(SECRET_BYTES))
+    return Device(key, hints, write_weights(tuned(number, width)))
+
+
+def tuned(seed: int, width: int = 4) -> dict[str, NDArray[np.float32]]:
+    """Weights of the package, as some device has tuned them."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(1, 0.1, shape).astype(np.float32) for name, shape in shapes(width).items()}
+
+
+def _file(store: Store, name: str, content: bytes) -> PackageFile:
+    store.artifacts.put(content, Path(name).suffix)
+    return PackageFile(name, len(content), sha256(content).hexdigest())
+
+
+def _manifest(serve: PackageFile, width: int) -> Manifest:
+    return Manifest(
+        job=JOB,
+        goal=GOAL,
+        budget={"flops": 10.0},
+        achieved={"flops": 9.0},
+        accuracy=0.8,
+        latency=MeasuredLatency(median_ms=1, p95_ms=1, runs=1, threads=1, machine="x", runtime="x"),
+        inputs=(),
+        outputs=(),
+        tunable={
+            name: TunableTensor(shape=shape, norm=float(np.sqrt(np.prod(shape))))
+            for name, shape in shapes(width).items()
+        },
+        versions=Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
+        files={serve.name: PackagedFile(size=serve.size, sha256=serve.sha256)},
+        created=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+def _plan() -> BatchPlan:
+    return BatchPlan(
+        number=0,
+        model_name="digits-resnet",
+        dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
+        model=ModelSource(builtin="digits-resnet"),
+        data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+        algorithm="morphnet",
+        algorithm_config={},
+        hardware={},
+        source_costs={"flops": 20.0},
+        floor={},
+        exceed={},
+        seed=0,
+        nodes=(),
+    )

@@ -1,0 +1,154 @@
+"""What a device has spent of its privacy budget: an append-only file that a crash cannot make forget.
+
+Every line is a record: the SHA-256 of the line before and of its own content, then the content as JSON. The
+first one has the budget. A release is recorded, and the record is on the disk, before the caller may go on.
+
+A crash can leave a part of the last line, or zeros in its place. Its release did not happen, as `spend` had
+not returned: such a rest is removed. Anything else that does not fit makes the ledger damaged, and nothing is
+released by it any more.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+
+#: Epsilons are counted in billionths.
+_UNIT: Final = 10**9
+
+_DIGEST_LETTERS: Final = 64
+
+
+@dataclass(frozen=True)
+class PrivacyLedger:
+    """The ledger of one data set in a file, which is made with the first release.
+
+    Attributes:
+        path: of the file. Whoever deletes it forgets what was spent.
+        budget: the most epsilon of all releases together; it stays what it was at first.
+    """
+
+    path: Path
+    budget: Fraction
+
+    def spent(self) -> Fraction:
+        """The epsilon of all releases so far: by sequential composition, their sum.
+
+        Raises:
+            MistifyError: PRIVACY_BUDGET, the ledger is damaged, or was begun with another budget.
+        """
+        with self._locked() as file:
+            return Fraction(sum(self._entries(file)), _UNIT)
+
+    def spend(self, epsilon: Fraction, purpose: str) -> None:
+        """Record a release that is about to happen. Returns when the record survives a power cut.
+
+        Processes that share a ledger wait for each other.
+
+        Args:
+            epsilon: of the release; counted as the next higher billionth.
+            purpose: what is released.
+
+        Raises:
+            MistifyError: PRIVACY_BUDGET, less than this is left, the ledger is damaged, or was begun with
+                another budget. Nothing may be released.
+            ValueError: epsilon is not above 0.
+        """
+        if epsilon <= 0:
+            raise ValueError(f"got the epsilon {epsilon}; expected one above 0")
+        units = -(-epsilon.numerator * _UNIT // epsilon.denominator)
+        with self._locked() as file:
+            left = self._budget_units() - sum(self._entries(file))
+            if units > left:
+                raise MistifyError(
+                    ErrorCode.PRIVACY_BUDGET,
+                    f"{purpose} needs an epsilon of {units / _UNIT:g}; {left / _UNIT:g} is left of the "
+                    f"budget of {float(self.budget):g} for these data; nothing was released",
+                )
+            self._append(file, {"epsilon_billionths": units, "purpose": purpose})
+
+    def _budget_units(self) -> int:
+        return self.budget.numerator * _UNIT // self.budget.denominator
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The file, of this process alone, begun and without the rest of a broken write."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._mend(file)
+            if not os.fstat(file).st_size:
+                self._append(file, {"budget_billionths": self._budget_units()})
+                _sync_directory(self.path.parent)
+            yield file
+        finally:
+            os.close(file)
+
+    def _mend(self, file: int) -> None:
+        """Remove what a crash has left of a record that was being written."""
+        content = _content(file)
+        whole = content.rstrip(b"\0")
+        end = whole.rfind(b"\n") + 1
+        if end < len(content):
+            os.ftruncate(file, end)
+            os.fsync(file)
+
+    def _entries(self, file: int) -> Iterator[int]:
+        """The billionths of every release, all records checked."""
+        before = ""
+        for number, line in enumerate(_content(file).splitlines()):
+            digest, content = line[:_DIGEST_LETTERS].decode(errors="replace"), line[_DIGEST_LETTERS + 1 :]
+            if digest != _digest(before, content):
+                raise self._refused(f"is damaged in line {number + 1}")
+            record = json.loads(content)
+            if number == 0 and record["budget_billionths"] != self._budget_units():
+                raise self._refused(f"was begun with the budget {record['budget_billionths'] / _UNIT:g}")
+            if number > 0:
+                yield record["epsilon_billionths"]
+            before = digest
+
+    def _append(self, file: int, record: dict[str, object]) -> None:
+        lines = _content(file).splitlines()
+        before = lines[-1][:_DIGEST_LETTERS].decode() if lines else ""
+        content = json.dumps(record).encode()
+        line = _digest(before, content).encode() + b" " + content + b"\n"
+        try:
+            written = os.write(file, line)
+            os.fsync(file)
+        except OSError as error:
+            raise self._refused(f"cannot be written ({error.strerror})") from error
+        if written < len(line):
+            raise self._refused("cannot be written (the disk is full)")
+
+    def _refused(self, reason: str) -> MistifyError:
+        return MistifyError(
+            ErrorCode.PRIVACY_BUDGET,
+            f"the privacy ledger {self.path} {reason}; expected the one of these data and this budget "
+            f"({float(self.budget):g}); nothing is released",
+        )
+
+
+def _digest(before: str, content: bytes) -> str:
+    return sha256(before.encode() + content).hexdigest()
+
+
+def _content(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new file survive a power cut."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

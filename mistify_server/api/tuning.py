@@ -1,0 +1,50 @@
+"""The coordinator on the wire."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from mistify import serde_tuning as serde
+from mistify.errors import ErrorCode, MistifyError
+from mistify.v1 import tuning_pb2 as pb
+from mistify.v1 import tuning_pb2_grpc
+from mistify_server.coordinator.service import TuningService
+
+
+class TuningServicer(tuning_pb2_grpc.TuningServicer):
+    """Hands every call to the service."""
+
+    def __init__(self, service: TuningService) -> None:
+        self._service = service
+
+    async def Join(self, request: pb.JoinRequest, context: Any) -> pb.Membership:  # noqa: N802
+        """Make a member."""
+        return serde.membership_to_proto(self._service.join(serde.key_from_proto(request.key)))
+
+    async def Publish(  # noqa: N802
+        self, requests: AsyncIterator[pb.PublishRequest], context: Any
+    ) -> pb.PublishResponse:
+        """Take a model."""
+        header = (await _header(requests)).header
+        publication = serde.publication_from_proto(header.publication)
+        data = (request.data async for request in requests)
+        await self._service.publish(serde.key_from_proto(header.key), publication, data)
+        return pb.PublishResponse(version=publication.version)
+
+    async def Peers(self, request: pb.PeersRequest, context: Any) -> AsyncIterator[pb.PeersResponse]:  # noqa: N802
+        """Send the models of peers."""
+        key = serde.key_from_proto(request.key)
+        async for part in self._service.peers(key, request.count, request.held):
+            yield serde.peer_to_proto(part)
+
+    async def Leave(self, request: pb.LeaveRequest, context: Any) -> pb.LeaveResponse:  # noqa: N802
+        """Forget a member."""
+        self._service.leave(serde.key_from_proto(request.key))
+        return pb.LeaveResponse()
+
+
+async def _header(requests: AsyncIterator[pb.PublishRequest]) -> pb.PublishRequest:
+    async for request in requests:
+        if request.HasField("header"):
+            return request
+        break
+    raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the first message of an upload has to be its header")

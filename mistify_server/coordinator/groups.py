@@ -1,0 +1,50 @@
+"""Making a group of devices that tune together."""
+
+import re
+
+from mistify.correlation import correlation as correlation_of
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.relaxed_json import JsonError, read_json
+from mistify.validation import shown
+from mistify_server.store.tuning import Group, TuningStore
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def add_group(
+    tuning: TuningStore, name: str, *, job_id: str, batch: int, correlation: str, settings_text: str
+) -> Group:
+    """Keep a group, once its correlation measure is known to take these settings.
+
+    Args:
+        tuning: where it is kept.
+        name: which devices join by.
+        job_id: of the job whose packages they tune.
+        batch: which of its collective batches.
+        correlation: the name of the measure.
+        settings_text: of the measure, a JSON object.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, with every problem; CONFLICT, the name is taken; NOT_FOUND, there is no
+            such job or batch.
+    """
+    if not _NAME.fullmatch(name):
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the name "{name}"; expected up to 64 letters, digits, ".", "_" and "-"; rename it',
+        )
+    group = Group(name, job_id, batch, correlation, _settings(settings_text))
+    correlation_of(correlation, group.settings)
+    tuning.add_group(group)
+    return group
+
+
+def _settings(text: str) -> dict[str, object]:
+    try:
+        value, problems = read_json(text)
+    except JsonError as error:
+        raise invalid_config([error.problem], "the settings") from error
+    if isinstance(value, dict) and not problems:
+        return value
+    expected = Problem("the settings", shown(value), "an object", 'write for example {"time_hours": 1}')
+    raise invalid_config(problems or [expected], "the settings")

@@ -1,0 +1,190 @@
+"""Who is nearest: points by member, in buckets, ranked exactly (paper 5.2)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mistify_server.coordinator.hashing import KEY_BYTES, Floats, Hashes, Parameters
+from mistify_server.coordinator.parameters import EXHAUSTIVE, choose
+from mistify_server.coordinator.storage import IndexStorage
+
+#: Parameters are chosen anew when there are so many times more points than they were chosen for.
+GROWTH: Final = 4
+
+#: About so many members, whatever their points, are looked at for a point that is far from all others.
+_SAMPLE: Final = 500
+_SAMPLE_KEY: Final = b"sample"
+
+_MEMBER_BYTES: Final = 16
+_BLOCK: Final = 10_000
+
+
+class Neighbour(NamedTuple):
+    """A member, and how far its point is."""
+
+    member: str
+    distance: float
+
+
+class PeerIndex:
+    """The points of members, each 16 bytes in hex, in a Euclidean space.
+
+    Buckets hold members together with their points, so that one round trip to the storage is enough to rank
+    what they hold. All methods take time that grows slower than the number of members; but an `insert` that
+    makes them `GROWTH` times as many as before chooses the parameters anew, and puts all in again.
+
+    All raise `MistifyError` UNAVAILABLE where the storage cannot be reached.
+
+    Args:
+        storage: where it lives.
+        name: of the index in that storage.
+        dimension: of the points.
+        parameters: None lets the index choose them, and choose anew while it grows.
+        seed: of the hashes.
+    """
+
+    def __init__(
+        self,
+        storage: IndexStorage,
+        name: str,
+        dimension: int,
+        parameters: Parameters | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._storage = storage
+        self._entries = storage.lists(f"mistify:{name}:entries:".encode())
+        self._buckets = storage.sets(f"mistify:{name}:buckets:".encode())
+        self._dimension = dimension
+        self._given = parameters
+        self._seed = seed
+        self._row = np.dtype([("member", f"V{_MEMBER_BYTES}"), ("point", "<f8", (dimension,))])
+        self._count = 0
+        self._choose(np.empty((0, dimension)))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def build(self, points: Mapping[str, ArrayLike]) -> None:
+        """Put in these members and no others; what the storage held under the index' name goes."""
+        with self._storage.reached():
+            for storage in (self._entries, self._buckets):
+                _clear(storage)
+            members = list(points)
+            matrix = np.array([points[member] for member in members], np.float64)
+            matrix = matrix.reshape(len(members), self._dimension)
+            self._count = len(members)
+            self._choose(matrix)
+            for start in range(0, len(members), _BLOCK):
+                block = slice(start, start + _BLOCK)
+                self._put(members[block], matrix[block], buffer=True)
+            for storage in (self._entries, self._buckets):
+                storage.empty_buffer()
+
+    def insert(self, member: str, point: ArrayLike) -> None:
+        """Put in a member, or move it to another point."""
+        self.remove(member)
+        with self._storage.reached():
+            self._put([member], np.asarray(point, np.float64)[None], buffer=False)
+        self._count += 1
+        if self._given is None and self._count > GROWTH * self._chosen_for:
+            self.build(self._points())
+
+    def remove(self, member: str) -> None:
+        """Take out a member; nothing happens where it is not in."""
+        name = bytes.fromhex(member)
+        with self._storage.reached():
+            entry = self._entries.get(name)
+            if not entry:
+                return
+            row, keys = entry
+            self._entries.remove(name)
+            for key in _split(keys):
+                self._buckets.remove_val(key, row)
+                if not self._buckets.get(key):  # datasketch keeps the key of an empty bucket
+                    self._buckets.remove(key)
+        self._count -= 1
+
+    def query(self, point: ArrayLike, count: int) -> list[Neighbour]:
+        """The nearest members, nearest first, equal ones by name: `count`, or all where there are fewer.
+
+        Their distances are exact, and no member in the same buckets is nearer. Members may be missed that
+        share no bucket with the point: about one in twenty of the ten nearest, on average.
+        """
+        point = np.asarray(point, np.float64)
+        with self._storage.reached():
+            found = self._held(_split(self._hashes.probes(point).tobytes()))
+            if len(found) < count:
+                found |= self._held([_SAMPLE_KEY])
+        rows = np.frombuffer(b"".join(found), self._row)
+        offsets = rows["point"] - point
+        squares = np.einsum("ij,ij->i", offsets, offsets)
+        if len(squares) > count:
+            kept = squares <= np.partition(squares, count - 1)[count - 1]
+            rows, squares = rows[kept], squares[kept]
+        names = [member.tobytes().hex() for member in rows["member"]]
+        return sorted(map(Neighbour, names, np.sqrt(squares).tolist()), key=_by_distance)[:count]
+
+    def _choose(self, matrix: Floats) -> None:
+        """Parameters and hashes for the points [points, dimension]."""
+        rng = np.random.default_rng(self._seed)
+        parameters = self._given or (choose(matrix, rng) if len(matrix) else EXHAUSTIVE)
+        self._hashes = Hashes(parameters, self._dimension, self._seed)
+        self._chosen_for = max(len(matrix), _SAMPLE)
+
+    def _put(self, members: list[str], matrix: Floats, *, buffer: bool) -> None:
+        """Write entries and buckets of new members [members, dimension], at once or when a buffer is full."""
+        names = [bytes.fromhex(member) for member in members]
+        rows = [name + point.tobytes() for name, point in zip(names, matrix, strict=True)]
+        keys = self._hashes.keys(matrix)
+        for name, row, own in zip(names, rows, keys, strict=True):
+            sample = _SAMPLE_KEY if crc32(name) * self._chosen_for < _SAMPLE << 32 else b""
+            self._entries.insert(name, row, own.tobytes() + sample, buffer=buffer)
+            if sample:
+                self._buckets.insert(sample, row, buffer=buffer)
+        for table in keys.T:
+            for key, positions in _grouped(table):
+                self._buckets.insert(key, *[rows[position] for position in positions], buffer=buffer)
+
+    def _held(self, keys: list[bytes]) -> set[bytes]:
+        """What is in some buckets."""
+        return set[bytes]().union(*self._buckets.getmany(*keys))
+
+    def _points(self) -> dict[str, Floats]:
+        """All members."""
+        with self._storage.reached():
+            names = list(self._entries.keys())
+            rows = [
+                row
+                for start in range(0, len(names), _BLOCK)
+                for row, _ in self._entries.getmany(*names[start : start + _BLOCK])
+            ]
+        return {
+            name.hex(): np.frombuffer(row, self._row)[0]["point"]
+            for name, row in zip(names, rows, strict=True)
+        }
+
+
+def _by_distance(neighbour: Neighbour) -> tuple[float, str]:
+    return neighbour.distance, neighbour.member
+
+
+def _split(keys: bytes) -> list[bytes]:
+    """Keys that follow each other; the last one may be of another length."""
+    return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
+
+
+def _grouped(keys: NDArray[np.uint64]) -> Iterable[tuple[bytes, NDArray[np.int64]]]:
+    """Each key that occurs, and at which positions."""
+    order = np.argsort(keys)
+    different, starts = np.unique(keys[order], return_index=True)
+    return zip(map(np.uint64.tobytes, different), np.split(order, starts[1:]), strict=True)
+
+
+def _clear(storage: Any) -> None:
+    """Remove everything from a storage."""
+    keys = list(storage.keys())
+    for start in range(0, len(keys), _BLOCK):
+        storage.remove(*keys[start : start + _BLOCK])

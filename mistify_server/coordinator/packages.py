@@ -1,0 +1,58 @@
+"""The packages whose weights the members of a group tune."""
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs import Goal
+from mistify.manifest import MANIFEST, Manifest
+from mistify.tuning import PackageReference
+from mistify.weights import Tunable
+from mistify_server.store.artifacts import artifact_of
+from mistify_server.store.directory import Store
+from mistify_server.store.tuning import Group
+
+_SERVE = "serve.tflite"
+
+
+class Packages:
+    """What packages say of their weights; what was read once is remembered, as packages do not change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[tuple[PackageReference, int], Tunable] = {}
+
+    def tunable(self, group: Group, package: PackageReference) -> Tunable:
+        """The weights of a package that members of a group can tune.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, it is none of the group's, is not the one that was tuned, or
+                has no weights to tune.
+        """
+        if (package, group.batch) not in self._read:
+            self._read[package, group.batch] = self._tunable(group, package)
+        return self._read[package, group.batch]
+
+    def _tunable(self, group: Group, package: PackageReference) -> Tunable:
+        if package.job_id != group.job_id:
+            raise _refused("job_id", package.job_id, f"{group.job_id}, the group's job")
+        goals = {goal.id: goal for goal in self._store.jobs.job(group.job_id).goals}
+        goal = goals.get(package.goal_id)
+        if goal is None or goal.batch != group.batch:
+            of_group = [goal.id for goal in goals.values() if goal.batch == group.batch]
+            raise _refused("goal_id", package.goal_id, f"one of {', '.join(of_group)}")
+        files = {file.name: file for file in goal.files}
+        if _SERVE not in files or files[_SERVE].sha256 != package.sha256:
+            raise _refused("sha256", package.sha256, _digest_of(goal))
+        path = self._store.artifacts.path(artifact_of(files[MANIFEST]))
+        tunable = Manifest.model_validate_json(path.read_bytes()).tunable
+        if not tunable:
+            raise _refused("goal_id", package.goal_id, "a package whose weights can be tuned")
+        return tunable
+
+
+def _digest_of(goal: Goal) -> str:
+    digests = [file.sha256 for file in goal.files if file.name == _SERVE]
+    return digests[0] if digests else f"no package, the goal is {goal.state.value}"
+
+
+def _refused(field: str, given: str, expected: str) -> MistifyError:
+    problem = Problem(f"package.{field}", f'"{given}"', expected, "tune a package of the group's job")
+    return MistifyError(ErrorCode.INVALID_PUBLICATION, "the package cannot be used", [problem])

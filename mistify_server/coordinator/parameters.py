@@ -1,0 +1,80 @@
+"""Choosing the parameters of an index from its points: the cheapest that find enough."""
+
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from mistify_server.coordinator.hashing import Floats, Parameters, found_share
+
+#: Up to so many points, looking at all of them is the fastest.
+ALL_AT_ONCE: Final = 2_000
+
+#: Share of the nearest neighbours that has to be found, on average.
+RECALL: Final = 0.95
+
+_NEIGHBOURS: Final = 10
+_SAMPLES: Final = 64
+_OTHERS: Final = 50_000
+_BINS: Final = 256
+
+_TABLES: Final = (2, 3, 4, 6, 8, 12, 16)
+_HASHES: Final = tuple(range(1, 25))
+_WIDTHS: Final = tuple(2.0 ** (power / 2) for power in range(-2, 13))
+
+#: Seconds of looking into a bucket, and of ranking a point, as measured; only their ratio matters.
+_BUCKET_SECONDS: Final = 1e-6
+_POINT_SECONDS: Final = 2e-7
+
+#: What shares one bucket with everything else.
+EXHAUSTIVE: Final = Parameters(tables=1, hashes=0, width=1.0)
+
+
+def choose(points: Floats, rng: np.random.Generator) -> Parameters:
+    """Parameters for points like these, and as many.
+
+    Some points are compared with all others. What parameters would find of their nearest neighbours, and how
+    many others they would rank, follows from the distances (`found_share`).
+
+    Args:
+        points: [points, dimension].
+        rng: draws the points that are compared.
+    """
+    if len(points) <= ALL_AT_ONCE:
+        return EXHAUSTIVE
+    near, far, counts = _distances(points, rng)
+    # Where more than half of the points share a place with ten others, only the far ones have a scale.
+    scale = float(np.median(near)) or float(far[counts.cumsum() >= counts.sum() / 2][0])
+    best, least = EXHAUSTIVE, _BUCKET_SECONDS + _POINT_SECONDS * len(points)
+    for tables, hashes, width in product(_TABLES, _HASHES, _WIDTHS):
+        parameters = Parameters(tables, hashes, width * scale)
+        buckets = _BUCKET_SECONDS * tables * (hashes + 1)
+        if buckets >= least or found_share(near, parameters).mean() < RECALL:
+            continue
+        seconds = buckets + _POINT_SECONDS * float(counts @ found_share(far, parameters))
+        if seconds < least:
+            best, least = parameters, seconds
+    return best
+
+
+def _distances(points: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Distances of some points to their nearest neighbours, and to all others.
+
+    Returns:
+        [samples * neighbours], and a histogram that is narrow where distances are small: the middles of its
+        bins, and how many others a point has in each on average.
+    """
+    centred = points - points.mean(axis=0)
+    squares = np.einsum("ij,ij->i", centred, centred)
+    others = rng.choice(len(points), min(len(points), _OTHERS), replace=False)
+    near, far = [], []
+    for sample in rng.choice(len(points), _SAMPLES, replace=False):
+        distances = np.sqrt(np.maximum(squares - 2 * (centred @ centred[sample]) + squares[sample], 0))
+        distances[sample] = 0
+        nearest = np.sort(np.partition(distances, _NEIGHBOURS)[: _NEIGHBOURS + 1])
+        near.append(nearest[1:])  # without the point itself
+        far.append(distances[others])
+    highest = np.max(far) or 1.0
+    edges = np.concatenate([[0.0], np.geomspace(1e-4 * highest, 1.001 * highest, _BINS)])
+    counts = np.histogram(far, edges)[0] * (len(points) / len(others) / _SAMPLES)
+    return np.concatenate(near), (edges[:-1] + edges[1:]) / 2, np.asarray(counts, np.float64)

@@ -1,0 +1,202 @@
+"""What the coordinator does, without the wire: join, publish, find peers, leave (paper 5)."""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.tuning import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
+from mistify.weights import Tunable, most_bytes, read_weights
+from mistify_server.coordinator.neighbourhoods import Neighbourhoods
+from mistify_server.coordinator.packages import Packages
+from mistify_server.coordinator.storage import IndexStorage
+from mistify_server.coordinator.uploads import WeightFiles, received
+from mistify_server.service import CHUNK
+from mistify_server.store.directory import Store
+from mistify_server.store.tuning import Member
+
+#: Members that say nothing for so long are forgotten, a minute later at the most.
+LEASE_SECONDS: Final = 3600.0
+_EXPIRY_INTERVAL: Final = 60.0
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class TuningService:
+    """The coordinator over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is.
+
+    Args:
+        store: what is kept.
+        storage: where the indexes live.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, store: Store, storage: IndexStorage, now: Callable[[], float] = time.time) -> None:
+        self._tuning = store.tuning
+        self._packages = Packages(store)
+        self._weights = WeightFiles(store.weights, store.tuning)
+        self._neighbourhoods = Neighbourhoods(store.tuning, storage)
+        self._now = now
+        self._expired_at = -math.inf
+
+    def sweep(self) -> None:
+        """Remove weights that a crash has left behind."""
+        self._weights.sweep()
+
+    def join(self, key: MemberKey) -> Membership:
+        """Become a member of a group, or stay one.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long.
+        """
+        self._drop_expired()
+        group = self._tuning.group(key.group)
+        if len(key.secret) != SECRET_BYTES:
+            problem = Problem("secret", f"{len(key.secret)} bytes", f"{SECRET_BYTES} random ones", "make one")
+            raise MistifyError(ErrorCode.INVALID_PUBLICATION, "nobody can join so", [problem])
+        member = Member(group.name, key.member)
+        self._renew(member)
+        published = self._tuning.published(member)
+        version = 0 if published is None else published.version
+        return Membership(key.member, LEASE_SECONDS, group.correlation, group.settings, version)
+
+    async def publish(self, key: MemberKey, publication: Publication, chunks: AsyncIterator[bytes]) -> None:
+        """Take a member's tuned weights, in place of those that it has published before.
+
+        Args:
+            key: of the member.
+            publication: describes the model. The version that is there already, with the same weights, is
+                accepted and changes nothing, so that a member that got no answer can try again.
+            chunks: the weights.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, with every problem found; CONFLICT, the version is stale.
+        """
+        member = self._attend(key)
+        group = self._tuning.group(member.group)
+        neighbourhood = self._neighbourhoods.of(group)
+        tunable = self._packages.tunable(group, publication.package)
+        neighbourhood.check(publication.hints)
+        if problems := list(_problems(publication, tunable)):
+            raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)
+        before = self._tuning.published(member)
+        if before is not None and _is_again(publication, before):
+            neighbourhood.place(member.name, publication.hints)  # the index may have been away the first time
+            return
+        async with received(publication, chunks, self._weights.incoming()) as path:
+            await asyncio.to_thread(read_weights, path, tunable)
+            async with self._weights.kept(path, publication.sha256):
+                before = self._tuning.published(member)
+                self._tuning.publish(member, publication)
+                neighbourhood.place(member.name, publication.hints)
+        if before is not None:
+            self._weights.collect(before.sha256)
+
+    async def peers(self, key: MemberKey, count: int, held: Mapping[str, int]) -> AsyncIterator[Peer | bytes]:
+        """The models of the most correlated other members, the most correlated first.
+
+        Args:
+            key: of a member that has published.
+            count: the most peers; no more than `MOST_PEERS` come.
+            held: SHA-256 of weights -> how many of their first bytes not to send.
+
+        Returns:
+            Each peer, followed by its weights in pieces of `CHUNK` bytes.
+        """
+        member = self._attend(key)
+        own = self._tuning.published(member)
+        if own is None:
+            raise MistifyError(ErrorCode.NOT_FOUND, "nothing tells who your peers are; publish a model first")
+        neighbourhood = self._neighbourhoods.of(self._tuning.group(member.group))
+        for neighbour in neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
+            publication = self._tuning.published(Member(member.group, neighbour.member))
+            if publication is None:  # the operator has removed its group, and added another of the name
+                neighbourhood.forget(neighbour.member)
+                continue
+            with self._weights.path(publication.sha256).open("rb") as file:
+                yield _peer(neighbour.member, publication, neighbour.distance)
+                file.seek(max(0, held.get(publication.sha256, 0)))
+                while chunk := file.read(CHUNK):
+                    yield chunk
+
+    def leave(self, key: MemberKey) -> None:
+        """Stop being a member; nothing happens where the caller is none."""
+        self._forget(Member(key.group, key.member))
+
+    def _attend(self, key: MemberKey) -> Member:
+        """The member that calls, its lease renewed once half of it has passed."""
+        self._drop_expired()
+        member = Member(key.group, key.member)
+        expiry = self._tuning.expiry(member)
+        if expiry is None:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f'you are no member of a group "{key.group}", or have said nothing for its lease; join',
+            )
+        if expiry / 1000 - self._now() < LEASE_SECONDS / 2:
+            self._renew(member)
+        return member
+
+    def _renew(self, member: Member) -> None:
+        self._tuning.lease(member, int(1000 * (self._now() + LEASE_SECONDS)))
+
+    def _drop_expired(self) -> None:
+        """Forget whose lease has ended; called by the others, as nobody misses them before."""
+        if self._now() - self._expired_at < _EXPIRY_INTERVAL:
+            return
+        self._expired_at = self._now()
+        for member in self._tuning.expired(int(1000 * self._now())):
+            self._forget(member)
+
+    def _forget(self, member: Member) -> None:
+        published = self._tuning.published(member)
+        self._tuning.leave(member)
+        if published is not None:
+            self._neighbourhoods.forget(member.group, member.name)
+            self._weights.collect(published.sha256)
+
+
+def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:
+    most = most_bytes(tunable)
+    if publication.version < 1:
+        yield Problem("version", str(publication.version), "1 or more", "count what you publish")
+    if not math.isfinite(publication.loss):
+        yield Problem("loss", str(publication.loss), "a finite number", "tune at a lower learning rate")
+    if not 0 <= publication.accuracy <= 1:
+        yield Problem("accuracy", str(publication.accuracy), "a share from 0 to 1", "divide by the examples")
+    if not 1 <= publication.size <= most:
+        yield Problem("size", f"{publication.size:,} bytes", f"1 to {most:,}", "send the tuned weights alone")
+    if not _DIGEST.fullmatch(publication.sha256):
+        yield Problem("sha256", f'"{publication.sha256[:80]}"', "64 hex digits", "digest the weights")
+
+
+def _is_again(publication: Publication, before: Publication) -> bool:
+    """Whether the same was published before.
+
+    Raises:
+        MistifyError: CONFLICT, the version is stale.
+    """
+    if publication.version > before.version:
+        return False
+    if (publication.version, publication.sha256) == (before.version, before.sha256):
+        return True
+    raise MistifyError(
+        ErrorCode.CONFLICT,
+        f"version {publication.version} is stale; expected one above {before.version}, published before",
+    )
+
+
+def _peer(member: str, publication: Publication, distance: float) -> Peer:
+    return Peer(
+        member=member,
+        package=publication.package,
+        version=publication.version,
+        loss=publication.loss,
+        accuracy=publication.accuracy,
+        distance=distance,
+        size=publication.size,
+        sha256=publication.sha256,
+    )

@@ -1,0 +1,79 @@
+"""Where indexes live: datasketch's storages, in memory or in Redis."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from datasketch.storage import ordered_storage, unordered_storage
+
+from mistify.errors import ErrorCode, MistifyError
+
+MEMORY = "memory"
+
+_REDIS_PORT = 6379
+
+
+@dataclass(frozen=True)
+class IndexStorage:
+    """Makes the key-value storages of an index."""
+
+    config: Mapping[str, object]
+    address: str
+
+    @classmethod
+    def of(cls, address: str) -> "IndexStorage":
+        """A storage from what `--index` says: `memory`, or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, it is neither, or Redis' client is not installed.
+        """
+        if address == MEMORY:
+            return cls({"type": "dict"}, address)
+        try:
+            return cls({"type": "redis", "redis": _redis_arguments(address)}, address)
+        except ValueError as error:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f'got the index "{address}" ({error}); expected memory or redis://HOST:PORT; '
+                "leave --index out for memory",
+            ) from error
+
+    def sets(self, name: bytes) -> Any:
+        """A storage of sets by key."""
+        return unordered_storage(dict(self.config), name)
+
+    def lists(self, name: bytes) -> Any:
+        """A storage of lists by key."""
+        return ordered_storage(dict(self.config), name)
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Tell of a Redis that cannot be reached as what the operator has to do."""
+        try:
+            yield
+        except Exception as error:
+            if not type(error).__module__.startswith("redis."):
+                raise
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE, f"the index cannot be reached ({error}); start Redis, or wait for it"
+            ) from error
+
+
+def _redis_arguments(address: str) -> dict[str, object]:
+    try:
+        import redis  # noqa: F401, PLC0415 (optional; datasketch itself says less when it is missing)
+    except ModuleNotFoundError as error:
+        raise ValueError("Redis' client is missing: pip install 'mistify-porting[redis]'") from error
+    parts = urlsplit(address)
+    database = parts.path.removeprefix("/") or "0"
+    if parts.scheme != "redis" or not parts.hostname or not database.isdecimal():
+        raise ValueError("no address of a Redis server")
+    return {
+        "host": parts.hostname,
+        "port": parts.port or _REDIS_PORT,
+        "db": int(database),
+        "username": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else None,
+    }

@@ -1,0 +1,70 @@
+"""The model of what is found, against counting; and that near points are."""
+
+import numpy as np
+import pytest
+
+from mistify_server.coordinator.hashing import Hashes, Parameters, found_share
+from mistify_server.coordinator.parameters import ALL_AT_ONCE, EXHAUSTIVE, RECALL, choose
+
+DRAWS = 400
+
+
+@pytest.mark.parametrize("distance", [0.2, 0.7, 1.5, 4.0])
+@pytest.mark.parametrize("parameters", [Parameters(1, 1, 1.0), Parameters(1, 4, 2.0), Parameters(3, 3, 1.5)])
+def test_the_share_that_is_found_is_the_one_that_is_predicted(parameters, distance):
+    """Each draw has hashes of its own, and two points at the distance."""
+    dimension, found = 5, 0
+    for seed in range(DRAWS):
+        hashes = Hashes(parameters, dimension, seed)
+        direction = np.random.default_rng([seed, 1]).normal(size=dimension)
+        other = distance * direction / np.linalg.norm(direction)
+        found += bool(np.isin(hashes.keys(other[None])[0], hashes.probes(np.zeros(dimension))).any())
+    expected = float(found_share(np.array([distance]), parameters)[0])
+    spread = np.sqrt(expected * (1 - expected) / DRAWS)
+    assert abs(found / DRAWS - expected) < 4 * spread + 1e-3
+
+
+def test_a_point_is_in_the_buckets_that_are_looked_into():
+    hashes = Hashes(Parameters(4, 6, 0.5), 3, seed=2)
+    points = np.random.default_rng(0).normal(size=(200, 3))
+    for point, keys in zip(points, hashes.keys(points), strict=True):
+        assert np.isin(keys, hashes.probes(point)).all()
+
+
+def test_equal_points_are_always_found_and_far_ones_hardly_ever():
+    shares = found_share(np.array([0.0, 1e-9, 1e9]), Parameters(2, 8, 1.0))
+    assert shares[:2] == pytest.approx(1)
+    assert shares[2] < 1e-6
+
+
+def test_few_points_share_one_bucket():
+    assert choose(np.zeros((ALL_AT_ONCE, 2)), np.random.default_rng(0)) == EXHAUSTIVE
+
+
+def test_parameters_follow_the_scale_of_the_points():
+    points = np.random.default_rng(1).normal(size=(5_000, 4))
+    small = choose(points, np.random.default_rng(0))
+    large = choose(points * 1e3, np.random.default_rng(0))
+    assert (large.tables, large.hashes) == (small.tables, small.hashes)
+    assert large.width == pytest.approx(small.width * 1e3)
+
+
+def test_chosen_parameters_are_predicted_to_find_enough():
+    points = np.random.default_rng(1).normal(size=(5_000, 4))
+    parameters = choose(points, np.random.default_rng(0))
+    squares = ((points[:50, None] - points[None]) ** 2).sum(axis=2)
+    near = np.sqrt(np.sort(squares, axis=1)[:, 1:11])
+    assert found_share(near, parameters).mean() > RECALL - 0.03
+    assert parameters.hashes > 0
+
+
+@pytest.mark.parametrize("kind", ["one place", "two places", "one stranger"])
+def test_points_that_lie_on_each_other_get_parameters(kind):
+    points = np.zeros((5_000, 2))
+    if kind == "two places":
+        points[::2] = 1.0
+    if kind == "one stranger":
+        points[0] = 1.0
+    parameters = choose(points, np.random.default_rng(0))
+    assert np.isfinite(parameters.width)
+    assert parameters.width > 0

@@ -1,0 +1,163 @@
+"""One suite for the index in memory and in Redis."""
+
+from uuid import uuid4
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.coordinator import index as index_module
+from mistify_server.coordinator.hashing import Parameters
+from mistify_server.coordinator.index import PeerIndex
+from mistify_server.coordinator.storage import IndexStorage
+
+DIMENSION = 3
+NARROW = Parameters(tables=3, hashes=2, width=2.0)
+
+
+def name(number: int) -> str:
+    return f"{number:032x}"
+
+
+def by_hand(points, query, count):
+    """The nearest points by comparing with each."""
+    distances = {member: float(np.sqrt(((point - query) ** 2).sum())) for member, point in points.items()}
+    return sorted(distances.items(), key=lambda item: (item[1], item[0]))[:count]
+
+
+def clustered(count: int, rng: np.random.Generator, dimension: int = 6) -> np.ndarray:
+    places = rng.uniform(0, 100, (max(1, count // 50), dimension))
+    return places[rng.integers(0, len(places), count)] + rng.normal(size=(count, dimension))
+
+
+@pytest.fixture
+def make(storage, index_name):
+    return lambda parameters=None, dimension=DIMENSION: PeerIndex(storage, index_name, dimension, parameters)
+
+
+coordinates = st.integers(-4, 4).map(float)
+vectors = st.tuples(*[coordinates] * DIMENSION).map(np.array)
+steps = st.lists(
+    st.tuples(st.sampled_from(["insert", "remove", "query"]), st.integers(0, 9), vectors), max_size=30
+)
+
+
+@pytest.mark.parametrize("parameters", [None, NARROW])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=steps, count=st.integers(1, 6))
+def test_answers_are_exactly_ranked_members_whatever_was_put_in_and_taken_out(
+    storage, parameters, steps, count
+):
+    index, held = PeerIndex(storage, uuid4().hex, DIMENSION, parameters), {}
+    for action, number, vector in steps:
+        if action == "insert":
+            index.insert(name(number), vector)
+            held[name(number)] = vector
+        elif action == "remove":
+            index.remove(name(number))
+            held.pop(name(number), None)
+        found = index.query(vector, count)
+        everybody = by_hand(held, vector, len(held))
+        assert set(found) <= set(everybody)
+        assert found == sorted(found, key=lambda neighbour: (neighbour.distance, neighbour.member))
+        assert len(found) == min(count, len(held))  # this few are all in the sample
+        assert len(index) == len(held)
+        if parameters is None:
+            assert found == everybody[:count]
+
+
+def test_narrow_buckets_hold_who_is_near_and_the_sample_stands_in_for_the_others(make):
+    index = make(NARROW)
+    near = {name(number): np.full(DIMENSION, number / 100) for number in range(5)}
+    far = {name(number): np.full(DIMENSION, 1e3 * number) for number in range(5, 50)}
+    index.build(near | far)
+    assert index.query(np.zeros(DIMENSION), 5) == by_hand(near, 0, 5)
+    assert index.query(np.full(DIMENSION, 1e6), 3) == by_hand(far, 1e6, 3)
+
+
+def test_nothing_is_left_of_members_that_are_taken_out(make, storage, index_name):
+    index, rng = make(NARROW), np.random.default_rng(3)
+    for number in range(40):
+        index.insert(name(number), rng.normal(size=DIMENSION))
+    for number in range(40):
+        index.remove(name(number))
+    assert index.query(np.zeros(DIMENSION), 5) == []
+    for purpose, opened in (("entries", storage.lists), ("buckets", storage.sets)):
+        if storage.config["type"] == "redis":
+            assert list(opened(f"mistify:{index_name}:{purpose}:".encode()).keys()) == []
+    assert list(index._entries.keys()) == list(index._buckets.keys()) == []
+
+
+def test_a_build_replaces_what_was_there(make):
+    index = make(NARROW)
+    index.build({name(number): np.zeros(DIMENSION) for number in range(30)})
+    index.build({name(7): np.ones(DIMENSION)})
+    assert index.query(np.zeros(DIMENSION), 30) == [(name(7), pytest.approx(3**0.5))]
+
+
+def test_an_empty_index_has_no_answer(make):
+    index = make()
+    assert index.query(np.zeros(DIMENSION), 3) == []
+    index.build({})
+    assert index.query(np.zeros(DIMENSION), 3) == []
+
+
+def test_it_finds_enough_of_the_nearest_and_looks_at_few(make):
+    rng = np.random.default_rng(5)
+    points = clustered(8_000, rng)
+    held = {name(number): point for number, point in enumerate(points)}
+    index = make(dimension=6)
+    index.build(held)
+    queries = points[rng.choice(len(points), 60)] + rng.normal(scale=0.1, size=(60, 6))
+    shares, looked_at = [], []
+    for query in queries:
+        squares = ((points - query) ** 2).sum(axis=1)
+        nearest = {name(number) for number in np.argsort(squares)[:10]}
+        shares.append(len(nearest & {member for member, _ in index.query(query, 10)}) / 10)
+        keys = [key.tobytes() for key in index._hashes.probes(query)]
+        looked_at.append(len(index._held(keys)))
+    assert np.mean(shares) >= 0.9
+    assert np.mean(looked_at) < 800
+
+
+def test_an_index_that_grows_chooses_anew_and_loses_nobody(storage, index_name, monkeypatch):
+    """By then all are still found, and they are no longer all in one bucket."""
+    monkeypatch.setattr(index_module, "_SAMPLE", 25)
+    monkeypatch.setattr("mistify_server.coordinator.parameters.ALL_AT_ONCE", 100)
+    points = clustered(150, np.random.default_rng(6))
+    index = PeerIndex(storage, index_name, points.shape[1])
+    for number, point in enumerate(points):
+        index.insert(name(number), point)
+    assert len(index) == len(points)
+    assert len(list(index._buckets.keys())) > 10
+    for number, point in enumerate(points):
+        assert index.query(point, 1) == [(name(number), 0.0)]
+    for number in range(len(points)):
+        index.remove(name(number))
+    assert list(index._buckets.keys()) == []
+
+
+def test_a_redis_server_that_is_away_is_told(redis_address):
+    host, port = redis_address.removeprefix("redis://").split(":")
+    away = IndexStorage.of(f"redis://{host}:{port}/999")  # a database that it does not have
+    with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
+        PeerIndex(away, "name", DIMENSION).insert(name(1), np.zeros(DIMENSION))
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("address", ["", "disk", "http://here", "redis://", "redis://here/first"])
+def test_other_addresses_are_refused(address):
+    pytest.importorskip("redis")
+    with pytest.raises(MistifyError, match="expected memory or redis://HOST:PORT") as caught:
+        IndexStorage.of(address)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_the_parts_of_an_address():
+    pytest.importorskip("redis")
+    storage = IndexStorage.of("redis://me:p%40ss@there:7000/3")
+    assert storage.config["redis"] == {
+        "host": "there", "port": 7000, "db": 3, "username": "me", "password": "p@ss",
+    }  # fmt: skip

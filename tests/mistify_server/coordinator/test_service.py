@@ -1,0 +1,267 @@
+"""What the coordinator accepts, refuses, finds and forgets."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from benchmarks import fleet
+from mistify.correlation import correlation
+from mistify.errors import ErrorCode, MistifyError
+from mistify.hints import Hints, Location
+from mistify.tuning import MemberKey
+from mistify.weights import write_weights
+from mistify_server.coordinator.service import LEASE_SECONDS, TuningService
+from mistify_server.coordinator.storage import IndexStorage
+from mistify_server.store.directory import open_store
+
+
+async def refused(coordinator, device, code=ErrorCode.INVALID_PUBLICATION, **changes):
+    """The places and the text of a refusal after which nothing is kept."""
+    files = coordinator.files
+    before = coordinator.store.tuning.publications(fleet.GROUP)
+    with pytest.raises(MistifyError) as caught:
+        await coordinator.publish(device, **changes)
+    assert caught.value.code is code, caught.value
+    assert coordinator.store.tuning.publications(fleet.GROUP) == before
+    assert coordinator.files == files
+    return [problem.place for problem in caught.value.problems], str(caught.value)
+
+
+def with_weights(device, **changes):
+    """The device with some of its weights changed."""
+    weights = {**fleet.tuned(0), **changes}
+    kept = {name: values for name, values in weights.items() if values is not None}
+    return replace(device, weights=write_weights(kept))
+
+
+@pytest.fixture
+async def device(coordinator):
+    device = fleet.device(0)
+    coordinator.service.join(device.key)
+    return device
+
+
+async def test_peers_are_the_nearest_with_their_weights_and_what_they_told(coordinator):
+    devices = await coordinator.enter(*range(20))
+    me, others = devices[0], devices[1:]
+    found = await coordinator.peers(me, 4)
+    measure = correlation("spatiotemporal", fleet.SETTINGS).point
+    by_distance = sorted(others, key=lambda other: np.linalg.norm(measure(other.hints) - measure(me.hints)))
+    assert [peer.member for peer in found] == [other.key.member for other in by_distance[:4]]
+    for (peer, weights), other in zip(found.items(), by_distance, strict=False):
+        assert weights == other.weights
+        assert (peer.package, peer.version, peer.loss, peer.accuracy) == (coordinator.package, 1, 0.5, 0.75)
+        assert (peer.size, peer.sha256) == (len(weights), sha256(weights).hexdigest())
+        assert peer.distance == pytest.approx(np.linalg.norm(measure(other.hints) - measure(me.hints)))
+
+
+async def test_what_the_caller_has_is_not_sent_again(coordinator):
+    me, whole, part = await coordinator.enter(0, 1, 2)
+    held = {sha256(whole.weights).hexdigest(): len(whole.weights), sha256(part.weights).hexdigest(): 10}
+    sent = {peer.member: weights for peer, weights in (await coordinator.peers(me, 5, held)).items()}
+    assert sent == {whole.key.member: b"", part.key.member: part.weights[10:]}
+
+
+async def test_a_new_version_takes_the_place_of_the_old_one_and_its_file(coordinator):
+    me, peer = await coordinator.enter(0, 1)
+    again = replace(peer, weights=fleet.device(5).weights)
+    await coordinator.publish(again, version=2)
+    (found,) = (await coordinator.peers(me, 5)).items()
+    assert (found[0].version, found[1]) == (2, again.weights)
+    assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, again)}
+
+
+async def test_a_device_that_moved_has_other_peers(coordinator):
+    me, near, far = await coordinator.enter(0, 1, 50)
+    assert [peer.member for peer in await coordinator.peers(me, 1)] == [near.key.member]
+    moved = replace(me, hints=far.hints)
+    await coordinator.publish(moved, version=2)
+    assert [peer.member for peer in await coordinator.peers(me, 1)] == [far.key.member]
+
+
+async def test_equal_weights_stay_while_one_of_their_members_does(coordinator):
+    one, other = fleet.device(0), replace(fleet.device(1), weights=fleet.device(0).weights)
+    for device in (one, other):
+        coordinator.service.join(device.key)
+        await coordinator.publish(device)
+    coordinator.service.leave(one.key)
+    assert coordinator.files == {sha256(other.weights).hexdigest()}
+    coordinator.service.leave(other.key)
+    assert coordinator.files == set()
+
+
+async def test_who_left_is_nobodys_peer_and_may_come_back(coordinator):
+    me, peer = await coordinator.enter(0, 1)
+    for _ in range(2):
+        coordinator.service.leave(peer.key)
+    assert await coordinator.peers(me, 5) == {}
+    assert coordinator.files == {sha256(me.weights).hexdigest()}
+    with pytest.raises(MistifyError, match="join"):
+        await coordinator.publish(peer)
+    await coordinator.enter(1)
+    assert len(await coordinator.peers(me, 5)) == 1
+
+
+async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coordinator, clock):
+    me, silent = await coordinator.enter(0, 1)
+    for _ in range(3):
+        clock.now += 0.4 * LEASE_SECONDS
+        found = await coordinator.peers(me, 5)
+    assert found == {}
+    assert coordinator.files == {sha256(me.weights).hexdigest()}
+    with pytest.raises(MistifyError) as caught:
+        await coordinator.publish(silent, version=2)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+async def test_everything_survives_a_restart(coordinator, storage, clock):
+    me, peer = await coordinator.enter(0, 1)
+    coordinator.store.weights.put(b"of an upload that a crash has cut off", ".safetensors")
+    restarted = TuningService(coordinator.store, storage, clock)
+    restarted.sweep()
+    assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, peer)}
+    again = replace(coordinator, service=restarted)
+    assert [found.member for found in await again.peers(me, 5)] == [peer.key.member]
+    assert restarted.join(peer.key).version == 1
+
+
+async def test_the_same_again_is_accepted_and_an_old_version_is_stale(coordinator, device):
+    await coordinator.publish(device, version=3)
+    await coordinator.publish(device, version=3)
+    other = with_weights(device, **{"dense/bias": np.ones(3, np.float32)})
+    for version in (3, 2):
+        _, text = await refused(coordinator, other, ErrorCode.CONFLICT, version=version)
+        assert "is stale; expected one above 3" in text
+
+
+async def test_joining_tells_how_devices_are_compared(coordinator):
+    device = fleet.device(0)
+    membership = coordinator.service.join(device.key)
+    assert (membership.member, membership.version) == (device.key.member, 0)
+    assert (membership.correlation, membership.settings) == ("spatiotemporal", fleet.SETTINGS)
+    with pytest.raises(MistifyError, match='no group "lions"') as unknown:
+        coordinator.service.join(replace(device.key, group="lions"))
+    with pytest.raises(MistifyError, match="got 3 bytes; expected 32"):
+        coordinator.service.join(MemberKey(fleet.GROUP, b"abc"))
+    assert unknown.value.code is ErrorCode.NOT_FOUND
+
+
+async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, device):
+    stranger = fleet.device(9)
+    for call in (coordinator.publish(stranger), coordinator.peers(stranger, 1)):
+        with pytest.raises(MistifyError, match="no member") as caught:
+            await call
+        assert caught.value.code is ErrorCode.NOT_FOUND
+    with pytest.raises(MistifyError, match="publish a model first"):
+        await coordinator.peers(device, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "told"),
+    [
+        ({"dense/bias": np.full(3, np.nan, np.float32)}, "weights['dense/bias']", "3 NaN or infinite"),
+        ({"dense/bias": np.float32([1, np.inf, 2])}, "weights['dense/bias']", "1 NaN or infinite"),
+        ({"dense/bias": np.zeros(4, np.float32)}, "weights['dense/bias']", "the shape (4,); expected (3,)"),
+        ({"dense/bias": None}, "weights['dense/bias']", "got nothing"),
+        ({"other": np.zeros(1, np.float32)}, "weights['other']", "none of this name"),
+        ({"dense/bias": np.zeros(3, np.int32)}, "weights['dense/bias']", "I32; expected F16 or F32"),
+        (
+            {"dense/kernel": np.full((4, 3), 1e4, np.float32)},
+            "weights['dense/kernel']",
+            "a norm of 3.464e+04",
+        ),
+        ({"dense/kernel": np.zeros((4, 3), np.float32)}, "weights['dense/kernel']", "a norm of 0"),
+    ],
+)
+async def test_weights_that_do_not_fit_are_refused_with_the_reason(coordinator, device, changes, place, told):
+    places, text = await refused(coordinator, with_weights(device, **changes))
+    assert places == [place]
+    assert told in text
+
+
+async def test_half_precision_is_accepted(coordinator, device):
+    half = {name: values.astype(np.float16) for name, values in fleet.tuned(0).items()}
+    await coordinator.publish(replace(device, weights=write_weights(half)))
+
+
+@pytest.mark.parametrize("content", [b"no safetensors", b"\xff" * 64, b"", b"\x08" + b"\0" * 7 + b"{}      "])
+async def test_files_that_are_no_safetensors_are_refused(coordinator, device, content):
+    await refused(coordinator, replace(device, weights=content))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"size": 10}, "more than 10 bytes"),
+        ({"size": 1000}, "expected 1,000, as announced"),
+        ({"sha256": "0" * 64}, "expected " + "0" * 64),
+        ({"size": 10**9}, "size: got 1,000,000,000 bytes"),
+        ({"size": 0}, "size: got 0 bytes"),
+        ({"sha256": "../../etc/passwd"}, "64 hex digits"),
+        ({"loss": float("nan")}, "loss: got nan"),
+        ({"accuracy": 1.5}, "accuracy: got 1.5"),
+        ({"accuracy": float("nan")}, "accuracy: got nan"),
+        ({"version": 0}, "version: got 0"),
+    ],
+)
+async def test_uploads_that_are_not_as_announced_are_refused(coordinator, device, changes, told):
+    _, text = await refused(coordinator, device, **changes)
+    assert told in text
+
+
+@pytest.mark.parametrize("field", ["job_id", "goal_id", "sha256"])
+async def test_other_packages_are_refused(coordinator, device, field):
+    package = replace(coordinator.package, **{field: "0" * 64})
+    assert (await refused(coordinator, device, package=package))[0] == [f"package.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("hints", "place"),
+    [
+        (Hints(view_degrees=3), "hints.location"),
+        (Hints(view_degrees=3, location=Location(latitude=1, longitude=1), labels=(1.0,)), "hints.labels"),
+    ],
+)
+async def test_hints_that_the_group_does_not_compare_by_are_refused(coordinator, device, hints, place):
+    assert (await refused(coordinator, device, hints=hints))[0] == [place]
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing(coordinator, device):
+    async def chunks():
+        yield device.weights[:20]
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await coordinator.service.publish(device.key, coordinator.publication(device), chunks())
+    assert coordinator.files == set()
+
+
+async def test_a_group_that_was_removed_and_made_anew_knows_nobody_of_before(coordinator):
+    group = coordinator.store.tuning.group(fleet.GROUP)
+    me, _ = await coordinator.enter(0, 1)
+    coordinator.store.tuning.remove_group(fleet.GROUP)
+    coordinator.store.tuning.add_group(group)
+    coordinator.service.join(me.key)
+    await coordinator.publish(me)
+    assert await coordinator.peers(me, 5) == {}
+
+
+async def test_who_published_while_redis_was_away_is_found_after_trying_again(
+    tmp_path, clock, redis_at, port, coordinator_over
+):
+    package = fleet.prepare(tmp_path / "store")
+    one, other = fleet.device(0), fleet.device(1)
+    with open_store(tmp_path / "store") as store:
+        with redis_at(port) as address:
+            service = TuningService(store, IndexStorage.of(address), clock)
+            coordinator = coordinator_over(store, service, package)
+            await coordinator.enter(1)
+            service.join(one.key)
+        with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
+            await coordinator.publish(one)
+        assert caught.value.code is ErrorCode.UNAVAILABLE
+        with redis_at(port):
+            await coordinator.publish(one)
+            assert [peer.member for peer in await coordinator.peers(other, 5)] == [one.key.member]

@@ -1,0 +1,74 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import fleet
+from mistify.errors import ErrorCode, MistifyError
+from mistify.hints import Hints
+from mistify.tuning import PackageReference, Publication
+from mistify_server.store.directory import open_store
+from mistify_server.store.tuning import Member, TuningStore
+
+ME = Member(fleet.GROUP, "ab" * 16)
+MODEL = Publication(
+    PackageReference(fleet.JOB, fleet.GOAL, "p"),
+    1,
+    0.5,
+    0.75,
+    Hints(view_degrees=7, labels=(0.5, 0.5)),
+    9,
+    "w",
+)
+
+
+@pytest.fixture
+def tuning(tmp_path: Path) -> Iterator[TuningStore]:
+    fleet.prepare(tmp_path)
+    with open_store(tmp_path) as store:
+        yield store.tuning
+
+
+def code_of(call) -> ErrorCode:
+    with pytest.raises(MistifyError) as caught:
+        call()
+    return caught.value.code
+
+
+def test_publications_come_back_as_they_were_kept(tuning, tmp_path):
+    tuning.lease(ME, 5)
+    tuning.publish(ME, MODEL)
+    with open_store(tmp_path) as again:
+        assert again.tuning.published(ME) == MODEL
+        assert again.tuning.publications(fleet.GROUP) == {ME.name: MODEL}
+        assert again.tuning.weights() == {"w"}
+
+
+def test_only_members_publish_and_versions_go_up(tuning):
+    assert code_of(lambda: tuning.publish(ME, MODEL)) is ErrorCode.NOT_FOUND
+    tuning.lease(ME, 5)
+    tuning.publish(ME, MODEL)
+    assert code_of(lambda: tuning.publish(ME, replace(MODEL, sha256="v"))) is ErrorCode.CONFLICT
+    newer = replace(MODEL, version=2, sha256="v")
+    tuning.publish(ME, newer)
+    assert tuning.published(ME) == newer
+    assert [tuning.has_weights(digest) for digest in "wv"] == [False, True]
+
+
+def test_leases_end_at_their_time_and_are_renewed(tuning):
+    tuning.lease(ME, 1000)
+    assert [tuning.expired(now) for now in (999, 1000)] == [[], [ME]]
+    tuning.lease(ME, 2000)
+    assert (tuning.expired(1000), tuning.expiry(ME)) == ([], 2000)
+    assert code_of(lambda: tuning.lease(Member("lions", "x"), 1)) is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "leave", [lambda store: store.leave(ME), lambda store: store.remove_group(fleet.GROUP)]
+)
+def test_nothing_is_left_of_who_leaves(tuning, leave):
+    tuning.lease(ME, 5)
+    tuning.publish(ME, MODEL)
+    leave(tuning)
+    assert (tuning.expiry(ME), tuning.published(ME), tuning.weights()) == (None, None, set())
