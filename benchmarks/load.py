@@ -1,7 +1,7 @@
 """A load on the processor that comes and goes: `python -m benchmarks.load BUSY`, one process for each core.
 
-Each process is busy for a share of every two milliseconds, with the highest priority that it may have:
-whatever else runs gets the rest, in slices that are shorter than an inference. Without that right it is
+Each process is busy for a share of every quarter of a millisecond, with the highest priority that it may
+have: whatever else runs gets the rest, in slices that are shorter than an inference. Without that right it is
 busy all the time.
 """
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Final
 
-_PERIOD: Final = 0.002
+_PERIOD: Final = 0.00025
 _CORES: Final = sorted(os.sched_getaffinity(0))
 
 
