@@ -50,6 +50,7 @@ from mistify.quantities import (
 )
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.relaxed_json import JsonError, read_json
+from mistify.training import TuningConfig
 from mistify.validation import InvalidValue, Settings, problems_of
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -144,6 +145,7 @@ class PortingConfig(Settings):
     quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
     compression: CompressionConfig | None = None
+    tuning: TuningConfig = Field(default_factory=TuningConfig)
 
     @model_validator(mode="after")
     def _branches_have_a_precision(self) -> "PortingConfig":

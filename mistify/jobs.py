@@ -9,6 +9,7 @@ from mistify.budget import Budget, Costs
 from mistify.compression import CompressionConfig
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
+from mistify.training import TuningConfig
 
 
 class JobState(Enum):
@@ -81,6 +82,7 @@ class Goal:
     quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
     compression: CompressionConfig | None = None
+    tuning: TuningConfig = field(default_factory=TuningConfig)
     parent: str | None = None
     state: GoalState = GoalState.WAITING
     achieved: Costs = field(default_factory=dict)

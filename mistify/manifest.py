@@ -22,6 +22,7 @@ from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.metric import Metric
 from mistify.quantization import Quantization
+from mistify.training import Training
 from mistify.validation import problems_of
 
 FORMAT_VERSION: Final = 1
@@ -147,6 +148,8 @@ class Manifest(_Record):
         note: what was not gained by the precision, against the float32 package of the same checkpoint, and
             what was lost by the compression.
         tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
+        training: what `train.tflite` trains; None where the package has no such file.
+        training_note: why it has none, or why not all of what was asked for is trained.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
         created: when, with its time zone.
@@ -171,6 +174,8 @@ class Manifest(_Record):
     compression: CompressionConfig | None = None
     note: str = ""
     tunable: dict[str, TunableTensor] = {}
+    training: Training | None = None
+    training_note: str = ""
     versions: Versions
     files: dict[FileName, PackagedFile]
     created: AwareDatetime

@@ -8,6 +8,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
+from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
 
 
@@ -59,6 +60,7 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         compression=None
         if goal.compression is None
         else pb.Compression(sparsity=goal.compression.sparsity, clusters=goal.compression.clusters),
+        tuning=_tuning_to_proto(goal.tuning),
         achieved=goal.achieved,
         measured=goal.measured,
         accuracy=goal.accuracy,
@@ -83,6 +85,7 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         quantization=_quantization_from_proto(message.quantization),
         branches=_branches_from_proto(message.branches) if message.HasField("branches") else None,
         compression=_compression_from_proto(message.compression) if message.HasField("compression") else None,
+        tuning=_tuning_from_proto(message.tuning),
         achieved=dict(message.achieved),
         measured=dict(message.measured),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
@@ -155,6 +158,26 @@ def _quantization_from_proto(message: pb.Quantization) -> QuantizationConfig:
     if message.precision not in set(Quantization) or message.inputs not in ("float32", "int8"):
         raise _unknown("quantization", f"{message.precision} of {message.inputs}")
     return QuantizationConfig.model_validate({"precision": message.precision, "inputs": message.inputs})
+
+
+def _tuning_to_proto(tuning: TuningConfig) -> pb.TrainingSettings:
+    return pb.TrainingSettings(
+        trainable=str(tuning.trainable), optimizer=tuning.optimizer, batch_size=tuning.batch_size
+    )
+
+
+def _tuning_from_proto(message: pb.TrainingSettings) -> TuningConfig:
+    given = message.trainable
+    try:
+        return TuningConfig.model_validate(
+            {
+                "trainable": int(given) if given.isdecimal() else given,
+                "optimizer": message.optimizer,
+                "batch_size": message.batch_size,
+            }
+        )
+    except ValidationError as error:
+        raise _unknown("tuning", f"{given} by {message.optimizer}") from error
 
 
 def _branches_to_proto(branches: BranchesConfig) -> pb.Branches:

@@ -13,6 +13,7 @@ from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
+from mistify.training import TuningConfig
 
 
 class Message(BaseModel):
@@ -198,7 +199,7 @@ class BranchResult(TaskDone):
 
 
 class PackageTask(Message):
-    """Turn a checkpoint into `serve.tflite` and `manifest.json`.
+    """Turn a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
     `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
     `branches` are what the package can switch between, the checkpoint among them; None where it cannot.
@@ -213,6 +214,7 @@ class PackageTask(Message):
     algorithm_config: dict[str, object]
     quantization: QuantizationConfig
     compression: CompressionConfig | None = None
+    tuning: TuningConfig = Field(default_factory=TuningConfig)
     goal_id: str
     job_id: str
     budget: dict[str, float]

@@ -130,7 +130,7 @@ class Source(_message.Message):
     def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +170,7 @@ class Goal(_message.Message):
     NOTE_FIELD_NUMBER: _ClassVar[int]
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    TUNING_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -188,7 +189,18 @@ class Goal(_message.Message):
     note: str
     branches: Branches
     compression: Compression
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ...) -> None: ...
+    tuning: TrainingSettings
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ...) -> None: ...
+
+class TrainingSettings(_message.Message):
+    __slots__ = ("trainable", "optimizer", "batch_size")
+    TRAINABLE_FIELD_NUMBER: _ClassVar[int]
+    OPTIMIZER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    trainable: str
+    optimizer: str
+    batch_size: int
+    def __init__(self, trainable: _Optional[str] = ..., optimizer: _Optional[str] = ..., batch_size: _Optional[int] = ...) -> None: ...
 
 class Branches(_message.Message):
     __slots__ = ("count", "to")

@@ -247,6 +247,7 @@ class CollectiveAdaptation:
             algorithm_config=plan.algorithm_config,
             quantization=goal.quantization,
             compression=goal.compression,
+            tuning=goal.tuning,
             goal_id=goal.id,
             job_id=self._log.job_id,
             budget=dict(goal.budget),

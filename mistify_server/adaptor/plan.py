@@ -128,6 +128,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             quantization=config.quantization,
             branches=config.branches,
             compression=config.compression,
+            tuning=config.tuning,
         )
         for config in resolved.batch.configs
     ]

@@ -18,6 +18,7 @@ def order_of(task: PackageTask, costs: Costs, training_steps: int = 0) -> Packag
         metric=task.data.metric,
         quantization=task.quantization,
         compression=task.compression,
+        tuning=task.tuning,
         costs=task.costs,
         accuracy=task.accuracy,
         predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},

@@ -12,6 +12,7 @@ from mistify.compression import CompressionConfig
 from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
+from mistify.training import TuningConfig
 from mistify_server.store.base import Addition, Submission
 from mistify_server.store.schema import AdditionRow, BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
 from mistify_server.tasks import AdaptResult, SourceResult
@@ -62,6 +63,7 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             quantization=goal.quantization.model_dump(mode="json"),
             branches=goal.branches and goal.branches.model_dump(mode="json", by_alias=True),
             compression=None if goal.compression is None else goal.compression.model_dump(mode="json"),
+            tuning=goal.tuning.model_dump(mode="json"),
             parent=goal.parent,
             state=goal.state.value,
             achieved=dict(goal.achieved),
@@ -137,6 +139,7 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         quantization=QuantizationConfig.model_validate(row.quantization),
         branches=None if row.branches is None else BranchesConfig.model_validate(row.branches),
         compression=None if row.compression is None else CompressionConfig.model_validate(row.compression),
+        tuning=TuningConfig.model_validate(row.tuning),
         parent=row.parent,
         state=GoalState(row.state),
         achieved=row.achieved,

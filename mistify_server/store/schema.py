@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 
 class Table(DeclarativeBase):
@@ -106,6 +106,7 @@ class GoalRow(Table):
     quantization: Mapped[dict[str, object]]
     branches: Mapped[dict[str, object] | None]
     compression: Mapped[dict[str, object] | None]
+    tuning: Mapped[dict[str, object]]
     parent: Mapped[str | None]
     state: Mapped[str]
     achieved: Mapped[dict[str, float]]

@@ -7,6 +7,7 @@ from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.quantization import Quantization, QuantizationConfig
+from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
 
 finite = st.floats(allow_nan=False)
@@ -23,6 +24,12 @@ quantizations = st.builds(QuantizationConfig, precision=st.sampled_from(Quantiza
 compressions = st.builds(CompressionConfig, sparsity=st.floats(0.01, 0.99)) | st.builds(
     CompressionConfig, clusters=st.integers(2, 256)
 )
+tunings = st.builds(
+    TuningConfig,
+    trainable=st.sampled_from(["network", "head"]) | st.integers(1, 2**31),
+    optimizer=st.sampled_from(["sgd", "adam"]),
+    batch_size=st.integers(1, 4096),
+)
 goals = st.builds(
     Goal,
     id=names,
@@ -31,6 +38,7 @@ goals = st.builds(
     accuracy_target=st.none() | finite,
     quantization=quantizations,
     compression=st.none() | compressions,
+    tuning=tunings,
     parent=st.none() | names,
     state=st.sampled_from(GoalState),
     achieved=costs,

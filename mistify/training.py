@@ -1,0 +1,144 @@
+"""Tuning on the device (paper 5.1): what a config asks for, and what a manifest says of `train.tflite`."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from mistify.validation import InvalidValue, Settings
+
+TRAIN: Final = "train.tflite"
+
+#: Signatures of the training network.
+TRAIN_STEP: Final = "train"
+ADAPT_STEP: Final = "adapt"
+INFER: Final = "infer"
+EVALUATE: Final = "evaluate"
+WEIGHTS: Final = "weights"
+RESTORE: Final = "restore"
+RESET: Final = "reset"
+
+#: What `train` takes beside examples: how much the teacher counts, and how far the step goes.
+KD_WEIGHT: Final = "kd_weight"
+LEARNING_RATE: Final = "learning_rate"
+
+_PARTS: Final = '"network", "head", or how many of the last blocks'
+
+
+def _part(given: object) -> object:
+    """Which part of a network is trained."""
+    if given in ("network", "head") or (type(given) is int and given > 0):
+        return given
+    raise InvalidValue(given, _PARTS, "write one of them, for example 2")
+
+
+Part = Annotated[Literal["network", "head"] | int, BeforeValidator(_part)]
+Array = npt.NDArray[np.float32]
+Count = Annotated[int, Field(ge=0)]
+
+
+class TuningConfig(Settings):
+    """The `tuning` of a config: how a float32 package without branches is trained on the device.
+
+    `trainable` is "network", "head" (what makes the outputs), or how many of the last blocks: a block is what
+    has weights between two places where the whole network goes through one tensor.
+    """
+
+    trainable: Part = Field(default="network", description=_PARTS, examples=["head"])
+    optimizer: Literal["sgd", "adam"] = Field(
+        default="sgd", description='"sgd" (with momentum) or "adam"', examples=["adam"]
+    )
+    batch_size: int = Field(
+        default=32, ge=1, le=4096, description="the examples of a step, from 1 to 4096", examples=[32]
+    )
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class WeightPlace(_Record):
+    """Where a weight, or a part of it, stands in `serve.tflite`, as little-endian float32.
+
+    Attributes:
+        offset: of the first byte in the file.
+        start: where the part begins, for each dimension of the weight.
+        stop: where it ends.
+        axes: the weight's dimensions in the order in which the file has them.
+        factor: what the file has of each value.
+    """
+
+    offset: Count
+    start: tuple[Count, ...]
+    stop: tuple[Count, ...]
+    axes: tuple[Count, ...]
+    factor: float = 1.0
+
+    def put(self, weight: Array, network: bytearray) -> None:
+        """Write a weight into a network at this place."""
+        part = weight[tuple(map(slice, self.start, self.stop))] * np.float32(self.factor)
+        content = np.ascontiguousarray(part.transpose(self.axes), "<f4").tobytes()
+        network[self.offset : self.offset + len(content)] = content
+
+
+class TrainedWeight(_Record):
+    """A weight that is trained.
+
+    Attributes:
+        name: of the layer and of the weight in it, such as "dense/kernel".
+        tensor: its name in the signatures `weights` and `restore`.
+        shape: as it is trained.
+        places: where it stands in `serve.tflite`.
+    """
+
+    name: str
+    tensor: str
+    shape: tuple[Count, ...]
+    places: tuple[WeightPlace, ...]
+
+
+class Training(_Record):
+    """What `train.tflite` trains, and how.
+
+    Attributes:
+        trainable: which part of the network was asked for.
+        optimizer: "sgd" or "adam".
+        batch_size: the examples of a step of `train` and `adapt`; the others take any number.
+        adapts: whether there is `adapt`, which needs outputs that tell classes, and scales or shifts.
+        targets: output -> the tensor that `train` and `evaluate` take its targets by.
+        teachers: output -> the tensor that `train` takes a teacher's probabilities by.
+        weights: all weights that are trained.
+    """
+
+    trainable: Part
+    optimizer: Literal["sgd", "adam"]
+    batch_size: Annotated[int, Field(ge=1)]
+    adapts: bool
+    targets: dict[str, str]
+    teachers: dict[str, str]
+    weights: tuple[TrainedWeight, ...]
+
+
+def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:
+    """A `serve.tflite` with other weights, by their names; those that are not given stay.
+
+    Raises:
+        KeyError: There is no such weight.
+        ValueError: A weight has another shape, or is not finite.
+    """
+    known = {weight.name: weight for weight in training.weights}
+    changed = bytearray(network)
+    for name, values in weights.items():
+        if name not in known:
+            raise KeyError(f"{name!r} is not trained; expected some of {', '.join(known)}")
+        array = np.asarray(values, np.float32)
+        if array.shape != known[name].shape or not np.isfinite(array).all():
+            raise ValueError(
+                f"{name} has the shape {array.shape}, or values that are not finite; expected finite "
+                f"values of shape {known[name].shape}"
+            )
+        for place in known[name].places:
+            place.put(array, changed)
+    return bytes(changed)

@@ -1,0 +1,119 @@
+"""What a config asks of tuning, and writing weights where a manifest says that they stand."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from mistify import serde
+from mistify.config import parse_batch
+from mistify.errors import MistifyError
+from mistify.jobs import Goal
+from mistify.training import TrainedWeight, Training, TuningConfig, WeightPlace, with_weights
+
+
+def config(**tuning):
+    goal = {
+        "id": "a",
+        "model": "m",
+        "dataset": {"train": "a", "test": "b"},
+        "adaptation_goal": {"FLOP": "0.5x"},
+        "tuning": tuning,
+    }
+    return parse_batch(json.dumps(goal))[0].tuning
+
+
+@pytest.mark.parametrize("part", ["network", "head", 3])
+def test_a_config_says_what_is_trained(part):
+    assert config(trainable=part, optimizer="adam", batch_size=8) == TuningConfig(
+        trainable=part, optimizer="adam", batch_size=8
+    )
+
+
+def test_the_whole_network_is_trained_unless_another_part_is_asked_for():
+    assert config().trainable == "network"
+
+
+@pytest.mark.parametrize("part", ["heads", 0, -1, True, 1.5, None, ["head"]])
+def test_other_parts_are_refused(part):
+    with pytest.raises(MistifyError) as caught:
+        config(trainable=part)
+    (problem,) = caught.value.problems
+    assert problem.place == "[0].tuning.trainable"
+    assert "last blocks" in problem.expected
+
+
+def test_other_settings_are_refused():
+    with pytest.raises(MistifyError) as caught:
+        config(optimizer="lion", batch_size=0, epochs=3)
+    assert {problem.place for problem in caught.value.problems} == {
+        "[0].tuning.optimizer",
+        "[0].tuning.batch_size",
+        "[0].tuning.epochs",
+    }
+
+
+@pytest.mark.parametrize("part", ["network", "head", 3])
+def test_tuning_travels_with_its_goal(part):
+    goal = Goal("a", 0, {}, tuning=TuningConfig(trainable=part, optimizer="adam", batch_size=8))
+    assert serde.goal_from_proto(serde.goal_to_proto(goal)) == goal
+
+
+def test_unknown_tuning_of_a_newer_server_is_an_error():
+    message = serde.goal_to_proto(Goal("a", 0, {}))
+    message.tuning.optimizer = "lion"
+    with pytest.raises(MistifyError, match="tuning"):
+        serde.goal_from_proto(message)
+
+
+@given(
+    weight=arrays.arrays(np.float32, arrays.array_shapes(max_dims=4, max_side=5), elements=st.just(1.0)),
+    data=st.data(),
+)
+def test_a_weight_is_put_in_place_and_nowhere_else(weight, data):
+    weight = np.arange(1, 1 + weight.size, dtype=np.float32).reshape(weight.shape)
+    axes = tuple(data.draw(st.permutations(range(weight.ndim))))
+    start = tuple(data.draw(st.integers(0, size - 1)) for size in weight.shape)
+    stop = tuple(
+        data.draw(st.integers(first + 1, size)) for first, size in zip(start, weight.shape, strict=True)
+    )
+    place = WeightPlace(offset=8, start=start, stop=stop, axes=axes, factor=2.0)
+    network = bytearray(8 + 4 * weight.size + 8)
+    place.put(weight, network)
+    expected = 2 * weight[tuple(map(slice, start, stop))].transpose(axes)
+    found = np.frombuffer(bytes(network), "<f4")
+    np.testing.assert_array_equal(found[2 : 2 + expected.size], expected.ravel())
+    assert not found[:2].any()
+    assert not found[2 + expected.size :].any()
+
+
+PLACE = WeightPlace(offset=4, start=(0,), stop=(2,), axes=(0,))
+RECORD = Training(
+    trainable="network",
+    optimizer="sgd",
+    batch_size=4,
+    adapts=False,
+    targets={},
+    teachers={},
+    weights=(TrainedWeight(name="a/bias", tensor="weight_0", shape=(2,), places=(PLACE,)),),
+)
+
+
+def test_weights_that_are_not_given_stay():
+    network = bytes(range(16))
+    assert with_weights(network, RECORD, {}) == network
+    changed = with_weights(network, RECORD, {"a/bias": [1.0, 2.0]})
+    assert changed[:4] + changed[12:] == network[:4] + network[12:]
+    assert np.frombuffer(changed[4:12], "<f4").tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("weights", "error"),
+    [({"b": [1.0, 2.0]}, KeyError), ({"a/bias": [1.0]}, ValueError), ({"a/bias": [1.0, np.inf]}, ValueError)],
+)
+def test_weights_that_do_not_fit_are_refused(weights, error):
+    with pytest.raises(error):
+        with_weights(bytes(16), RECORD, weights)
