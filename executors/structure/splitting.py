@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 
 import keras
 
@@ -32,6 +33,17 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
         if _ends_base(graph, count):
             best = count
     return tuple(dict.fromkeys(node.name for node in graph.nodes[:best]))
+
+
+def blocks(graph: Graph) -> list[list[str]]:
+    """The layers with weights between two places where all goes through one tensor, from the inputs on."""
+    ends = [count for count in range(1, len(graph.nodes)) if _ends_base(graph, count)]
+    found = []
+    for first, last in pairwise([0, *ends, len(graph.nodes)]):
+        names = dict.fromkeys(node.name for node in graph.nodes[first:last])
+        if learned := [name for name in names if graph.variables[name]]:
+            found.append(learned)
+    return found
 
 
 def freeze(model: keras.Model, layers: Collection[str]) -> None:
