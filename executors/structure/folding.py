@@ -66,22 +66,37 @@ def foldable(graph: Graph) -> dict[Node, Node]:
 
 
 def fold_batch_norm(model: keras.Model) -> keras.Model:
-    """The same function without the batch norms that can be folded; the others stay.
+    """The same function without the batch norms that can be folded; the others become a scale and a shift.
 
-    `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias.
+    `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Where
+    nothing is before it that takes them, its statistics become part of gamma and beta, if it has both.
     """
     graph = read_graph(model)
     pairs = foldable(graph)
     slim = graph.without({norm.output: norm.inputs[0] for norm in pairs})
     folded_weights = {maker.name: _fold(maker.layer, norm.layer) for norm, maker in pairs.items()}
+    settled_weights = {
+        name: _settle(layer)
+        for name, layer in slim.layers.items()
+        if type(layer) is layers.BatchNormalization and layer.scale and layer.center
+    }
 
     def make_layer(name: str, layer: keras.layers.Layer) -> keras.layers.Layer:
         config = {**layer.get_config(), "name": name}
         if name in folded_weights:
             config["use_bias"] = True
+        if name in settled_weights:
+            config["epsilon"] = 0.0
         return type(layer).from_config(config)
 
-    return slim.build(make_layer, slim.weights | folded_weights)
+    return slim.build(make_layer, slim.weights | folded_weights | settled_weights)
+
+
+def _settle(norm: keras.layers.Layer) -> list[Array]:
+    """The weights of a batch norm whose mean is 0, variance 1 and epsilon 0."""
+    mean = np.asarray(norm.moving_mean)
+    scale = np.asarray(norm.gamma) / np.sqrt(np.asarray(norm.moving_variance) + norm.epsilon)
+    return [scale, np.asarray(norm.beta) - mean * scale, np.zeros_like(mean), np.ones_like(mean)]
 
 
 def _fold(layer: keras.layers.Layer, norm: keras.layers.Layer) -> list[Array]:
