@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -22,9 +22,17 @@ from mistify.budget import Budget, Costs, hardware_of, latency_axis, size_axis
 from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
-from mistify.manifest import MANIFEST, Branch, Manifest, MeasuredLatency, PackagedFile, Versions
+from mistify.manifest import (
+    MANIFEST,
+    Branch,
+    Manifest,
+    MeasuredLatency,
+    PackagedFile,
+    Versions,
+)
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
+from mistify.training import TRAIN, TuningConfig
 from mistify_server.packaging import litert
 from mistify_server.packaging.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
@@ -36,6 +44,7 @@ from mistify_server.packaging.conversion import (
 )
 from mistify_server.packaging.flatbuffer import measured_compression
 from mistify_server.packaging.gain import Served, compression_losses, drawbacks
+from mistify_server.packaging.trainable import Trainable, convert_trainable
 
 SERVE = "serve.tflite"
 
@@ -50,7 +59,8 @@ class PackageOrder:
 
     `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
     `training_steps` and `seed` are of quantization-aware training and of compression, if they are asked for.
-    `branches` are what the package can switch between, the checkpoint among them.
+    `branches` are what the package can switch between, the checkpoint among them. `tuning` is how it is
+    trained on a device.
     """
 
     job_id: str
@@ -66,6 +76,7 @@ class PackageOrder:
     seed: int = 0
     branches: Branches | None = None
     compression: CompressionConfig | None = None
+    tuning: TuningConfig = field(default_factory=TuningConfig)
 
     @property
     def learns(self) -> bool:
@@ -97,6 +108,7 @@ class Converted:
         float32: Converts the same in float32.
         accuracy: In float32.
         note: What else there is to say of it.
+        training: What trains it on a device; None where nothing does.
     """
 
     network: bytes
@@ -106,6 +118,7 @@ class Converted:
     float32: Callable[[], bytes]
     accuracy: float
     note: str = ""
+    training: Trainable | None = None
 
 
 def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
@@ -122,14 +135,16 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
     networks = order.branches.networks if order.branches else ()
     objectives = objectives_of(model, schooling.train)
     models = [branch.model for branch in networks] or [model]
+    made = _convert(model, order, schooling)
     converted = Converted(
-        network=_convert(model, order, schooling),
+        network=made.network,
         inputs=[tensor.name for tensor in model.inputs],
         outputs=output_names(model),
         originals=[partial(_run, one) for one in models],
         float32=partial(convert, model),
         accuracy=accuracy,
         note=_untaught(model, schooling.train),
+        training=made,
     )
     return described(converted, order, objectives, schooling.test)
 
@@ -153,6 +168,8 @@ def described(
     size = {size_axis(precision): float(len(network))}
     memory = order.branches.memory(precision) if order.branches else {}
     runner = litert.Runner(network, default)
+    trained = converted.training or Trainable(network)
+    files = {SERVE: network, **({TRAIN: trained.training} if trained.training else {})}
     manifest = Manifest(
         job=order.job_id,
         goal=order.goal_id,
@@ -171,14 +188,20 @@ def described(
         default_branch=default,
         compression=order.compression,
         note=_note(converted, served, found, order),
+        tunable=dict(trained.tunable),
+        training=trained.record,
+        training_note=trained.note,
         versions=Versions(
             mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
         ),
-        files={SERVE: PackagedFile(size=len(network), sha256=sha256(network).hexdigest())},
+        files={
+            name: PackagedFile(size=len(content), sha256=sha256(content).hexdigest())
+            for name, content in files.items()
+        },
         created=datetime.now(UTC),
     )
     description = (manifest.model_dump_json(indent=2) + "\n").encode()
-    return Package({SERVE: network, MANIFEST: description}, manifest)
+    return Package({**files, MANIFEST: description}, manifest)
 
 
 def _note(converted: Converted, package: Served, found: Costs, order: PackageOrder) -> str:
@@ -240,19 +263,23 @@ def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
     return {**{axis: ratio * value for axis, value in predicted.items()}, host: measured_ms}
 
 
-def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> bytes:
+def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Trainable:
     quantization = order.quantization
     if order.branches:
-        return convert_branches(order.branches, quantization)
+        return Trainable(convert_branches(order.branches, quantization))
     match quantization.precision:
+        case Quantization.NONE if order.compression is None:
+            objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
+            some = schooling.test.subset(np.arange(min(_COMPARED_EXAMPLES, len(schooling.test))))
+            return convert_trainable(model, objectives, order.tuning, some.inputs)
         case Quantization.INT8:
-            return convert(model, quantization, representative(schooling.train))
+            return Trainable(convert(model, quantization, representative(schooling.train)))
         case Quantization.INT8_QAT:
             aware = quantization_aware(model, schooling, order.training_steps, order.seed)
             forward = partial(_call_in_order, aware)
-            return convert_function(Function.like(model, forward, aware), quantization)
+            return Trainable(convert_function(Function.like(model, forward, aware), quantization))
         case _:
-            return convert(model, quantization)
+            return Trainable(convert(model, quantization))
 
 
 def _call_in_order(model: Any, *inputs: Any) -> Any:

@@ -8,10 +8,14 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from executors.data import Dataset
+from executors.structure import fold_batch_norm
+from mistify.dataset import DataSettings
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import Manifest
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
+from mistify.training import TuningConfig
+from mistify_client.training import Trainer
 from mistify_server.packaging import package as packaging
 from mistify_server.packaging.package import PackageOrder, make_package, on_all_hardware
 from tests.mistify_server.packaging.networks import images, network, schooling
@@ -28,6 +32,7 @@ ORDER = PackageOrder(
     metric=Metric.ACCURACY,
     predicted={"latency_ms@host": 2.0, "latency_ms@pi": 3.0},
 )
+FLOAT16 = QuantizationConfig(precision=Quantization.FLOAT16)
 INT8 = replace(ORDER, quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
 
 
@@ -56,7 +61,8 @@ def test_a_package_describes_itself(package, tmp_path):
         (tmp_path / name).write_bytes(content)
     manifest = Manifest.load(tmp_path)
     assert manifest == package.manifest
-    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
+    assert (manifest.training.trainable, manifest.training_note) == ("network", "")
     assert (manifest.job, manifest.goal) == ("job-1", "half")
     assert (manifest.budget, manifest.accuracy_target) == ({"flops": 1e6}, 0.7)
     size = len(package.files["serve.tflite"])
@@ -117,8 +123,8 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, lessons, m
     else:
         image = keras.Input((8, 8, 2), name="image")
         made = keras.Model(image, layers.Dense(2, name="scores")(layers.Flatten()(image)))
-    convert = packaging.convert
-    monkeypatch.setattr(packaging, "convert", lambda _, *given: convert(made, *given))
+    convert = packaging.convert_trainable
+    monkeypatch.setattr(packaging, "convert_trainable", lambda _, *given: convert(made, *given))
     with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
         make_package(model, ORDER, lessons)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
@@ -136,3 +142,71 @@ def test_inputs_of_whole_numbers_will_do(model, lessons):
     whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
     package = make_package(model, INT8, replace(lessons, train=whole, test=whole))
     assert package.manifest.inputs[0].scale == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_float32_package_can_be_trained(package, lessons):
+    """On its training data, half of whose labels are those that it tells: it learns the others."""
+    trainer = opened(package)
+    images, classes = (
+        next(iter(part.values()))[:32] for part in (lessons.train.inputs, lessons.train.targets)
+    )
+    losses = [trainer.train_step(images, classes, 0.05) for _ in range(30)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def opened(package):
+    interpreter = Interpreter(model_content=package.files["train.tflite"])
+    return Trainer(package.manifest, package.manifest.training, interpreter)
+
+
+def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package, model):
+    folded = fold_batch_norm(model)
+    expected = {
+        f"{layer.name}/{name}": getattr(layer, name).numpy()
+        for layer in folded.layers
+        for name in ("kernel", "bias")
+        if hasattr(layer, name)
+    }
+    found = opened(package).weights()
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        np.testing.assert_array_equal(found[name], weight)
+
+
+@pytest.mark.parametrize("order", [INT8, replace(ORDER, quantization=FLOAT16)], ids=["int8", "float16"])
+def test_packages_of_another_precision_have_no_training_network(model, lessons, order):
+    package = make_package(model, order, lessons)
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training is None
+
+
+def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_network():
+    inputs = keras.Input((4, 4, 4, 2), name="image")
+    x = layers.Conv3D(3, 2, activation="relu")(inputs)
+    volumes = keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(layers.Flatten()(x)))
+    rng = np.random.default_rng(0)
+    data = Dataset(
+        {"image": rng.normal(size=(40, 4, 4, 4, 2)).astype(np.float32)}, {"scores": rng.integers(0, 3, 40)}
+    )
+    package = make_package(volumes, ORDER, replace(schooling(network()), train=data, test=data))
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training is None
+    assert "cannot be trained on a device" in package.manifest.training_note
+
+
+def test_only_what_is_asked_for_is_trained(model, lessons):
+    head = make_package(
+        model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="adam")), lessons
+    )
+    assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
+    assert len(head.files["train.tflite"]) < 100_000
+
+
+def test_class_weights_count_in_the_training_network(model, lessons):
+    weighted = replace(lessons, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
+    trainer = opened(make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head")), weighted))
+    classes = np.array([1, 2, 2, 0])
+    told = trainer.infer(images(4))["scores"]
+    counts = np.array([1.0, 9.0, 9.0, 1.0])
+    expected = -(counts * np.log(told[range(4), classes])).sum() / counts.sum()
+    assert trainer.evaluate(images(4), classes).loss == pytest.approx(expected, rel=1e-4)
