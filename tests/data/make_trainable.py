@@ -1,0 +1,90 @@
+"""Makes the package `trainable/`, whose training the client's tests run, with what TensorFlow says of it.
+
+Needs the server's side, once: `python -m tests.data.make_trainable`. The tests read the files only.
+"""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from executors.data import Dataset
+from executors.training import Schooling
+from mistify.metric import Metric
+from mistify.quantization import QuantizationConfig
+from mistify.training import TuningConfig
+from mistify_server.packaging.package import PackageOrder, make_package
+
+HERE = Path(__file__).parent / "trainable"
+BATCH, STEPS, RATE, KD_WEIGHT = 8, 20, 0.05, 0.5
+
+
+def network() -> keras.Model:
+    """A small network for images [4, 4, 1] of three classes."""
+    layers = keras.layers
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4, 4, 1), name="image")
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(inputs)))
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(5, 3, activation="relu", name="second")(x))
+    return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
+
+
+def examples(seed: int, count: int) -> Dataset:
+    """Random images; their classes follow from how bright each half is."""
+    images = np.random.default_rng(seed).uniform(size=(count, 4, 4, 1)).astype(np.float32)
+    left, right = images[:, :, :2].mean((1, 2, 3)), images[:, :, 2:].mean((1, 2, 3))
+    classes = np.where(np.abs(left - right) < 0.05, 2, left < right).astype(np.int64)
+    return Dataset({"image": images}, {"scores": classes})
+
+
+def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]:
+    """Of steps in TensorFlow, each on the same batch; the model is changed."""
+    import tensorflow as tf
+
+    optimizer = keras.optimizers.SGD(RATE, momentum=0.9)
+    found = []
+    for _ in range(STEPS):
+        with tf.GradientTape() as tape:
+            logits = tf.math.log(model(data.inputs["image"], training=False) + 1e-7)
+            entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(data.targets["scores"], logits)
+            distilled = tf.nn.softmax_cross_entropy_with_logits(taught, logits)
+            loss = tf.reduce_mean(entropy + KD_WEIGHT * distilled)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        found.append(float(loss))
+    return found
+
+
+def main() -> None:
+    """Write the package, and `expected.npz`: a batch, and the losses of steps on it."""
+    from executors.structure import fold_batch_norm
+
+    model = network()
+    schooling = Schooling(examples(1, 80), examples(2, 40), None, 16, "sgd", 0.01, 0.7, 2.0)
+    order = PackageOrder(
+        job_id="job-1",
+        goal_id="half",
+        budget={"flops": 1e6},
+        accuracy_target=None,
+        quantization=QuantizationConfig(),
+        costs={"flops": 9e5},
+        accuracy=0.5,
+        metric=Metric.ACCURACY,
+        predicted={"latency_ms@host": 1.0},
+        tuning=TuningConfig(batch_size=BATCH),
+    )
+    HERE.mkdir(exist_ok=True)
+    for name, content in make_package(model, order, schooling).files.items():
+        (HERE / name).write_bytes(content)
+    batch = examples(5, BATCH)
+    taught = np.random.default_rng(6).dirichlet(np.ones(3), BATCH).astype(np.float32)
+    np.savez(
+        HERE / "expected.npz",
+        image=batch.inputs["image"],
+        scores=batch.targets["scores"],
+        taught=taught,
+        losses=losses(fold_batch_norm(model), batch, taught),
+    )
+
+
+if __name__ == "__main__":
+    main()

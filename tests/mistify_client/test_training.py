@@ -1,0 +1,154 @@
+"""Training a package in LiteRT alone, and serving what was trained."""
+
+import shutil
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+import mistify_client
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest
+from mistify_client import load_trainer, write_weights
+
+RATE, KD_WEIGHT = 0.05, 0.5
+
+
+@pytest.fixture
+def trainable(data, tmp_path):
+    """A package with a training network (`tests/data/make_trainable.py`)."""
+    return shutil.copytree(data / "trainable", tmp_path / "trainable")
+
+
+@pytest.fixture
+def lesson(data):
+    """A batch, and the losses that TensorFlow has on it."""
+    return dict(np.load(data / "trainable" / "expected.npz"))
+
+
+@pytest.fixture
+def trainer(trainable):
+    return load_trainer(trainable, threads=1)
+
+
+def steps(trainer, lesson, count):
+    return [
+        trainer.train_step(lesson["image"], lesson["scores"], RATE, lesson["taught"], KD_WEIGHT)
+        for _ in range(count)
+    ]
+
+
+def served(network, images):
+    signature = Interpreter(model_path=str(network)).get_signature_runner()
+    return signature(image=images)["scores"]
+
+
+def test_steps_are_those_of_tensorflow(trainer, lesson):
+    assert steps(trainer, lesson, 20) == pytest.approx(list(lesson["losses"]), rel=1e-4)
+
+
+def test_what_was_trained_is_served(trainer, trainable, lesson, tmp_path):
+    before = served(trainable / "serve.tflite", lesson["image"])
+    steps(trainer, lesson, 10)
+    out = write_weights(trainable, trainer.weights(), tmp_path / "tuned.tflite")
+    found = served(out, lesson["image"])
+    np.testing.assert_allclose(found, trainer.infer(lesson["image"])["scores"], atol=1e-5)
+    assert np.abs(found - before).max() > 1e-2
+    assert out.stat().st_size == (trainable / "serve.tflite").stat().st_size
+    mistify_client.load(trainable)  # the package itself is as it was
+
+
+def test_some_weights_alone_are_written(trainer, trainable, lesson, tmp_path):
+    bias = np.array([0.0, 9.0, 0.0], np.float32)
+    out = write_weights(trainable, {"scores/bias": bias}, tmp_path / "tuned.tflite")
+    assert set(served(out, lesson["image"]).argmax(1)) == {1}
+
+
+def test_the_own_weights_change_nothing(trainer, trainable, tmp_path):
+    out = write_weights(trainable, trainer.weights(), tmp_path / "same.tflite")
+    assert out.read_bytes() == (trainable / "serve.tflite").read_bytes()
+
+
+def test_restored_weights_go_on_without_momentum(trainer, lesson):
+    weights = trainer.weights()
+    first = steps(trainer, lesson, 5)
+    trainer.restore(weights)
+    assert steps(trainer, lesson, 5) == pytest.approx(first, rel=1e-6)
+
+
+def test_weights_that_were_read_do_not_change_with_the_next_step(trainer, lesson):
+    weights = trainer.weights()
+    kept = {name: values.copy() for name, values in weights.items()}
+    steps(trainer, lesson, 1)
+    for name, values in weights.items():
+        np.testing.assert_array_equal(values, kept[name])
+
+
+def test_evaluation_counts_what_is_right(trainer, lesson):
+    images = np.concatenate([lesson["image"]] * 2)[:11]
+    told = trainer.infer(images)["scores"].argmax(1)
+    wrong = (told + 1) % 3
+    assert trainer.evaluate(images, told)[1:] == (11, 11)
+    assert trainer.evaluate(images, np.r_[told[:4], wrong[4:8], [-1] * 3])[1:] == (4, 8)
+
+
+def test_adaptation_lowers_the_entropy(trainer, lesson):
+    entropies = [trainer.adapt_step(lesson["image"], 0.05) for _ in range(5)]
+    assert entropies == sorted(entropies, reverse=True)
+    assert entropies[4] < entropies[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda given: given | {"image": given["image"][:5]}, "5 examples"),
+        (lambda given: given | {"scores": given["scores"][:, None]}, "shape"),
+        (lambda given: given | {"scores": given["scores"] + 0.5}, "int32"),
+        (lambda given: given | {"taught": given["taught"][:, :2]}, "shape"),
+    ],
+)
+def test_what_does_not_fit_is_told(trainer, lesson, change, said):
+    with pytest.raises(MistifyError) as caught:
+        steps(trainer, change(lesson), 1)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values", [np.zeros(4, np.float32), np.array([0.0, np.nan, 0.0], np.float32)], ids=["shape", "nan"]
+)
+def test_weights_that_do_not_fit_are_not_written(trainable, tmp_path, values):
+    with pytest.raises(MistifyError, match="scores/bias") as caught:
+        write_weights(trainable, {"scores/bias": values}, tmp_path / "tuned.tflite")
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert list(tmp_path.iterdir()) == [trainable]
+
+
+def test_unknown_weights_are_not_written(trainable, tmp_path):
+    with pytest.raises(MistifyError, match="'scores/biases' is not trained"):
+        write_weights(trainable, {"scores/biases": np.zeros(3)}, tmp_path / "tuned.tflite")
+
+
+def test_incomplete_weights_are_not_restored(trainer):
+    weights = trainer.weights()
+    del weights["scores/bias"]
+    with pytest.raises(MistifyError, match="scores/bias"):
+        trainer.restore(weights)
+
+
+def test_a_package_without_a_training_network_says_why(package, tmp_path):
+    manifest = Manifest.load(package)
+    manifest.model_copy(update={"training_note": "cannot be trained on a device: Conv3D"}).save(package)
+    with pytest.raises(MistifyError, match="Conv3D") as caught:
+        load_trainer(package)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+    with pytest.raises(MistifyError, match="Conv3D"):
+        write_weights(package, {}, tmp_path / "tuned.tflite")
+
+
+def test_a_damaged_training_network_is_refused(trainable):
+    content = bytearray((trainable / "train.tflite").read_bytes())
+    content[len(content) // 2] ^= 1
+    (trainable / "train.tflite").write_bytes(content)
+    with pytest.raises(MistifyError, match="damaged"):
+        load_trainer(trainable)
