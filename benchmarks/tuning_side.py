@@ -1,0 +1,47 @@
+"""One side of `tuning_step`: a process that takes steps when it is told to, and says how long they took."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+CLASSES: Final = 10
+RATE: Final = 1e-3
+KD_WEIGHT: Final = 0.5
+
+
+class Lesson(NamedTuple):
+    """A batch: images, classes, a teacher's probabilities."""
+
+    images: npt.NDArray[np.float32]
+    classes: npt.NDArray[np.int32]
+    taught: npt.NDArray[np.float32]
+
+
+def lesson(batch: int) -> Lesson:
+    """The same for both sides."""
+    rng = np.random.default_rng(0)
+    taught = rng.dirichlet(np.ones(CLASSES), batch).astype(np.float32)
+    images = rng.normal(size=(batch, 32, 32, 3)).astype(np.float32)
+    return Lesson(images, rng.integers(0, CLASSES, batch).astype(np.int32), taught)
+
+
+def serve(step: Callable[[], object]) -> None:
+    """Answer a number of steps with the seconds that they took, and 0 with the most memory so far in MB."""
+    for line in sys.stdin:
+        steps = int(line)
+        start = perf_counter()
+        for _ in range(steps):
+            step()
+        taken = perf_counter() - start
+        print(taken if steps else _most_memory(), flush=True)
+
+
+def _most_memory() -> float:
+    """In MB. Not by `getrusage`, which counts what the process that started this one kept."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM:"))

@@ -1,0 +1,153 @@
+"""What a training step takes on a device: LiteRT alone against a TensorFlow client, time and memory.
+
+`python -m benchmarks.tuning_step [--quick] [--json FILE]`
+
+ResNet-8 (MLPerf Tiny's architecture, random weights, batch norm folded), batches of 32, two threads, SGD with
+momentum, cross entropy and a teacher at half of its weight. Each side is a process of its own that loads
+nothing but what its client needs; they take bursts of steps in turn. Memory is what a process keeps resident
+at the most, from its start on. It needs no data.
+"""
+
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import keras
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness import Figures, Target, run
+from executors.objectives import Categorical
+from executors.signature import Activation
+from executors.structure import fold_batch_norm
+from mistify.training import TuningConfig
+from mistify_server.packaging.training.network import TrainingNetwork, convert_training
+from mistify_server.packaging.training.parts import trainable_weights
+
+BATCH: Final = 32
+THREADS: Final = 2
+STEPS: Final = 20
+BURSTS: Final = 15
+QUICK_BURSTS: Final = 3
+
+TARGETS: Final[dict[str, Target]] = {
+    "step_time_over_tensorflow": {"max": 1.2},
+    "memory_over_tensorflow": {"max": 0.5},
+}
+
+LITERT, TENSORFLOW = "benchmarks.tuning_step_litert", "benchmarks.tuning_step_tensorflow"
+
+
+class Side(NamedTuple):
+    """Milliseconds of a step in each burst, and the largest resident memory in MB."""
+
+    steps: list[float]
+    memory: float
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Run the benchmark; the exit code says how it went."""
+    return run("tuning_step", TARGETS, measure, argv)
+
+
+def measure(options: Namespace) -> Figures:
+    """Let both sides step in turn."""
+    with TemporaryDirectory() as directory:
+        model = fold_batch_norm(resnet8())
+        model.save(Path(directory) / "network.keras")
+        (Path(directory) / "train.tflite").write_bytes(training_network(model))
+        litert, tensorflow = _sides(Path(directory), QUICK_BURSTS if options.quick else BURSTS)
+    Console().print(_table({"LiteRT": litert, "TensorFlow": tensorflow}))
+    return figures_of(litert, tensorflow)
+
+
+def figures_of(litert: Side, tensorflow: Side) -> Figures:
+    """Ratios of bursts that follow each other, so that a busy machine slows both."""
+    ratios = [ours / theirs for ours, theirs in zip(litert.steps, tensorflow.steps, strict=True)]
+    return {
+        "litert_ms": median(litert.steps),
+        "tensorflow_ms": median(tensorflow.steps),
+        "step_time_over_tensorflow": median(ratios),
+        "litert_mb": litert.memory,
+        "tensorflow_mb": tensorflow.memory,
+        "memory_over_tensorflow": litert.memory / tensorflow.memory,
+    }
+
+
+def resnet8() -> keras.Model:
+    """MLPerf Tiny's ResNet-8 for CIFAR-10, with random weights."""
+    layers = keras.layers
+    keras.utils.set_random_seed(0)
+
+    def normed(x: keras.KerasTensor, filters: int, size: int = 3, strides: int = 1) -> keras.KerasTensor:
+        return layers.BatchNormalization()(layers.Conv2D(filters, size, strides=strides, padding="same")(x))
+
+    inputs = keras.Input((32, 32, 3), name="image")
+    x = layers.ReLU()(normed(inputs, 16))
+    for filters, strides in ((16, 1), (32, 2), (64, 2)):
+        y = normed(layers.ReLU()(normed(x, filters, strides=strides)), filters)
+        shortcut = x if strides == 1 else layers.Conv2D(filters, 1, strides=strides)(x)
+        x = layers.ReLU()(layers.Add()([shortcut, y]))
+    x = layers.Flatten()(layers.AveragePooling2D(8)(x))
+    return keras.Model(inputs, layers.Dense(10, activation="softmax", name="scores")(x))
+
+
+def training_network(model: keras.Model) -> bytes:
+    """What a package has of a network for its training."""
+    tuning = TuningConfig(batch_size=BATCH)
+    objectives = {"scores": Categorical(Activation.SOFTMAX)}
+    return convert_training(TrainingNetwork(model, trainable_weights(model, tuning), objectives, tuning))
+
+
+def _sides(directory: Path, bursts: int) -> tuple[Side, Side]:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, str(directory), str(BATCH), str(THREADS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for module in (LITERT, TENSORFLOW)
+    ]
+    steps: list[list[float]] = [[], []]
+    try:
+        for process in processes:
+            _ask(process, STEPS)  # warms up
+        for _ in range(bursts):
+            for process, taken in zip(processes, steps, strict=True):
+                taken.append(1000 * _ask(process, STEPS) / STEPS)
+        litert, tensorflow = (
+            Side(taken, _ask(process, 0)) for process, taken in zip(processes, steps, strict=True)
+        )
+    finally:
+        for process in processes:
+            process.communicate()
+    return litert, tensorflow
+
+
+def _ask(process: "subprocess.Popen[str]", steps: int) -> float:
+    """The seconds that some steps took; for no steps the memory in MB."""
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a side without pipes")
+    process.stdin.write(f"{steps}\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+def _table(sides: dict[str, Side]) -> Table:
+    table = Table(title=f"ResNet-8, batch {BATCH}, {THREADS} threads", title_justify="left")
+    for column in ("client", "step, ms", "fastest burst", "slowest burst", "memory, MB"):
+        table.add_column(column, justify="left" if column == "client" else "right")
+    for name, side in sides.items():
+        figures = (median(side.steps), min(side.steps), max(side.steps), side.memory)
+        table.add_row(name, *(f"{figure:.1f}" for figure in figures))
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

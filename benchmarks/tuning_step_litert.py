@@ -1,0 +1,24 @@
+"""The LiteRT side of `tuning_step`: what a device has to load."""
+
+import sys
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+from benchmarks.tuning_side import KD_WEIGHT, RATE, lesson, serve
+from mistify import training
+
+
+def main(directory: str, batch: int, threads: int) -> None:
+    """Step `train.tflite`."""
+    given = lesson(batch)
+    interpreter = Interpreter(model_path=f"{directory}/{training.TRAIN}", num_threads=threads)
+    train = interpreter.get_signature_runner(training.TRAIN_STEP)
+    scalars = {training.KD_WEIGHT: np.float32(KD_WEIGHT), training.LEARNING_RATE: np.float32(RATE)}
+    serve(
+        lambda: train(image=given.images, target_scores=given.classes, teacher_scores=given.taught, **scalars)
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))
