@@ -15,6 +15,9 @@ from mistify_server.packaging.training.windows import Axis, bands_read, fitted, 
 #: Numbers that a processor core's own cache holds.
 _CACHED = 1 << 19
 
+#: Parts that a batch may be taken in; each has operators of its own.
+_PARTS = (1, 2, 4)
+
 
 def _convolved(image: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
     groups, _, across, read, made = kernel.shape
@@ -160,8 +163,8 @@ def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
 def _parts(batch: int | None, kernel: Any, rows: Axis, columns: Axis) -> int:
     """In how many equal parts a batch is taken, so that what is read of one stays in a cache."""
     numbers = (batch or 0) * rows.padded * columns.made * columns.kernel * kernel[2]
-    enough = (parts for parts in range(1, (batch or 1) + 1) if numbers <= parts * _CACHED)
-    return next((parts for parts in enough if (batch or 1) % parts == 0), batch or 1)
+    possible = [parts for parts in _PARTS if batch and batch % parts == 0] or [1]
+    return next((parts for parts in possible if numbers <= parts * _CACHED), possible[-1])
 
 
 @replaces("Conv2DBackpropInput")
