@@ -43,7 +43,9 @@ _IGNORED: Final = -1
 
 _WIDTH, _HEADS, _LAYERS, _DROPOUT = 128, 4, 2, 0.3
 _SOURCE_STEPS, _QUICK_SOURCE_STEPS = 3_000, 300
-_STEPS, _QUICK_STEPS = 600, 60
+
+#: As many as `adapt_steps` and `tune_steps` are by default.
+_STEPS, _QUICK_STEPS = 1_000, 60
 
 
 @dataclass(frozen=True)
