@@ -1,14 +1,15 @@
 """What a device has to give at the moment: processor, memory, temperature, battery (paper 6)."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeAlias
 
-try:
-    import psutil
-except ImportError:  # the optional group `monitor`; without it nothing is known of the device
-    psutil = None  # type: ignore[assignment]
-
+#: Of the optional group `monitor`; None where it is not installed: then nothing is known of the device.
+psutil: Any = None
+with suppress(ImportError):
+    psutil = import_module("psutil")
 
 #: Why nothing is known of the device; None where psutil is there.
 PSUTIL_MISSING = (
