@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
+
 from benchmarks.peer_lookup import COUNT, KINDS, Fleet, Outcome, brute_force, hnsw, outcome
 from benchmarks.peer_lookup import _figures as figures_of
 
