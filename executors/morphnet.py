@@ -8,7 +8,7 @@ step towards the goal asks.
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from math import ceil, log, log2
+from math import ceil, log, log2, sqrt
 
 import keras
 import numpy as np
@@ -29,7 +29,7 @@ class MorphNetParams(Params):
 
     Attributes:
         threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
-            group's width in the source; it counts for each layer that makes the group.
+            group's width in the source; it counts for the root of the layers that make the group.
         init_reg_strength: Loss per multiply-add of an unpruned network at the start of an edge; the other
             costs are weighed so that each counts as much as the multiply-adds.
         cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
@@ -177,8 +177,8 @@ class MorphNetExecutor(AdaptationExecutor):
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
         A unit counts the more, the less of its group is left: norms say little about units of different
-        groups, and a group that lost more than the others is a bottleneck. It counts for each layer that
-        makes it: what is cut from a residual stream is cut from every block. Costs do not count here: they
+        groups, and a group that lost more than the others is a bottleneck. It counts for the root of the layers
+        that make it: what is cut from a residual stream is cut from every block. Costs do not count here: they
         act through the structure losses. Dividing by them as well starves the layers near the input.
         """
         pressure = self._marginal_costs()
@@ -189,7 +189,7 @@ class MorphNetExecutor(AdaptationExecutor):
             left = np.flatnonzero(keep[name])
             values = losses[name] / losses[name][left].mean() if name in losses else norms
             shrunk = self._assignment.source_widths[name] / len(left)
-            importance = values * shrunk * self._structure.groups[name].makers
+            importance = values * shrunk * sqrt(self._structure.groups[name].makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]

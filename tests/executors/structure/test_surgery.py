@@ -225,12 +225,14 @@ def test_the_source_is_left_alone():
 
 def test_options_of_layers_survive():
     inputs = keras.Input((4,), name="features")
-    x = layers.Dense(5, name="a", kernel_regularizer="l2", trainable=False)(inputs)
+    x = layers.Dense(3, name="frozen", trainable=False)(inputs)
+    x = layers.Dense(5, name="a", kernel_regularizer="l2")(x)
     x = layers.BatchNormalization(momentum=0.8, epsilon=0.01, name="bn")(x)
     source = randomised(keras.Model(inputs, layers.Dense(2)(x), name="net"))
     small = narrow(analyse(source), {"a": alternate(5)})
     assert (small.name, small.inputs[0].name) == ("net", "features")
-    assert not small.get_layer("a").trainable
+    assert not small.get_layer("frozen").trainable
+    assert small.get_layer("frozen").units == 3
     assert small.get_layer("a").kernel_regularizer is not None
     assert (small.get_layer("bn").momentum, small.get_layer("bn").epsilon) == (0.8, 0.01)
 
