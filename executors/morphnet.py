@@ -177,9 +177,10 @@ class MorphNetExecutor(AdaptationExecutor):
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
         A unit counts the more, the less of its group is left: norms say little about units of different
-        groups, and a group that lost more than the others is a bottleneck. It counts for the root of the layers
-        that make it: what is cut from a residual stream is cut from every block. Costs do not count here: they
-        act through the structure losses. Dividing by them as well starves the layers near the input.
+        groups, and a group that lost more than the others is a bottleneck. It counts for the root of the
+        layers that make it: what is cut from a residual stream is cut from every block. Costs do not count
+        here: they act through the structure losses. Dividing by them as well starves the layers near the
+        input.
         """
         pressure = self._marginal_costs()
         found = []
