@@ -24,17 +24,17 @@ RESET: Final = "reset"
 KD_WEIGHT: Final = "kd_weight"
 LEARNING_RATE: Final = "learning_rate"
 
-_PARTS: Final = '"network", "head", or how many of the last blocks'
+_PARTS: Final = '"none", "network", "head", or how many of the last blocks'
 
 
 def _part(given: object) -> object:
     """Which part of a network is trained."""
-    if given in ("network", "head") or (type(given) is int and given > 0):
+    if given in ("none", "network", "head") or (type(given) is int and given > 0):
         return given
     raise InvalidValue(given, _PARTS, "write one of them, for example 2")
 
 
-Part = Annotated[Literal["network", "head"] | int, BeforeValidator(_part)]
+Part = Annotated[Literal["none", "network", "head"] | int, BeforeValidator(_part)]
 Array = npt.NDArray[np.float32]
 Count = Annotated[int, Field(ge=0)]
 
@@ -42,11 +42,11 @@ Count = Annotated[int, Field(ge=0)]
 class TuningConfig(Settings):
     """The `tuning` of a config: how a float32 package without branches is trained on the device.
 
-    `trainable` is "network", "head" (what makes the outputs), or how many of the last blocks: a block is what
-    has weights between two places where the whole network goes through one tensor.
+    `trainable` is "none", "network", "head" (what makes the outputs), or how many of the last blocks: a block
+    is what has weights between two places where the whole network goes through one tensor.
     """
 
-    trainable: Part = Field(default="network", description=_PARTS, examples=["head"])
+    trainable: Part = Field(default="none", description=_PARTS, examples=["head"])
     optimizer: Literal["sgd", "adam"] = Field(
         default="sgd", description='"sgd" (with momentum) or "adam"', examples=["adam"]
     )

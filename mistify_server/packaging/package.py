@@ -268,7 +268,7 @@ def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> T
     if order.branches:
         return Trainable(convert_branches(order.branches, quantization))
     match quantization.precision:
-        case Quantization.NONE if order.compression is None:
+        case Quantization.NONE if order.compression is None and order.tuning.trainable != "none":
             objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
             some = schooling.test.subset(np.arange(min(_COMPARED_EXAMPLES, len(schooling.test))))
             return convert_trainable(model, objectives, order.tuning, some.inputs)

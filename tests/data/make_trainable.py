@@ -70,7 +70,7 @@ def main() -> None:
         accuracy=0.5,
         metric=Metric.ACCURACY,
         predicted={"latency_ms@host": 1.0},
-        tuning=TuningConfig(batch_size=BATCH),
+        tuning=TuningConfig(trainable="network", batch_size=BATCH),
     )
     HERE.mkdir(exist_ok=True)
     for name, content in make_package(model, order, schooling).files.items():

@@ -31,6 +31,7 @@ ORDER = PackageOrder(
     accuracy=0.75,
     metric=Metric.ACCURACY,
     predicted={"latency_ms@host": 2.0, "latency_ms@pi": 3.0},
+    tuning=TuningConfig(trainable="network"),
 )
 FLOAT16 = QuantizationConfig(precision=Quantization.FLOAT16)
 INT8 = replace(ORDER, quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
@@ -210,3 +211,23 @@ def test_class_weights_count_in_the_training_network(model, lessons):
     counts = np.array([1.0, 9.0, 9.0, 1.0])
     expected = -(counts * np.log(told[range(4), classes])).sum() / counts.sum()
     assert trainer.evaluate(images(4), classes).loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_convolutions_over_one_dimension_are_not_trained_on_a_device():
+    inputs = keras.Input((8, 2), name="image")
+    x = layers.GlobalAveragePooling1D()(layers.Conv1D(4, 3, name="in_time")(inputs))
+    model = keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
+    data = Dataset(
+        {"image": np.random.default_rng(0).normal(size=(70, 8, 2)).astype(np.float32)},
+        {"scores": np.arange(70) % 3},
+    )
+    package = make_package(model, ORDER, replace(schooling(network()), train=data, test=data))
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training is None
+    assert "convolutions over one dimension: in_time" in package.manifest.training_note
+
+
+def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, lessons):
+    package = make_package(model, replace(ORDER, tuning=TuningConfig()), lessons)
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training_note == ""

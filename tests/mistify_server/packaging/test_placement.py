@@ -39,7 +39,7 @@ def same(network, model):
 @pytest.mark.parametrize("name", ALL)
 def test_other_weights_are_written_in_place(name):
     model = folded(name)
-    weights = trainable_weights(model, TuningConfig())
+    weights = trainable_weights(model, TuningConfig(trainable="network"))
     network, places = convert_placed(model, weights)
     assert set(places) == set(weights)
     same(network, model)
@@ -62,7 +62,7 @@ def rescaled(padding, offset):
 
 def test_what_scales_the_input_is_in_the_kernel():
     model = rescaled("same", 0.0)
-    network, places = convert_placed(model, trainable_weights(model, TuningConfig()))
+    network, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     assert [place.factor for place in places["first/kernel"]] == pytest.approx([0.5])
     same(network, model)
 
@@ -70,7 +70,7 @@ def test_what_scales_the_input_is_in_the_kernel():
 @pytest.mark.parametrize("make", [lambda: rescaled("valid", 0.1), lambda: folded(SHARED_NORM)])
 def test_weights_that_are_merged_with_others_have_no_place(make):
     model = make()
-    weights = trainable_weights(model, TuningConfig())
+    weights = trainable_weights(model, TuningConfig(trainable="network"))
     network, places = convert_placed(model, weights)
     assert 0 < len(places) < len(weights)
     same(network, model)
@@ -81,14 +81,14 @@ def test_weights_that_are_alike_have_places_of_their_own():
     x = layers.Dense(4, activation="relu", name="a")(inputs)
     x = layers.Dense(4, activation="relu", kernel_initializer="zeros", name="b")(x)
     model = keras.Model(inputs, layers.Dense(4, kernel_initializer="identity", name="c")(x))
-    network, places = convert_placed(model, trainable_weights(model, TuningConfig()))
+    network, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     assert len({place.offset for found in places.values() for place in found}) == 6
     same(network, model)
 
 
 def test_a_network_is_as_small_as_without_places():
     model = folded("residual_identity")
-    network, _ = convert_placed(model, trainable_weights(model, TuningConfig()))
+    network, _ = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
     plain = convert(model)
     assert operators(network) == operators(plain)
     assert abs(len(network) - len(plain)) < 64
