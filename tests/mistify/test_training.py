@@ -26,15 +26,15 @@ def config(**tuning):
     return parse_batch(json.dumps(goal))[0].tuning
 
 
-@pytest.mark.parametrize("part", ["network", "head", 3])
+@pytest.mark.parametrize("part", ["none", "network", "head", 3])
 def test_a_config_says_what_is_trained(part):
     assert config(trainable=part, optimizer="adam", batch_size=8) == TuningConfig(
         trainable=part, optimizer="adam", batch_size=8
     )
 
 
-def test_the_whole_network_is_trained_unless_another_part_is_asked_for():
-    assert config().trainable == "network"
+def test_nothing_is_trained_unless_it_is_asked_for():
+    assert config().trainable == "none"
 
 
 @pytest.mark.parametrize("part", ["heads", 0, -1, True, 1.5, None, ["head"]])
@@ -56,7 +56,7 @@ def test_other_settings_are_refused():
     }
 
 
-@pytest.mark.parametrize("part", ["network", "head", 3])
+@pytest.mark.parametrize("part", ["none", "network", "head", 3])
 def test_tuning_travels_with_its_goal(part):
     goal = Goal("a", 0, {}, tuning=TuningConfig(trainable=part, optimizer="adam", batch_size=8))
     assert serde.goal_from_proto(serde.goal_to_proto(goal)) == goal

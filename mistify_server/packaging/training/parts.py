@@ -14,6 +14,8 @@ _SCALES_AND_SHIFTS = frozenset({"beta", "bias", "gamma", "scale"})
 
 def trainable_layers(graph: Graph, tuning: TuningConfig) -> set[str]:
     """The names of the layers with weights that are trained."""
+    if tuning.trainable == "none":
+        return set()
     if tuning.trainable == "network":
         return {name for name, weights in graph.variables.items() if weights}
     last = 1 if tuning.trainable == "head" else tuning.trainable

@@ -27,6 +27,10 @@ ALL = [
 ]
 
 
+#: The converter adds the activation's own offset to the bias before it.
+MERGED = {"activation hard_sigmoid": {"stem/bias"}}
+
+
 def same(network, model):
     inputs = inputs_of(model)
     found = list(litert.run(network, inputs).values())
@@ -41,7 +45,7 @@ def test_other_weights_are_written_in_place(name):
     model = folded(name)
     weights = trainable_weights(model, TuningConfig(trainable="network"))
     network, places = convert_placed(model, weights)
-    assert set(places) == set(weights)
+    assert set(places) == set(weights) - MERGED.get(name, set())
     same(network, model)
     changed = bytearray(network)
     rng = np.random.default_rng(4)
