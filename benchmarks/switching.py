@@ -244,10 +244,12 @@ def _under_load(package: Path, data: Path, options: Namespace) -> dict[str, floa
 @contextmanager
 def _monitored(package: Path, config: Path) -> Iterator[None]:
     """While the daemon watches a package."""
-    command = [sys.executable, "-m", "mistify_client.cli", "monitor", "--package", str(package)]
-    process = subprocess.Popen([*command, "--config", str(config)], stderr=subprocess.DEVNULL)
+    command = [str(Path(sys.executable).with_name("mistify")), "monitor", "--package", str(package)]
+    process = subprocess.Popen([*command, "--config", str(config)])
     try:
         yield
+        if process.poll() is not None:
+            raise ChildProcessError(f"the monitor ended with exit code {process.returncode}")
     finally:
         process.terminate()
         process.wait()
