@@ -1,11 +1,12 @@
 """What a Keras model is made of, and how its widths are changed.
 
-`analyse(model)` finds the channel groups; `narrow` and `widen` change their widths; `fold_batch_norm`
-prepares a model for packaging.
+`analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
+`residual_blocks` finds what can be left out; `fold_batch_norm` prepares a model for packaging.
 """
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
+from executors.structure.depth import ResidualBlock, residual_blocks, without_blocks
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.handlers import LayerHandler, register
@@ -16,6 +17,7 @@ __all__ = [
     "ChannelGroup",
     "Keep",
     "LayerHandler",
+    "ResidualBlock",
     "Role",
     "Slot",
     "Structure",
@@ -28,7 +30,9 @@ __all__ = [
     "narrow",
     "narrow_arrays",
     "register",
+    "residual_blocks",
     "shareable_base",
     "split",
     "widen",
+    "without_blocks",
 ]

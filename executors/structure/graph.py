@@ -142,15 +142,23 @@ class Graph:
         return library.Model(_single(inputs), _single(outputs), name=self.name)
 
     def without(self, removed: Mapping[int, int]) -> "Graph":
-        """The graph without the calls that write the tensors `removed`, each read as another tensor."""
+        """The graph without the calls that write the tensors `removed`, each read as another tensor.
+
+        Nor does it have those that nothing needs any more.
+        """
 
         def replace(tensor: int) -> int:
             while tensor in removed:
                 tensor = removed[tensor]
             return tensor
 
-        nodes = tuple(node.rewired(replace) for node in self.nodes if node.output not in removed)
-        return dataclasses.replace(self, nodes=nodes, outputs=tuple(map(replace, self.outputs)))
+        outputs = tuple(map(replace, self.outputs))
+        needed, nodes = set(outputs), []
+        for node in reversed(self.nodes):
+            if node.output in needed and node.output not in removed:
+                nodes.append(node.rewired(replace))
+                needed.update(nodes[-1].inputs)
+        return dataclasses.replace(self, nodes=tuple(reversed(nodes)), outputs=outputs)
 
 
 def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: True) -> Graph:

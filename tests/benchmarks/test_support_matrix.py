@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks.support_matrix import (
-    NARROWED_TOLERANCE,
+    CHANGED_TOLERANCE,
     PACKAGED_TOLERANCE,
     Support,
     architectures,
@@ -54,24 +54,26 @@ def test_a_masked_network_computes_what_the_narrowed_one_does_and_not_what_the_w
 
 
 def test_what_differs_or_cannot_be_analysed_is_not_supported():
-    good = Support("A", "8", 1, 2, 3, 1, NARROWED_TOLERANCE, PACKAGED_TOLERANCE)
+    good = Support("A", "8", 1, 2, 3, 1, 1, CHANGED_TOLERANCE, CHANGED_TOLERANCE, PACKAGED_TOLERANCE)
     bad = [
-        Support("B", "8", 1, 2, 3, 1, 2 * NARROWED_TOLERANCE, 0.0),
-        Support("C", "8", 1, 2, 3, 1, 0.0, 2 * PACKAGED_TOLERANCE),
+        Support("B", "8", 1, 2, 3, 1, 0, 0.0, 2 * CHANGED_TOLERANCE, 0.0),
+        Support("S", "8", 1, 2, 3, 1, 1, 2 * CHANGED_TOLERANCE, 0.0, 0.0),
+        Support("C", "8", 1, 2, 3, 1, 0, 0.0, 0.0, 2 * PACKAGED_TOLERANCE),
         Support("D", "8", reason="layer 'x' is unknown"),
     ]
-    assert [one.supported for one in (good, *bad)] == [True, False, False, False]
+    assert [one.supported for one in (good, *bad)] == [True, False, False, False, False]
     rows = markdown([good, *bad]).splitlines()[2:]
     assert [row.split("|")[-2].strip() for row in rows] == [
-        "adapted and packaged", "differs", "differs", "layer 'x' is unknown"
+        "adapted and packaged", "differs", "differs", "differs", "layer 'x' is unknown"
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["MobileNetV3Small", "BERT span"])
-def test_some_are_looked_at_each_time(name):
+@pytest.mark.parametrize(("name", "blocks"), [("MobileNetV3Small", 6), ("BERT span", 4)])
+def test_some_are_looked_at_each_time(name, blocks):
     found = look_at(name)
     assert found.supported, found
     assert found.groups > 5
+    assert found.blocks == blocks
     assert found.least < 0.1 * found.flops
 
 

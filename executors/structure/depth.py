@@ -1,0 +1,69 @@
+"""The depth of a network: residual blocks, which can be left out."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import keras
+
+from executors.structure.graph import Graph, Node
+
+
+@dataclass(frozen=True)
+class ResidualBlock:
+    """Calls whose result is added to the tensor that they start from, and serves nothing else.
+
+    Attributes:
+        name: Of the call that adds.
+        output: The sum.
+        skip: The tensor that goes round the block.
+        layers: The block's layers that have weights.
+    """
+
+    name: str
+    output: int
+    skip: int
+    layers: tuple[str, ...]
+
+
+def residual_blocks(graph: Graph) -> list[ResidualBlock]:
+    """The blocks without which the network still has tensors of the same shapes, from the inputs on."""
+    return [
+        block
+        for node in graph.nodes
+        if isinstance(node.layer, keras.layers.Add) and len(node.inputs) == 2
+        for skip, made in (node.inputs, node.inputs[::-1])
+        if (block := _block(graph, node, skip, made)) is not None
+    ]
+
+
+def without_blocks(graph: Graph, blocks: Iterable[ResidualBlock]) -> keras.Model:
+    """A model of its own in which nothing is added to what goes round these blocks."""
+    shallow = graph.without({block.output: block.skip for block in blocks})
+    return shallow.build(
+        lambda name, layer: type(layer).from_config({**layer.get_config(), "name": name}), shallow.weights
+    )
+
+
+def _block(graph: Graph, total: Node, skip: int, made: int) -> ResidualBlock | None:
+    """The block between a tensor and what is added to it, if it is one."""
+    if graph.shapes[skip] != graph.shapes[made] or graph.shapes[skip] != graph.shapes[total.output]:
+        return None
+    follows = {skip}
+    for node in graph.nodes:
+        if not follows.isdisjoint(node.inputs):
+            follows.add(node.output)
+    needed, inside = {made}, []
+    for node in reversed(graph.nodes):
+        if node.output in needed and node.output in follows and node.output != skip:
+            inside.append(node)
+            needed.update(node.inputs)
+    writes = {node.output for node in inside}
+    readers = graph.consumers()
+    serves_others = any(
+        tensor in graph.outputs or any(reader not in (*inside, total) for reader in readers[tensor])
+        for tensor in writes
+    )
+    layers = tuple(dict.fromkeys(node.name for node in reversed(inside) if graph.variables[node.name]))
+    if made not in writes or serves_others or not layers:
+        return None
+    return ResidualBlock(total.name, total.output, skip, layers)

@@ -1,0 +1,105 @@
+"""Residual blocks, and networks without some of them."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import analyse, residual_blocks, without_blocks
+from executors.structure.graph import read_graph
+
+from .networks import batch, outputs, randomised, same
+
+layers = keras.layers
+
+
+def convolutions():
+    """Two blocks of two convolutions, the second sum in the other order and by an operator."""
+    inputs = keras.Input((8, 8, 3), name="image")
+    x = layers.Conv2D(4, 3, padding="same", name="stem")(inputs)
+    for number in (1, 2):
+        y = layers.Conv2D(6, 3, padding="same", activation="relu", name=f"in_{number}")(x)
+        y = layers.BatchNormalization(name=f"out_{number}")(
+            layers.Conv2D(4, 3, padding="same", name=f"mid_{number}")(y)
+        )
+        x = layers.ReLU()(layers.Add(name="sum_1")([x, y]) if number == 1 else y + x)
+    return keras.Model(inputs, layers.Dense(5, name="head")(layers.Flatten()(x)))
+
+
+def transformer():
+    """Blocks before whose layers the input is normalised, and a mask that all attention reads."""
+    inputs = keras.Input((6,), dtype="int32", name="tokens")
+    there = keras.ops.expand_dims(keras.ops.not_equal(inputs, 0), 1)
+    x = layers.Embedding(9, 8, name="embedding")(inputs)
+    for number in (1, 2):
+        y = layers.LayerNormalization(name=f"norm_{number}")(x)
+        y = layers.MultiHeadAttention(2, 4, name=f"out_{number}")(y, y, attention_mask=there)
+        x = layers.Add(name=f"add_{number}")([x, layers.Dropout(0.1)(y)])
+    return keras.Model(inputs, layers.Dense(3, name="head")(x))
+
+
+def silenced(model, layer):
+    """The model in which nothing comes out of a layer."""
+    found = keras.models.clone_model(model)
+    found.set_weights(model.get_weights())
+    for weight in found.get_layer(layer).weights:
+        if "moving" not in weight.path:
+            weight.assign(np.zeros(weight.shape))
+    return found
+
+
+def test_what_is_added_to_its_own_input_is_a_block():
+    first, second = residual_blocks(read_graph(convolutions()))
+    assert first.name == "sum_1"
+    assert first.layers == ("in_1", "mid_1", "out_1")
+    assert second.layers == ("in_2", "mid_2", "out_2")
+
+
+@pytest.mark.parametrize(("build", "size"), [(convolutions, 8), (transformer, 6)])
+@pytest.mark.parametrize("left_out", [(0,), (1,), (0, 1)])
+def test_without_a_block_nothing_is_added(build, size, left_out):
+    model = randomised(build())
+    graph = read_graph(model)
+    blocks = residual_blocks(graph)
+    shallow = without_blocks(graph, [blocks[number] for number in left_out])
+    inputs = batch(model) if build is convolutions else [np.random.default_rng(1).integers(0, 9, (3, size))]
+    expected = model
+    for number in left_out:
+        expected = silenced(expected, f"out_{number + 1}")
+    same(outputs(expected, inputs), outputs(shallow, inputs))
+    gone = {name for number in left_out for name in blocks[number].layers}
+    assert {layer.name for layer in shallow.layers}.isdisjoint(gone)
+    assert analyse(shallow).network().flops < analyse(model).network().flops
+
+
+def test_blocks_may_contain_blocks():
+    inputs = keras.Input((8,))
+    x = layers.Dense(8, name="before")(inputs)
+    y = layers.Dense(8, name="outer")(x)
+    y = layers.Add(name="inner_add")([y, layers.Dense(8, name="inner")(y)])
+    model = keras.Model(inputs, layers.Add(name="outer_add")([x, y]))
+    graph = read_graph(model)
+    blocks = {block.name: block for block in residual_blocks(graph)}
+    assert blocks["inner_add"].layers == ("inner",)
+    assert blocks["outer_add"].layers == ("outer", "inner")
+    shallow = without_blocks(graph, blocks.values())
+    assert [layer.name for layer in shallow.layers[1:]] == ["before"]
+
+
+def test_what_serves_others_or_changes_the_shape_is_no_block():
+    inputs = keras.Input((8, 8, 4))
+    x = layers.Conv2D(4, 3, padding="same")(inputs)
+    y = layers.Conv2D(4, 3, padding="same")(x)
+    seen = layers.Conv2D(4, 1)(y)
+    x = layers.Add(name="seen_elsewhere")([x, y])
+    projected = layers.Conv2D(6, 1)(x)
+    x = layers.Add(name="projected")([projected, layers.Conv2D(6, 3, padding="same")(x)])
+    x = layers.Add(name="no_weights")([x, layers.ReLU()(x)])
+    outputs_ = [layers.Flatten()(x), layers.Flatten()(seen)]
+    assert residual_blocks(read_graph(keras.Model(inputs, outputs_))) == []
+
+
+def test_a_block_whose_result_is_an_output_stays():
+    inputs = keras.Input((4,))
+    x = layers.Dense(4)(inputs)
+    y = layers.Dense(4)(x)
+    assert residual_blocks(read_graph(keras.Model(inputs, [layers.Add()([x, y]), y]))) == []
