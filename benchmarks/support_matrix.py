@@ -38,7 +38,7 @@ from executors.structure import (
     analyse,
     narrow,
     residual_blocks,
-    without_blocks,
+    shallower,
 )
 from executors.structure.graph import Graph
 from mistify_server.packaging import litert
@@ -146,7 +146,7 @@ def look_at(name: str) -> Support:
         len(structure.groups),
         structure.network(dict.fromkeys(structure.groups, 1)).flops,
         len(blocks),
-        _shallow(structure.graph, blocks[::2], _inputs(model)) if blocks else 0.0,
+        _shallow(structure, blocks[::2], _inputs(model)) if blocks else 0.0,
         _difference(_call(masked(structure, keep), inputs), narrow_outputs),
         _difference(narrow_outputs, _packaged(small, inputs)),
     )
@@ -194,8 +194,11 @@ def masked(structure: Structure, keep: Keep) -> keras.Model:
     return structure.graph.build(make, weights)
 
 
-def _shallow(graph: Graph, blocks: Sequence[ResidualBlock], inputs: dict[str, npt.NDArray[Any]]) -> float:
+def _shallow(
+    structure: Structure, blocks: Sequence[ResidualBlock], inputs: dict[str, npt.NDArray[Any]]
+) -> float:
     """How far a network without blocks is from one that ignores what they make."""
+    graph = structure.graph
     skips = {
         node.name: node.inputs.index(block.skip)
         for block in blocks
@@ -209,7 +212,7 @@ def _shallow(graph: Graph, blocks: Sequence[ResidualBlock], inputs: dict[str, np
         return type(layer).from_config({**layer.get_config(), "name": name})
 
     expected = _call(graph.build(make, graph.weights), inputs)
-    return _difference(expected, _call(without_blocks(graph, blocks), inputs))
+    return _difference(expected, _call(narrow(shallower(structure, blocks), {}), inputs))
 
 
 class GoesRound(keras.layers.Add):  # type: ignore[misc]

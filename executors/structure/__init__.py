@@ -6,7 +6,7 @@
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
-from executors.structure.depth import ResidualBlock, residual_blocks, without_blocks
+from executors.structure.depth import ResidualBlock, residual_blocks, shallower
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.handlers import LayerHandler, register
@@ -31,8 +31,8 @@ __all__ = [
     "narrow_arrays",
     "register",
     "residual_blocks",
+    "shallower",
     "shareable_base",
     "split",
     "widen",
-    "without_blocks",
 ]

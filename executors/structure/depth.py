@@ -1,11 +1,16 @@
 """The depth of a network: residual blocks, which can be left out."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import keras
 
+from executors.structure.analysis import Channels, Structure
 from executors.structure.graph import Graph, Node
+
+#: Of a tensor that is not there any more.
+_NONE: Final = Channels(0, {})
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,20 @@ def residual_blocks(graph: Graph) -> list[ResidualBlock]:
     ]
 
 
-def without_blocks(graph: Graph, blocks: Iterable[ResidualBlock]) -> keras.Model:
-    """A model of its own in which nothing is added to what goes round these blocks."""
-    shallow = graph.without({block.output: block.skip for block in blocks})
-    return shallow.build(
-        lambda name, layer: type(layer).from_config({**layer.get_config(), "name": name}), shallow.weights
-    )
+def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
+    """The structure of the network in which nothing is added to what goes round these blocks.
+
+    Groups keep their names, but those that are in the blocks alone are gone. `narrow` makes its model.
+    """
+    graph = structure.graph.without({block.output: block.skip for block in blocks})
+    groups = {}
+    for name, group in structure.groups.items():
+        slots = tuple(slot for slot in group.slots if slot.layer in graph.layers)
+        if slots:
+            groups[name] = replace(group, slots=slots)
+    there = {*graph.inputs, *(node.output for node in graph.nodes)}
+    channels = (found if tensor in there else _NONE for tensor, found in enumerate(structure.channels))
+    return Structure(graph, groups, tuple(channels))
 
 
 def _block(graph: Graph, total: Node, skip: int, made: int) -> ResidualBlock | None:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import analyse, residual_blocks, without_blocks
+from executors.structure import analyse, narrow, residual_blocks, shallower
 from executors.structure.graph import read_graph
 
 from .networks import batch, outputs, randomised, same
@@ -58,9 +58,10 @@ def test_what_is_added_to_its_own_input_is_a_block():
 @pytest.mark.parametrize("left_out", [(0,), (1,), (0, 1)])
 def test_without_a_block_nothing_is_added(build, size, left_out):
     model = randomised(build())
-    graph = read_graph(model)
-    blocks = residual_blocks(graph)
-    shallow = without_blocks(graph, [blocks[number] for number in left_out])
+    structure = analyse(model)
+    blocks = residual_blocks(structure.graph)
+    found = shallower(structure, [blocks[number] for number in left_out])
+    shallow = narrow(found, {})
     inputs = batch(model) if build is convolutions else [np.random.default_rng(1).integers(0, 9, (3, size))]
     expected = model
     for number in left_out:
@@ -68,7 +69,9 @@ def test_without_a_block_nothing_is_added(build, size, left_out):
     same(outputs(expected, inputs), outputs(shallow, inputs))
     gone = {name for number in left_out for name in blocks[number].layers}
     assert {layer.name for layer in shallow.layers}.isdisjoint(gone)
-    assert analyse(shallow).network().flops < analyse(model).network().flops
+    again = analyse(shallow)
+    assert found.network().costs(()) == again.network().costs(())
+    assert found.widths == again.widths
 
 
 def test_blocks_may_contain_blocks():
@@ -77,11 +80,11 @@ def test_blocks_may_contain_blocks():
     y = layers.Dense(8, name="outer")(x)
     y = layers.Add(name="inner_add")([y, layers.Dense(8, name="inner")(y)])
     model = keras.Model(inputs, layers.Add(name="outer_add")([x, y]))
-    graph = read_graph(model)
-    blocks = {block.name: block for block in residual_blocks(graph)}
+    structure = analyse(model)
+    blocks = {block.name: block for block in residual_blocks(structure.graph)}
     assert blocks["inner_add"].layers == ("inner",)
     assert blocks["outer_add"].layers == ("outer", "inner")
-    shallow = without_blocks(graph, blocks.values())
+    shallow = narrow(shallower(structure, blocks.values()), {})
     assert [layer.name for layer in shallow.layers[1:]] == ["before"]
 
 
@@ -103,3 +106,15 @@ def test_a_block_whose_result_is_an_output_stays():
     x = layers.Dense(4)(inputs)
     y = layers.Dense(4)(x)
     assert residual_blocks(read_graph(keras.Model(inputs, [layers.Add()([x, y]), y]))) == []
+
+
+def test_a_shallower_network_is_narrowed_like_any_other():
+    model = randomised(convolutions())
+    structure = analyse(model)
+    shallow = shallower(structure, residual_blocks(structure.graph)[:1])
+    keep = {name: np.arange(group.size) % 2 == 0 for name, group in shallow.groups.items()}
+    narrowed = narrow(shallow, keep)
+    expected = narrow(analyse(narrow(shallow, {})), keep)
+    same(outputs(expected, batch(model)), outputs(narrowed, batch(model)))
+    widths = {name: int(mask.sum()) for name, mask in keep.items()}
+    assert shallow.network(widths).costs(()) == analyse(narrowed).network().costs(())
