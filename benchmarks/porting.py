@@ -10,7 +10,7 @@ import keras
 
 from executors.data.loading import load_dataset
 from executors.evaluation import evaluate
-from executors.morphnet import LEAST_CUT
+from executors.gradual import LEAST_CUT
 from executors.signature import signature_of
 from mistify.budget import FLOPS, latency_axis, size_axis
 from mistify.hardware import HOST

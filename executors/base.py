@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal
 import keras
 from pydantic import BaseModel, ConfigDict, Field
 
+from executors.structure import Structure
 from executors.training import Schooling, Trainer
 from mistify.budget import Budget, Costs
 from mistify.errors import ErrorCode, MistifyError
@@ -68,7 +69,7 @@ class Assignment:
         profiles: The hardware whose latency the budget limits.
         schooling: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
-        source_widths: Units of each channel group of the source, which the network descends from.
+        source: The structure of the source, which the network descends from.
         narrowest: Costs of the narrowest network between the source and this one, where that is not this one.
     """
 
@@ -77,7 +78,7 @@ class Assignment:
     profiles: tuple[HardwareProfile, ...]
     schooling: Schooling
     seed: int
-    source_widths: Mapping[str, int]
+    source: Structure
     narrowest: Costs = field(default_factory=dict)
 
 

@@ -7,24 +7,23 @@ step towards the goal asks.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from math import ceil, log, log2, sqrt
+from collections.abc import Callable, Mapping
+from math import sqrt
 
-import keras
 import numpy as np
+import tensorflow as tf
 from pydantic import Field
 
-from executors.base import AdaptationExecutor, Assignment, Params, StuckError
-from executors.compensation import Compensation, Moments
+from executors.base import Assignment, StuckError
+from executors.compensation import Moments
 from executors.elimination import damages
-from executors.sparsity import Masks, StructureLoss, importances
-from executors.structure import Keep, analyse, narrow, narrow_arrays
-from executors.timesheet import activity
-from executors.training import Memory, Trainer, constant
+from executors.gradual import GradualExecutor, GradualParams
+from executors.sparsity import StructureLoss, importances
+from executors.structure import Keep, Structure
 from mistify.budget import FLOPS, Costs, exceeded
 
 
-class MorphNetParams(Params):
+class MorphNetParams(GradualParams):
     """MorphNet's settings.
 
     Attributes:
@@ -32,50 +31,22 @@ class MorphNetParams(Params):
             group's width in the source; it counts for the root of the layers that make the group.
         init_reg_strength: Loss per multiply-add of an unpruned network at the start of an edge; the other
             costs are weighed so that each counts as much as the multiply-adds.
-        cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
-            and so fewer of the `adapt_steps`.
     """
 
     threshold: float = Field(default=0.1, ge=0, lt=1)
     init_reg_strength: float = Field(default=1e-9, ge=0)
-    cuts: int = Field(default=8, ge=1)
 
 
-#: A cut takes at least this share of the costs; a network is hardly hurt by less.
-LEAST_CUT = 0.2
-
-#: The learning rate is the one that is set where a goal is half of the source; it rises with the number of
-#: halvings in between. These multiples of it are the least and the most.
-_SLOWEST = 0.1
-_FASTEST = 2.0
-
-#: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
-_REBUILD_BELOW = 0.6
-
-
-class MorphNetExecutor(AdaptationExecutor):
+class MorphNetExecutor(GradualExecutor):
     """Gradient-based shrinking of channel groups."""
 
     name = "morphnet"
     params_class = MorphNetParams
-
-    def __init__(self, params: Params) -> None:
-        if not isinstance(params, MorphNetParams):
-            raise TypeError(f"params are {type(params).__name__}; expected MorphNetParams")
-        self._params = params
-        self._delivered: keras.Model | None = None
+    _params: MorphNetParams
 
     def init(self, assignment: Assignment) -> None:
         """Find where structure losses go, and how large the steps towards the goal are."""
-        self._assignment = assignment
-        self._cuts = 0
-        if self._delivered is None or assignment.model is not self._delivered:
-            copy = keras.models.clone_model(assignment.model)
-            copy.set_weights(assignment.model.get_weights())
-            self._take(copy, None)
-        self._start = self.measure()
-        self._set_pace()
-        self._planned_cuts = min(self._params.cuts, self._least_cuts())
+        super().init(assignment)
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
 
     def adjust(self, weights: Mapping[str, float]) -> None:
@@ -86,91 +57,25 @@ class MorphNetExecutor(AdaptationExecutor):
             {name: strength * pressure for name, pressure in self._marginal_costs().items()}
         )
 
-    def iterate(self) -> int:
-        """Train for an even part of the edge's steps, then cut towards the next share of the way."""
-        steps = max(1, self._params.adapt_steps // self._params.cuts)
-        self.trainer.train(constant(steps))
-        self._cuts += 1
-        with activity("cutting"):
-            self._cut(self._limits())
-        return steps
+    def _penalty(self, structure: Structure) -> Callable[[], tf.Tensor]:
+        self._loss = StructureLoss(structure)
+        return self._loss
 
-    def measure(self) -> Costs:
-        """Costs at the masked widths."""
-        return self._structure.network(self._masks.widths).costs(self._assignment.profiles)
-
-    def network(self) -> keras.Model:
-        """The network without its masked units."""
-        self._delivered = narrow(self._structure, self._masks.keep)
-        return self._delivered
-
-    def _take(self, model: keras.Model, memory: Memory | None) -> None:
-        """Work on a network that has no masked units."""
-        self._structure = analyse(model)
-        self._loss = StructureLoss(self._structure)
-        self._masks = Masks(self._structure)
-        self._compensation = Compensation(self._structure)
-        self._physical = self._structure.network().flops
-        seed = self._assignment.seed + self._cuts
-        self.trainer = Trainer(
-            model, self._assignment.schooling, seed, self._loss, self._masks.apply, memory=memory
-        )
-
-    def _rebuild(self) -> None:
-        """Go on with a network that is physically as narrow as its masks were."""
-        keep, memory = self._masks.keep, self.trainer.memory()
-        arrays = {kind: narrow_arrays(self._structure, keep, found) for kind, found in memory.arrays.items()}
-        self._take(narrow(self._structure, keep), Memory(memory.steps, arrays))
+    def _rebuild(self, structure: Structure) -> None:
+        super()._rebuild(structure)
         self.adjust(self._weights)
-        self._set_pace()
-
-    def _set_pace(self) -> None:
-        """Learn the faster, the less will be left of the source: there is less to keep than to relearn."""
-        source = self._structure.network(self._assignment.source_widths).costs(self._assignment.profiles)
-        narrowest = self._assignment.narrowest
-        halvings = max(
-            log2(source[axis] / min(limit, narrowest.get(axis, limit)))
-            for axis, limit in self._assignment.budget.items()
-        )
-        pace = min(max(_SLOWEST, halvings), _FASTEST)
-        self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
-
-    def _least_cuts(self) -> int:
-        """Cuts on the way to the budget if each takes the least share of the costs."""
-        way = max(log(self._start[axis] / limit) for axis, limit in self._assignment.budget.items())
-        return max(1, ceil(way / -log(1 - LEAST_CUT)))
-
-    def _limits(self) -> Costs:
-        """The costs that the next cut has to reach: on a geometric path from the start to the budget."""
-        done = min(1.0, self._cuts / self._planned_cuts)
-        return {
-            axis: self._start[axis] * (limit / self._start[axis]) ** done
-            if limit < self._start[axis]
-            else limit
-            for axis, limit in self._assignment.budget.items()
-        }
 
     def _cut(self, limits: Costs) -> None:
-        """Cut the dead units and, above the threshold, the least important ones until the limits hold.
-
-        Raises:
-            StuckError: The limits do not hold though nothing is left to cut.
-        """
+        """Cut the dead units and, above the threshold, the least important ones until the limits hold."""
         moments = self._compensation.moments(self._assignment.schooling.train)
         candidates = self._candidates(moments)
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
         spared = self._cuts_until(self._assignment.budget, candidates)
-        keep = self._keep_without(candidates[: max(wanted, min(dead, spared))])
-        self._compensation.apply(self._masks.keep, keep, moments)
-        self._masks.set(keep)
-        self.trainer.start_average()
+        self._adopt(self._keep_without(candidates[: max(wanted, min(dead, spared))]), moments)
         if wanted == len(candidates) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
-        left = self._structure.network(self._masks.widths).flops
-        if left < _REBUILD_BELOW * self._physical or self._structure.averages_channels:
-            self._rebuild()
 
     def _candidates(self, moments: Mapping[int, Moments]) -> list[tuple[float, str, int]]:
         """Importance, group and index of every unit that can be cut, the least important first.
@@ -189,7 +94,7 @@ class MorphNetExecutor(AdaptationExecutor):
         for name, norms in importances(self._structure, keep).items():
             left = np.flatnonzero(keep[name])
             values = losses[name] / losses[name][left].mean() if name in losses else norms
-            shrunk = self._assignment.source_widths[name] / len(left)
+            shrunk = self._assignment.source.groups[name].size / len(left)
             importance = values * shrunk * sqrt(self._structure.groups[name].makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:

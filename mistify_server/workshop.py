@@ -247,7 +247,7 @@ class Workshop:
             profiles=profiles_of(task.hardware),
             schooling=lesson,
             seed=task.seed,
-            source_widths=analyse(self._model(task.teacher)).widths,
+            source=analyse(self._model(task.teacher)),
         )
 
     def _run_edge(

@@ -20,7 +20,7 @@ QUICK = {"adapt_steps": 12, "batch_size": 32}
 
 
 def assignment(model, schooling, budget, seed=3):
-    return Assignment(model, budget, (BOARD,), schooling, seed, analyse(model).widths)
+    return Assignment(model, budget, (BOARD,), schooling, seed, analyse(model))
 
 
 def adapted(algorithm, given):

@@ -16,7 +16,7 @@ from .conftest import small_resnet
 
 def started(trained, schooling, budget, **settings):
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=8, cuts=4, **settings))
-    executor.init(Assignment(trained, budget, (), schooling, 0, analyse(trained).widths))
+    executor.init(Assignment(trained, budget, (), schooling, 0, analyse(trained)))
     return executor
 
 
@@ -100,7 +100,7 @@ def test_an_edge_keeps_accuracy(trained, schooling):
     start = analyse(trained).network().costs()
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
-    given = Assignment(trained, budget, (), schooling, 1, analyse(trained).widths)
+    given = Assignment(trained, budget, (), schooling, 1, analyse(trained))
     outcome = run_edge(MorphNetExecutor(params), given, params, None, lambda *_: None, measure=unmeasured)
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)
@@ -123,8 +123,7 @@ def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, schooling
 
     def sent_on(share):
         budget = {FLOPS: share * start}
-        widths = analyse(trained).widths
-        executor.init(Assignment(executor.network(), budget, (), schooling, 0, widths))
+        executor.init(Assignment(executor.network(), budget, (), schooling, 0, analyse(trained)))
         while exceeded(executor.measure(), budget):
             executor.adjust({FLOPS: 1.0})
             executor.iterate()
@@ -137,16 +136,21 @@ def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, schooling
     assert executor.trainer is not trainer
 
 
+def side_by_side(a, b):
+    """Two branches of so many units each."""
+    inputs = keras.Input((16,), name="signs")
+    branches = [keras.layers.Dense(n, use_bias=False, name=name)(inputs) for name, n in (("a", a), ("b", b))]
+    outputs = keras.layers.Dense(16, name="side")(keras.layers.Concatenate()(branches))
+    return keras.Model(inputs, outputs)
+
+
 def two_alike():
     """Two branches of eight units each, on data in which no unit can take over from another.
 
     Units matter by their outgoing weights, 1, 3, ..., 15 in both branches: the incoming ones are small
     beside them and, like the variances, the same for all.
     """
-    inputs = keras.Input((16,), name="signs")
-    a, b = (keras.layers.Dense(8, use_bias=False, name=name)(inputs) for name in "ab")
-    outputs = keras.layers.Dense(16, name="side")(keras.layers.Concatenate()([a, b]))
-    model = keras.Model(inputs, outputs)
+    model = side_by_side(8, 8)
     for name, columns in (("a", np.eye(16)[:, :8]), ("b", np.eye(16)[:, 8:])):
         model.get_layer(name).set_weights([columns])
     outgoing = 100 * np.diag(np.tile(np.arange(1, 16, 2), 2))
@@ -171,7 +175,9 @@ def test_units_count_the_more_the_less_of_their_group_is_left(source, after_six_
     start = analyse(model).network().flops
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, threshold=0, init_reg_strength=0))
     for units, widths in ((10, after_six_cuts), (6, after_ten)):
-        executor.init(Assignment(model, {FLOPS: start * units / 16}, (), lesson, 0, source))
+        executor.init(
+            Assignment(model, {FLOPS: start * units / 16}, (), lesson, 0, analyse(side_by_side(**source)))
+        )
         executor.adjust({FLOPS: 1.0})
         executor.iterate()
         model = executor.network()
@@ -211,6 +217,6 @@ def test_a_rebuilt_network_learns_as_fast_as_before(trained, schooling):
     whole = analyse(trained).network().flops
     executor = started(trained, schooling, {FLOPS: 0.3 * whole})
     before = executor.trainer
-    executor._rebuild()
+    executor._rebuild(executor._structure)
     assert executor.trainer is not before
     assert executor.trainer.learning_rate == before.learning_rate

@@ -30,7 +30,7 @@ def schooling(source: keras.Model) -> Schooling:
 
 
 def handed_on(source: keras.Model, schooling: Schooling, own: EdgeOutcome, flops: float) -> EdgeOutcome:
-    assignment = Assignment(source, {"flops": flops}, (), schooling, 0, analyse(source).widths)
+    assignment = Assignment(source, {"flops": flops}, (), schooling, 0, analyse(source))
     return source_if_better(own, source, assignment, 0.8)
 
 

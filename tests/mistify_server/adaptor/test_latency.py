@@ -57,7 +57,7 @@ def edge(
 ) -> EdgeOutcome:
     schooling = Schooling(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
     profiles = (*corrected((HOST,), model, 1.0), *others)
-    given = Assignment(model, budget, profiles, schooling, 1, analyse(model).widths)
+    given = Assignment(model, budget, profiles, schooling, 1, analyse(model))
     return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)
 
 

@@ -1,0 +1,158 @@
+"""What algorithms share that come to a goal by several cuts, with training in between."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from math import ceil, log, log2
+
+import keras
+import tensorflow as tf
+from pydantic import Field
+
+from executors.base import AdaptationExecutor, Assignment, Params
+from executors.compensation import Compensation, Moments
+from executors.sparsity import Masks
+from executors.structure import Keep, Structure, analyse, narrow, narrow_arrays
+from executors.timesheet import activity
+from executors.training import Memory, Trainer, constant
+from mistify.budget import Costs
+
+#: A cut takes at least this share of the costs; a network is hardly hurt by less.
+LEAST_CUT = 0.2
+
+#: The learning rate is the one that is set where a goal is half of the source; it rises with the number of
+#: halvings in between. These multiples of it are the least and the most.
+_SLOWEST = 0.1
+_FASTEST = 2.0
+
+#: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
+_REBUILD_BELOW = 0.6
+
+
+class GradualParams(Params):
+    """Settings of an algorithm that cuts several times.
+
+    Attributes:
+        cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
+            and so fewer of the `adapt_steps`.
+    """
+
+    cuts: int = Field(default=8, ge=1)
+
+
+class GradualExecutor(AdaptationExecutor):
+    """Each iteration trains, then cuts towards the next share of the way.
+
+    What stays takes over from what is cut as well as it can without training.
+    """
+
+    _params: GradualParams
+
+    def __init__(self, params: Params) -> None:
+        if not isinstance(params, GradualParams) or not isinstance(params, self.params_class):
+            raise TypeError(f"params are {type(params).__name__}; expected {self.params_class.__name__}")
+        self._params = params
+        self._delivered: keras.Model | None = None
+
+    def init(self, assignment: Assignment) -> None:
+        """Find how large the steps towards the goal are."""
+        self._assignment = assignment
+        self._cuts = 0
+        if self._delivered is None or assignment.model is not self._delivered:
+            copy = keras.models.clone_model(assignment.model)
+            copy.set_weights(assignment.model.get_weights())
+            self._take(copy, None)
+        self._start = self.measure()
+        self._set_pace()
+        self._planned_cuts = min(self._params.cuts, self._least_cuts())
+
+    def iterate(self) -> int:
+        """Train for an even part of the edge's steps, then cut towards the next share of the way."""
+        steps = max(1, self._params.adapt_steps // self._params.cuts)
+        self.trainer.train(constant(steps))
+        self._cuts += 1
+        with activity("cutting"):
+            self._cut(self._limits())
+        return steps
+
+    def measure(self) -> Costs:
+        """Costs at the masked widths."""
+        return self._structure.network(self._masks.widths).costs(self._assignment.profiles)
+
+    def network(self) -> keras.Model:
+        """The network without its masked units."""
+        self._delivered = narrow(self._structure, self._masks.keep)
+        return self._delivered
+
+    @abstractmethod
+    def _cut(self, limits: Costs) -> None:
+        """Choose what is cut next, and adopt what is left.
+
+        Raises:
+            StuckError: The limits do not hold though nothing is left to cut.
+        """
+
+    def _penalty(self, structure: Structure) -> Callable[[], tf.Tensor] | None:
+        """What training adds to the loss of a network of this structure."""
+        return None
+
+    def _adopt(self, keep: Keep, moments: Mapping[int, Moments]) -> None:
+        """Go on with these units of every group, which take over from the others."""
+        self._compensation.apply(self._masks.keep, keep, moments)
+        self._masks.set(keep)
+        self.trainer.start_average()
+        left = self._structure.network(self._masks.widths).flops
+        if left < _REBUILD_BELOW * self._physical or self._structure.averages_channels:
+            self._rebuild(self._structure)
+
+    def _take(self, model: keras.Model, memory: Memory | None) -> None:
+        """Work on a network that has no masked units."""
+        self._structure = analyse(model)
+        self._masks = Masks(self._structure)
+        self._compensation = Compensation(self._structure)
+        self._physical = self._structure.network().flops
+        self.trainer = Trainer(
+            model,
+            self._assignment.schooling,
+            self._assignment.seed + self._cuts,
+            self._penalty(self._structure),
+            self._masks.apply,
+            memory=memory,
+        )
+
+    def _rebuild(self, structure: Structure) -> None:
+        """Go on with a network that is physically as narrow as its masks were.
+
+        Args:
+            structure: The network's, or that without some blocks.
+        """
+        keep = {name: self._masks.keep[name] for name in structure.groups}
+        memory = self.trainer.memory()
+        arrays = {kind: narrow_arrays(structure, keep, found) for kind, found in memory.arrays.items()}
+        self._take(narrow(structure, keep), Memory(memory.steps, arrays))
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        """Learn the faster, the less will be left of the source: there is less to keep than to relearn."""
+        source = self._assignment.source.network().costs(self._assignment.profiles)
+        narrowest = self._assignment.narrowest
+        halvings = max(
+            log2(source[axis] / min(limit, narrowest.get(axis, limit)))
+            for axis, limit in self._assignment.budget.items()
+        )
+        pace = min(max(_SLOWEST, halvings), _FASTEST)
+        self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
+
+    def _least_cuts(self) -> int:
+        """Cuts on the way to the budget if each takes the least share of the costs."""
+        way = max(log(self._start[axis] / limit) for axis, limit in self._assignment.budget.items())
+        return max(1, ceil(way / -log(1 - LEAST_CUT)))
+
+    def _limits(self) -> Costs:
+        """The costs that the next cut has to reach: on a geometric path from the start to the budget."""
+        done = min(1.0, self._cuts / self._planned_cuts)
+        return {
+            axis: self._start[axis] * (limit / self._start[axis]) ** done
+            if limit < self._start[axis]
+            else limit
+            for axis, limit in self._assignment.budget.items()
+        }
