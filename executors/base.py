@@ -70,6 +70,7 @@ class Assignment:
         schooling: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
         source: The structure of the source, which the network descends from.
+        prepared: What `prepare` has computed for the source and its data.
         narrowest: Costs of the narrowest network between the source and this one, where that is not this one.
     """
 
@@ -79,6 +80,7 @@ class Assignment:
     schooling: Schooling
     seed: int
     source: Structure
+    prepared: bytes = b""
     narrowest: Costs = field(default_factory=dict)
 
 
@@ -108,6 +110,14 @@ class AdaptationExecutor(ABC):
     @abstractmethod
     def __init__(self, params: Params) -> None:
         """Remember the settings; no work is done here."""
+
+    def prepare(self, assignment: Assignment) -> bytes:
+        """What is computed once for a source and its data, kept, and given to all edges.
+
+        Args:
+            assignment: Of the source itself, without any limits.
+        """
+        return b""
 
     @abstractmethod
     def init(self, assignment: Assignment) -> None:

@@ -25,10 +25,14 @@ RECALIBRATION_EXAMPLES = 1_000
 
 
 class Evaluation:
-    """Evaluates one network as it is at each call. Its forward passes are traced once."""
+    """Evaluates one network as it is at each call. Its forward passes are traced once.
+
+    Attributes:
+        model: The network.
+    """
 
     def __init__(self, model: keras.Model) -> None:
-        self._model = model
+        self.model = model
         self._norms = [
             layer
             for layer in model.layers
@@ -50,7 +54,7 @@ class Evaluation:
     def score(self, data: Dataset, metric: Metric) -> float:
         """A metric of the network on some data."""
         outputs = self.outputs(data.inputs)
-        return score(metric, objectives_of(self._model, data), outputs, data.targets)
+        return score(metric, objectives_of(self.model, data), outputs, data.targets)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
         """Set the statistics of every batch norm to those of the network as it is now.

@@ -1,7 +1,7 @@
 """What algorithms share that come to a goal by several cuts, with training in between."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import ceil, log, log2
 
 import keras
@@ -9,9 +9,10 @@ import tensorflow as tf
 from pydantic import Field
 
 from executors.base import AdaptationExecutor, Assignment, Params
-from executors.compensation import Compensation, Moments
-from executors.sparsity import Masks
-from executors.structure import Keep, Structure, analyse, narrow, narrow_arrays
+from executors.compensation import Array, Compensation, Moments
+from executors.elimination import damages
+from executors.sparsity import Masks, importances
+from executors.structure import Keep, ResidualBlock, Structure, analyse, narrow, narrow_arrays, shallower
 from executors.timesheet import activity
 from executors.training import Memory, Trainer, constant
 from mistify.budget import Costs
@@ -57,10 +58,8 @@ class GradualExecutor(AdaptationExecutor):
         """Find how large the steps towards the goal are."""
         self._assignment = assignment
         self._cuts = 0
-        if self._delivered is None or assignment.model is not self._delivered:
-            copy = keras.models.clone_model(assignment.model)
-            copy.set_weights(assignment.model.get_weights())
-            self._take(copy, None)
+        if self._is_new(assignment.model):
+            self._take(copied(assignment.model), None)
         self._start = self.measure()
         self._set_pace()
         self._planned_cuts = min(self._params.cuts, self._least_cuts())
@@ -91,17 +90,37 @@ class GradualExecutor(AdaptationExecutor):
             StuckError: The limits do not hold though nothing is left to cut.
         """
 
+    def _is_new(self, model: keras.Model) -> bool:
+        """Whether it is not the network that this executor stands at."""
+        return self._delivered is None or model is not self._delivered
+
     def _penalty(self, structure: Structure) -> Callable[[], tf.Tensor] | None:
         """What training adds to the loss of a network of this structure."""
         return None
 
-    def _adopt(self, keep: Keep, moments: Mapping[int, Moments]) -> None:
-        """Go on with these units of every group, which take over from the others."""
+    def _values(self, moments: Mapping[int, Moments]) -> dict[str, Array]:
+        """What each unit is worth [units], over the mean of those that are left of its group.
+
+        What is lost without it once the others have taken over; norms of weights where nothing can.
+        """
+        keep = self._masks.keep
+        losses = damages(self._compensation.readers, keep, moments)
+        return {
+            name: losses[name] / losses[name][keep[name]].mean() if name in losses else norms
+            for name, norms in importances(self._structure, keep).items()
+        }
+
+    def _adopt(
+        self, keep: Keep, moments: Mapping[int, Moments], left_out: Collection[ResidualBlock] = ()
+    ) -> None:
+        """Go on with these units of every group, which take over from the others, and without some blocks."""
         self._compensation.apply(self._masks.keep, keep, moments)
         self._masks.set(keep)
         self.trainer.start_average()
         left = self._structure.network(self._masks.widths).flops
-        if left < _REBUILD_BELOW * self._physical or self._structure.averages_channels:
+        if left_out:
+            self._rebuild(shallower(self._structure, left_out))
+        elif left < _REBUILD_BELOW * self._physical or self._structure.averages_channels:
             self._rebuild(self._structure)
 
     def _take(self, model: keras.Model, memory: Memory | None) -> None:
@@ -156,3 +175,10 @@ class GradualExecutor(AdaptationExecutor):
             else limit
             for axis, limit in self._assignment.budget.items()
         }
+
+
+def copied(model: keras.Model) -> keras.Model:
+    """A network of its own with the same weights."""
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    return copy

@@ -16,9 +16,8 @@ from pydantic import Field
 
 from executors.base import Assignment, StuckError
 from executors.compensation import Moments
-from executors.elimination import damages
 from executors.gradual import GradualExecutor, GradualParams
-from executors.sparsity import StructureLoss, importances
+from executors.sparsity import StructureLoss
 from executors.structure import Keep, Structure
 from mistify.budget import FLOPS, Costs, exceeded
 
@@ -89,13 +88,11 @@ class MorphNetExecutor(GradualExecutor):
         """
         pressure = self._marginal_costs()
         found = []
-        keep = self._masks.keep
-        losses = damages(self._compensation.readers, keep, moments)
-        for name, norms in importances(self._structure, keep).items():
-            left = np.flatnonzero(keep[name])
-            values = losses[name] / losses[name][left].mean() if name in losses else norms
+        for name, values in self._values(moments).items():
+            left = np.flatnonzero(self._masks.keep[name])
+            group = self._structure.groups[name]
             shrunk = self._assignment.source.groups[name].size / len(left)
-            importance = values * shrunk * sqrt(self._structure.groups[name].makers)
+            importance = values * shrunk * sqrt(group.makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]

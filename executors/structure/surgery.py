@@ -40,18 +40,22 @@ def narrow(structure: Structure, keep: Keep) -> keras.Model:
 def narrow_arrays(
     structure: Structure, keep: Keep, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of the shapes of the model's weights, by their paths, cut as `narrow` cuts the weights."""
+    """Arrays of the shapes of the model's weights, by their paths, cut as `narrow` cuts the weights.
+
+    Those of layers that the structure does not have are left out.
+    """
     places = {
         variable.path: (layer, index)
         for layer, found in structure.graph.variables.items()
         for index, variable in enumerate(found)
     }
     cut: Weights = structure.graph.weights
-    for path, array in arrays.items():
+    there = places.keys() & arrays.keys()
+    for path in there:
         layer, index = places[path]
-        cut[layer][index] = array
+        cut[layer][index] = arrays[path]
     _cut(structure, keep, cut)
-    return {path: cut[places[path][0]][places[path][1]] for path in arrays}
+    return {path: cut[places[path][0]][places[path][1]] for path in there}
 
 
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:

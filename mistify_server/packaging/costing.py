@@ -1,6 +1,6 @@
 """What a converted network costs, from its operators: for networks that have no layers (paper 4.1)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 
 from executors.inspection.errors import invalid
@@ -25,8 +25,10 @@ def network_cost(network: bytes) -> NetworkCost:
     layers: list[LayerCost] = []
     elements: dict[int, int] = {}
     counted: set[int] = set()
+    given_operators = list(operators(network))
+    _refuse_opaque(given_operators)  # before it is run: a loop may never end
     shapes = tensor_shapes(network)
-    for number, given in enumerate(operators(network)):
+    for number, given in enumerate(given_operators):
         operator = given.shaped(shapes)
         for tensor in (*operator.inputs, *operator.outputs):
             elements[tensor.index] = prod(tensor.shape)
@@ -39,6 +41,15 @@ def network_cost(network: bytes) -> NetworkCost:
         inputs=tuple(sorted(read - made)),
         outputs=tuple(sorted(made - read)),
     )
+
+
+def _refuse_opaque(found: Iterable[Operator]) -> None:
+    for operator in found:
+        if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
+            raise invalid(
+                "the graph", f"the operator {operator.name}, whose cost is not known",
+                "operators without state", "give the Keras model itself, saved by model.save(FILE)",
+            )  # fmt: skip
 
 
 def _layers(number: int, operator: Operator, counted: set[int]) -> Iterator[LayerCost]:
@@ -64,11 +75,6 @@ def _layers(number: int, operator: Operator, counted: set[int]) -> Iterator[Laye
 
 
 def _multiply_adds(operator: Operator) -> int:
-    if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
-        raise invalid(
-            "the graph", f"the operator {operator.name}, whose cost is not known", "operators without state",
-            "give the Keras model itself, saved by model.save(FILE)",
-        )  # fmt: skip
     count = _COUNTS.get(operator.name)
     return 0 if count is None else count(operator)
 

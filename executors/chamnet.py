@@ -1,0 +1,157 @@
+"""ChamNet: an evolutionary search guided by a predictor of accuracy ([25], paper Figure 3 and section 7).
+
+Each iteration trains, then searches among the networks that can be cut from the one at hand and meet the
+next share of the way to the goal. Candidates inherit its weights. The predictor knows candidates that were
+measured: some of the source, once for all goals, and those that the searches proposed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from math import log2
+from operator import itemgetter
+from typing import Final
+
+import numpy as np
+from pydantic import Field
+
+from executors.base import Assignment, StuckError
+from executors.gradual import GradualExecutor, GradualParams, copied
+from executors.search import Evolution, Genes, Inheritance, Predictor, Sample, Space
+from executors.search.predictor import Floats
+from executors.structure import residual_blocks
+from mistify.budget import FLOPS, Costs, exceeded
+
+#: Searches in each iteration, after each of which the predictor learns.
+_ROUNDS: Final = 3
+_GENERATIONS: Final = 10
+
+#: Standard deviations of the prediction that count in favour of a candidate: what is uncertain is tried.
+_CURIOSITY: Final = 0.5
+
+#: The predictor's first samples have this share of the source's multiply-adds at the least.
+_LEAST_SHARE: Final = 0.1
+
+#: In the place of a group that is not there any more: fewer halvings than any group can take.
+_GONE: Final = -8.0
+
+
+class ChamNetParams(GradualParams):
+    """ChamNet's settings.
+
+    Attributes:
+        init_population: Candidates in a generation; as many are measured in each round of a search.
+        crossover_rate: Share of the children that have two parents.
+        mutation: Share of a child's genes that change.
+        samples: Candidates cut from the source that the predictor learns first.
+    """
+
+    cuts: int = Field(default=3, ge=1)
+    init_population: int = Field(default=10, ge=2, le=1000)
+    crossover_rate: float = Field(default=0.7, ge=0, le=1)
+    mutation: float = Field(default=0.08, ge=0, le=1)
+    samples: int = Field(default=100, ge=0)
+
+
+class ChamNetExecutor(GradualExecutor):
+    """Search over widths and depth."""
+
+    name = "chamnet"
+    params_class = ChamNetParams
+    _params: ChamNetParams
+
+    def init(self, assignment: Assignment) -> None:
+        """Take up what is known of the source's candidates, or go on with what earlier searches found."""
+        if self._is_new(assignment.model):
+            self._predictor = Predictor.loaded(assignment.prepared)
+        super().init(assignment)
+
+    def prepare(self, assignment: Assignment) -> bytes:
+        """Measure candidates cut from the source, of all sizes."""
+        self._assignment, self._cuts = assignment, 0
+        self._take(copied(assignment.model), None)
+        self._survey()
+        whole, rng = self.measure()[FLOPS], self._evolution.rng
+        founders = self._evolution.founders(self._params.samples)
+        cut = (self._space.fitted(genes, {FLOPS: whole * _LEAST_SHARE ** rng.random()}) for genes in founders)
+        return Predictor(self._measured(genes for genes in cut if genes is not None)).saved()
+
+    def adjust(self, weights: Mapping[str, float]) -> None:
+        """Nothing is steered: every candidate meets all limits."""
+
+    def _cut(self, limits: Costs) -> None:
+        """Search among what meets the limits, and adopt the best that was measured."""
+        self._survey()
+        fitted = partial(self._space.fitted, limits=limits)
+        population = [
+            genes
+            for genes in map(fitted, self._evolution.founders(self._params.init_population))
+            if genes is not None
+        ]
+        if not population:
+            self._adopt_genes(self._space.least)
+            over = ", ".join(exceeded(self.measure(), self._assignment.budget))
+            raise StuckError(
+                f"{over} over the limit with every channel group at its last unit and no block left"
+            )
+        measured: dict[bytes, tuple[float, Genes]] = {}
+        for _ in range(_ROUNDS):
+            population = self._evolution.evolved(population, _GENERATIONS, fitted, self._promise)
+            new = [genes for genes in population if genes.tobytes() not in measured]
+            samples = self._measured(new)
+            measured.update(
+                {g.tobytes(): (sample.quality, g) for g, sample in zip(new, samples, strict=True)}
+            )
+            self._predictor.learn(samples)
+        self._adopt_genes(max(measured.values(), key=itemgetter(0))[1])
+
+    def _survey(self) -> None:
+        """Find out what can be cut from the network as it is."""
+        moments = self._compensation.moments(self._assignment.schooling.train)
+        self._space = Space(self._structure, self._masks.widths, self._assignment.profiles)
+        rng = np.random.default_rng([self._assignment.seed, self._cuts])
+        groups, blocks = self._space.size
+        self._evolution = Evolution(groups, blocks, self._params.crossover_rate, self._params.mutation, rng)
+        self._inheritance = Inheritance(
+            self._structure,
+            self._masks,
+            self._compensation,
+            moments,
+            self.trainer.evaluation,
+            self._values(moments),
+            self._assignment.schooling,
+        )
+
+    def _promise(self, candidates: Sequence[Genes]) -> Floats:
+        mean, deviation = self._predictor([self._features(genes) for genes in candidates])
+        return mean + _CURIOSITY * deviation
+
+    def _measured(self, candidates: Iterable[Genes]) -> list[Sample]:
+        samples = []
+        for genes in candidates:
+            architecture = self._space.architecture(genes)
+            structure = self._space.without(architecture.left_out)
+            samples.append(Sample(self._features(genes), self._inheritance.quality(architecture, structure)))
+        return samples
+
+    def _features(self, genes: Genes) -> tuple[float, ...]:
+        """Halvings of each group of the source; its blocks; and the halvings that were there before."""
+        architecture, source = self._space.architecture(genes), self._assignment.source
+        there = self._space.without(architecture.left_out).groups
+        widths = [
+            log2(architecture.widths[name] / group.size) if name in there else _GONE
+            for name, group in source.groups.items()
+        ]
+        blocks = [
+            float(block.name in self._space.blocks.keys() - architecture.left_out)
+            for block in residual_blocks(source.graph)
+        ]
+        widths_before = self._masks.widths.items()
+        before = [
+            log2(width / source.groups[name].size) for name, width in widths_before if name in source.groups
+        ]
+        return (*widths, *blocks, float(np.mean(before)))
+
+    def _adopt_genes(self, genes: Genes) -> None:
+        architecture = self._space.architecture(genes)
+        blocks = [self._space.blocks[name] for name in architecture.left_out]
+        self._adopt(self._inheritance.keep(architecture), self._inheritance.moments, blocks)

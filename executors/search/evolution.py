@@ -1,0 +1,85 @@
+"""A population of genes that gets better from generation to generation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from executors.search.space import Genes
+
+#: How far a mutation moves the width of a group, in halvings: the standard deviation.
+_STEP = 0.5
+
+#: How much the widths of the first population differ, likewise.
+_SPREAD = 0.5
+
+#: Share of the first population's blocks that are left out.
+_LEFT_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """Crossover and mutation.
+
+    Attributes:
+        groups: The genes that are widths; those behind them are blocks.
+        blocks: How many blocks there are.
+        crossover_rate: Share of the children that have two parents.
+        mutation: Share of a child's genes that change.
+        rng: Where randomness comes from.
+    """
+
+    groups: int
+    blocks: int
+    crossover_rate: float
+    mutation: float
+    rng: np.random.Generator
+
+    def founders(self, count: int) -> list[Genes]:
+        """The first population; its first member keeps all proportions."""
+        widths = self.rng.normal(0, _SPREAD, (count, self.groups))
+        stays = self.rng.random((count, self.blocks)) >= _LEFT_OUT
+        widths[0], stays[0] = 0, True
+        return list(np.concatenate([widths, stays], axis=1))
+
+    def child(self, parents: Sequence[Genes]) -> Genes:
+        """A child of parents drawn from some; the first of them are drawn more often."""
+        first = self._drawn(parents).copy()
+        if self.rng.random() < self.crossover_rate:
+            from_second = self.rng.random(len(first)) < 0.5
+            first[from_second] = self._drawn(parents)[from_second]
+        changes = self.rng.random(len(first)) < self.mutation
+        changes[self.rng.integers(len(first))] = True
+        widths = np.arange(len(first)) < self.groups
+        first[changes & widths] += self.rng.normal(0, _STEP, int((changes & widths).sum()))
+        first[changes & ~widths] = 1 - first[changes & ~widths]
+        return first
+
+    def evolved(
+        self,
+        population: Sequence[Genes],
+        generations: int,
+        fitted: Callable[[Genes], Genes | None],
+        promise: Callable[[Sequence[Genes]], npt.NDArray[np.float64]],
+    ) -> list[Genes]:
+        """The best after some generations, the most promising first; as many as there were.
+
+        Args:
+            population: Genes that meet the limits.
+            generations: How many there are; in each, as many children are born as there are parents.
+            fitted: Makes genes meet the limits, or returns None.
+            promise: What is to be as high as possible.
+        """
+        best = list(population)
+        for _ in range(generations):
+            children = [fitted(self.child(best)) for _ in best]
+            everyone = [*best, *(child for child in children if child is not None)]
+            everyone = list({genes.tobytes(): genes for genes in everyone}.values())
+            order = np.argsort(-promise(everyone), kind="stable")
+            best = [everyone[place] for place in order[: len(best)]]
+        return best
+
+    def _drawn(self, parents: Sequence[Genes]) -> Genes:
+        """The better of two."""
+        return parents[int(self.rng.integers(len(parents), size=2).min())]

@@ -1,0 +1,98 @@
+"""What candidates are with the weights of the network that they are cut from, without any training."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from executors.compensation import Compensation, Moments
+from executors.data import Dataset
+from executors.evaluation import Evaluation
+from executors.objectives import SMALLEST, objectives_of
+from executors.search.space import Architecture
+from executors.sparsity import Masks
+from executors.structure import Keep, Structure, narrow
+from executors.training import Schooling
+
+#: Training examples that batch norms are calibrated on, and as many others that candidates are measured on.
+_EXAMPLES: Final = 500
+
+
+@dataclass(frozen=True)
+class Inheritance:
+    """A network that candidates are cut from; it is as before after each of them.
+
+    Attributes:
+        structure: The network's.
+        masks: Its units that are left.
+        compensation: Lets what stays take over from what is cut.
+        moments: What that needs to know.
+        evaluation: Of the network.
+        values: What each unit is worth in its group [units].
+        schooling: Data that candidates are measured on, which are training data.
+    """
+
+    structure: Structure
+    masks: Masks
+    compensation: Compensation
+    moments: Mapping[int, Moments]
+    evaluation: Evaluation
+    values: Mapping[str, npt.NDArray[np.float64]]
+    schooling: Schooling
+
+    def keep(self, architecture: Architecture) -> Keep:
+        """The most valuable units of each group."""
+        found = {}
+        for name, values in self.values.items():
+            left = self.masks.keep[name]
+            order = np.argsort(np.where(left, -values, np.inf), kind="stable")
+            found[name] = np.isin(np.arange(len(left)), order[: architecture.widths[name]])
+        return found
+
+    def quality(self, architecture: Architecture, structure: Structure) -> float:
+        """How well a candidate does: the negative logarithm of its loss on examples.
+
+        The loss tells candidates apart whose accuracy is that of chance.
+
+        Args:
+            architecture: The candidate.
+            structure: The network's without the blocks that the candidate leaves out.
+        """
+        calibration, test = self._examples()
+        with self._cut(self.keep(architecture)):
+            evaluation = self.evaluation
+            if architecture.left_out or self.structure.averages_channels:
+                keep = {name: self.masks.keep[name] for name in structure.groups}
+                evaluation = Evaluation(narrow(structure, keep))
+            evaluation.recalibrate(calibration)
+            outputs = evaluation.outputs(test.inputs)
+        objectives = objectives_of(evaluation.model, test)
+        loss = sum(
+            float(objective.loss(outputs[name], test.targets[name])) for name, objective in objectives.items()
+        )
+        return -float(np.log(max(loss, SMALLEST)))
+
+    @contextmanager
+    def _cut(self, keep: Keep) -> Iterator[None]:
+        """The network with no more than these units, and then as it was."""
+        before = self.masks.keep
+        variables = [variable for own in self.structure.graph.variables.values() for variable in own]
+        weights = [variable.numpy() for variable in variables]
+        try:
+            self.compensation.apply(before, keep, self.moments)
+            self.masks.set(keep)
+            yield
+        finally:
+            self.masks.set(before)
+            for variable, weight in zip(variables, weights, strict=True):
+                variable.assign(weight)
+
+    def _examples(self) -> tuple[Dataset, Dataset]:
+        order = np.random.default_rng(0).permutation(len(self.schooling.train))
+        first, second = order[:_EXAMPLES], order[_EXAMPLES : 2 * _EXAMPLES]
+        # Where there are few examples, all serve for both.
+        train = self.schooling.train
+        return train.subset(first), train.subset(second if len(second) else first)

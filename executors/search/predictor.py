@@ -1,0 +1,68 @@
+"""How good a candidate will be, from those that were measured."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+Floats = npt.NDArray[np.float64]
+
+#: Of the similarity of candidates, in halvings of the widths: where it starts, and its limits.
+_LENGTH: Final = 2.0
+_LENGTHS: Final = (0.1, 100.0)
+_NOISE: Final = 0.05
+_NOISES: Final = (1e-4, 1.0)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A candidate that was measured.
+
+    Attributes:
+        features: Where it is in the space, as numbers of similar ranges.
+        quality: What it reached; more is better.
+    """
+
+    features: tuple[float, ...]
+    quality: float
+
+
+class Predictor:
+    """A Gaussian process over the features of candidates."""
+
+    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+        self.samples = list(samples)
+        self._process = self._fitted() if self.samples else None
+
+    @classmethod
+    def loaded(cls, content: bytes) -> Self:
+        """One with the samples that `saved` gave; without any where there is no content."""
+        found = json.loads(content or b"[]")
+        return cls(Sample(tuple(sample["features"]), sample["quality"]) for sample in found)
+
+    def saved(self) -> bytes:
+        """The samples."""
+        return json.dumps([asdict(sample) for sample in self.samples]).encode()
+
+    def learn(self, samples: Iterable[Sample]) -> None:
+        """Know more samples; how similar candidates are is found out anew."""
+        self.samples += samples
+        self._process = self._fitted()
+
+    def __call__(self, features: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
+        """What candidates will reach, and the standard deviation of that [candidates]; 0 and 1 of none."""
+        if self._process is None:
+            return np.zeros(len(features)), np.ones(len(features))
+        mean, deviation = self._process.predict(np.array(features), return_std=True)
+        return mean, deviation
+
+    def _fitted(self) -> GaussianProcessRegressor:
+        kernel = ConstantKernel() * Matern(_LENGTH, _LENGTHS, nu=2.5) + WhiteKernel(_NOISE, _NOISES)
+        process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+        features = np.array([sample.features for sample in self.samples])
+        return process.fit(features, [sample.quality for sample in self.samples])

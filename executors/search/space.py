@@ -1,0 +1,108 @@
+"""The architectures that can be cut from a network: fewer units in each group, fewer residual blocks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from executors.structure import ResidualBlock, Structure, residual_blocks, shallower
+from mistify.budget import Costs, exceeded
+from mistify.hardware import HardwareProfile
+
+#: Of an architecture: for each group the binary logarithm of the share of its units that stay, at most 0;
+#: then for each block whether it stays, 0 or 1.
+Genes = npt.NDArray[np.float64]
+
+#: Halvings of the range within which widths are scaled to meet limits.
+_HALVINGS = 8
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What is left of a network.
+
+    Attributes:
+        widths: Units of each channel group.
+        left_out: Residual blocks that are gone, by name.
+    """
+
+    widths: Mapping[str, int]
+    left_out: frozenset[str]
+
+
+class Space:
+    """The architectures that can be cut from a network, as genes.
+
+    Args:
+        structure: The network's.
+        widths: Units that are left of each group.
+        profiles: Hardware whose latency is limited.
+    """
+
+    def __init__(
+        self, structure: Structure, widths: Mapping[str, int], profiles: tuple[HardwareProfile, ...]
+    ) -> None:
+        self._structure = structure
+        self._widths = widths
+        self._profiles = profiles
+        self._groups = list(structure.groups)
+        self.blocks = {block.name: block for block in residual_blocks(structure.graph)}
+        self.without = lru_cache(maxsize=64)(self._without)
+        self._deepest = np.log2(1 / max(widths.values(), default=1))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """The number of groups, and of blocks."""
+        return len(self._groups), len(self.blocks)
+
+    @property
+    def least(self) -> Genes:
+        """A single unit in each group, and no block."""
+        return np.concatenate([np.full(len(self._groups), self._deepest), np.zeros(len(self.blocks))])
+
+    def architecture(self, genes: Genes) -> Architecture:
+        """What genes stand for."""
+        groups = len(self._groups)
+        widths = {
+            name: max(1, round(self._widths[name] * 2.0**gene))
+            for name, gene in zip(self._groups, np.minimum(genes[:groups], 0), strict=True)
+        }
+        left_out = frozenset(
+            name for name, stays in zip(self.blocks, genes[groups:], strict=True) if not stays
+        )
+        return Architecture(widths, left_out)
+
+    def costs(self, architecture: Architecture) -> Costs:
+        """What an architecture costs."""
+        structure = self.without(architecture.left_out)
+        widths = {name: architecture.widths[name] for name in structure.groups}
+        return structure.network(widths).costs(self._profiles)
+
+    def fitted(self, genes: Genes, limits: Costs) -> Genes | None:
+        """The genes with all widths scaled alike, to the largest that meet the limits.
+
+        None if the limits do not hold with a single unit in each group.
+        """
+        low, high = self._deepest, -float(genes[: len(self._groups)].min(initial=0))
+        if not self._meets(self._scaled(genes, low), limits):
+            return None
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self._meets(self._scaled(genes, middle), limits) else (low, middle)
+        return self._scaled(genes, low)
+
+    def _scaled(self, genes: Genes, shift: float) -> Genes:
+        groups = len(self._groups)
+        return np.concatenate([np.clip(genes[:groups] + shift, self._deepest, 0), genes[groups:]])
+
+    def _meets(self, genes: Genes, limits: Costs) -> bool:
+        return not exceeded(self.costs(self.architecture(genes)), limits)
+
+    def _without(self, left_out: frozenset[str]) -> Structure:
+        """The structure without some blocks."""
+        return shallower(self._structure, self._chosen(left_out)) if left_out else self._structure
+
+    def _chosen(self, names: Iterable[str]) -> list[ResidualBlock]:
+        return [self.blocks[name] for name in names]
