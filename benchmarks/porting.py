@@ -87,11 +87,21 @@ class Porting:
         data: Training and test data.
         directory: Where checkpoints go.
         settings: Of the algorithm, for the source and for all goals.
+        algorithm: Its name.
+        cuts: The most cuts of a goal.
     """
 
     def __init__(
-        self, model: ModelSource, data: DataSource, directory: Path, settings: Mapping[str, object]
+        self,
+        model: ModelSource,
+        data: DataSource,
+        directory: Path,
+        settings: Mapping[str, object],
+        *,
+        algorithm: str = "morphnet",
+        cuts: int = _CUTS,
     ) -> None:
+        self._algorithm, self._cuts = algorithm, cuts
         self.data = data
         self._artifacts = Artifacts(directory)
         self._workshop = Workshop(self._artifacts, lambda progress: None)
@@ -144,8 +154,8 @@ class Porting:
                 parent=checkpoint.artifact,
                 teacher=self._made.teacher,
                 data=self.data,
-                algorithm="morphnet",
-                algorithm_config={**self._settings, **_steps(steps, _CUTS)},
+                algorithm=self._algorithm,
+                algorithm_config={**self._settings, **_steps(steps, self._cuts, self._cuts)},
                 hardware={},
                 budget={FLOPS: share * self._full},
                 seed=self._seed,
@@ -187,7 +197,7 @@ class Porting:
                 branches=branches,
                 teacher=self._made.teacher,
                 data=self.data,
-                algorithm="morphnet",
+                algorithm=self._algorithm,
                 algorithm_config=self._settings,
                 quantization=QuantizationConfig(precision=precision),
                 goal_id=precision.value,
@@ -224,18 +234,19 @@ class Porting:
 
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """All steps are taken, a part of them on the way: the factor by which costs fall."""
-        cuts = min(_CUTS, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
+        cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
         result = self._workshop.do(
             AdaptTask(
                 parent=parent,
                 teacher=self._made.teacher,
                 data=self.data,
-                algorithm="morphnet",
-                algorithm_config={**self._settings, **_steps(steps, cuts)},
+                algorithm=self._algorithm,
+                algorithm_config={**self._settings, **_steps(steps, cuts, self._cuts)},
                 hardware={},
                 budget={FLOPS: share * self._full},
                 accuracy_target=None,
                 seed=self._seed,
+                prepared=self._made.prepared,
             )
         )
         if not isinstance(result, AdaptResult) or not result.met:
@@ -249,7 +260,7 @@ class Porting:
             SourceTask(
                 model=model,
                 data=self.data,
-                algorithm="morphnet",
+                algorithm=self._algorithm,
                 algorithm_config=settings,
                 hardware={},
                 exceed=exceed,
@@ -261,14 +272,14 @@ class Porting:
         return result
 
 
-def _steps(steps: int, cuts: int) -> dict[str, object]:
-    """Settings by which so many steps are taken in all, on an edge of so many cuts."""
+def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
+    """Settings by which so many steps are taken in all, on an edge of so many cuts of at most so many."""
     each = max(1, round(_CUTTING * steps / max(1, cuts)))
     return {
-        "cuts": _CUTS,
-        "adapt_steps": _CUTS * each,
+        "cuts": most,
+        "adapt_steps": most * each,
         "tune_steps": steps - cuts * each,
-        "max_steps": 2 * steps + _CUTS,
+        "max_steps": 2 * steps + most,
     }
 
 

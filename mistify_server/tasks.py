@@ -115,7 +115,8 @@ class SourceTask(Message):
 class SourceResult(TaskDone):
     """The tuned source (the teacher of every goal) and the root, the same where nothing was widened.
 
-    `data` are those that were generated for it, None where there were some.
+    `data` are those that were generated for it, None where there were some. `prepared` is what the algorithm
+    has computed for all goals, None where that is nothing.
     """
 
     kind: Literal["source_result"] = "source_result"
@@ -128,12 +129,14 @@ class SourceResult(TaskDone):
     root_costs: dict[str, float]
     steps: int
     data: DataSource | None = None
+    prepared: str | None = None
 
 
 class Adaptation(Message):
     """What edges have in common: from a parent's checkpoint to a budget, taught by the source.
 
     `quantizations` are what the networks are packaged as: where latency is limited it is measured so.
+    `prepared` is the source result's.
     """
 
     parent: str
@@ -145,6 +148,7 @@ class Adaptation(Message):
     budget: dict[str, float]
     seed: int
     quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
+    prepared: str | None = None
 
 
 class AdaptTask(Adaptation):

@@ -120,18 +120,20 @@ class Workshop:
         train, test = map(self._materials.data, parts_of(data, signature_of(source)))
         # There is nothing new in what the source itself says.
         steps = params.source_steps if data.train == task.data.train else 0
+        lesson = schooling(train, test, None, params, task.data.settings)
         progress = self._reporting(metric)
         source_costs = analyse(source).network().costs(profiles)
         source_accuracy = evaluate(source, test, metric)
         progress("tuning the source", 0, steps, source_costs, source_accuracy)
         teacher = tuned_source(
             source,
-            schooling(train, test, None, params, task.data.settings),
+            lesson,
             steps,
             task.seed,
             lambda done: progress("tuning the source", done, steps, source_costs, None),
         )
         root = expanded(analyse(teacher), task.exceed, profiles, task.seed)
+        progress("preparing", steps, steps, source_costs, None)
         return SourceResult(
             source_costs=dict(source_costs),
             source_accuracy=source_accuracy,
@@ -142,7 +144,17 @@ class Workshop:
             root_costs=dict(analyse(root).network().costs(profiles)),
             steps=steps,
             data=None if data == task.data else data,
+            prepared=self._prepared(task, params, teacher, lesson),
         )
+
+    def _prepared(
+        self, task: SourceTask, params: Params, teacher: keras.Model, lesson: Schooling
+    ) -> str | None:
+        """The artifact of what the algorithm computes for all goals."""
+        executor = executor_class(task.algorithm)(params)
+        source = Assignment(teacher, {}, profiles_of(task.hardware), lesson, task.seed, analyse(teacher))
+        found = executor.prepare(source)
+        return self._artifacts.put(found, ".prepared") if found else None
 
     def _with_generated(self, data: DataSource, source: keras.Model, seed: int) -> DataSource:
         """The data with what is to be generated as files among the artifacts."""
@@ -248,6 +260,7 @@ class Workshop:
             schooling=lesson,
             seed=task.seed,
             source=analyse(self._model(task.teacher)),
+            prepared=self._artifacts.path(task.prepared).read_bytes() if task.prepared else b"",
         )
 
     def _run_edge(

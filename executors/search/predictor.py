@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 _LENGTH: Final = 2.0
 _LENGTHS: Final = (0.1, 100.0)
 _NOISE: Final = 0.05
-_NOISES: Final = (1e-4, 1.0)
+_NOISES: Final = (1e-6, 1.0)
 
 
 @dataclass(frozen=True)

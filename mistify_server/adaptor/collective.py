@@ -213,6 +213,7 @@ class CollectiveAdaptation:
             accuracy_target=node.accuracy_target,
             seed=node.seed,
             quantizations=self._quantizations(node),
+            prepared=root.prepared,
         )
 
     def _quantizations(self, node: NodePlan) -> tuple[QuantizationConfig, ...]:
@@ -232,6 +233,7 @@ class CollectiveAdaptation:
             budget=dict(goal.budget),
             seed=self._nodes[index].seed,
             quantizations=(goal.quantization,),
+            prepared=root.prepared,
             shares=goal.branches.shares if goal.branches else (),
             costs=adapted.costs,
         )

@@ -14,6 +14,7 @@ from mistify_server.tasks import (
     AdaptResult,
     AdaptTask,
     Answer,
+    BranchTask,
     InspectTask,
     Order,
     PackageTask,
@@ -157,7 +158,7 @@ def needed(task: Task) -> frozenset[str]:
     match task:
         case InspectTask() | SourceTask():
             names += [name for name in (task.model.path, task.model.builtin) if name]
-        case AdaptTask():
+        case AdaptTask() | BranchTask():
             names += [task.parent, task.teacher]
         case PackageTask():
             names += [task.checkpoint, task.teacher]
