@@ -1,12 +1,14 @@
 """How good a candidate will be, from those that were measured."""
 
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -65,4 +67,7 @@ class Predictor:
         kernel = ConstantKernel() * Matern(_LENGTH, _LENGTHS, nu=2.5) + WhiteKernel(_NOISE, _NOISES)
         process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
         features = np.array([sample.features for sample in self.samples])
-        return process.fit(features, [sample.quality for sample in self.samples])
+        with warnings.catch_warnings():
+            # That the samples have hardly any noise, or too few of them differ, is no news.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return process.fit(features, [sample.quality for sample in self.samples])

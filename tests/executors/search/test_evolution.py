@@ -1,0 +1,61 @@
+"""Populations get better."""
+
+import numpy as np
+import pytest
+
+from executors.search import Evolution
+
+GROUPS, BLOCKS = 6, 3
+
+
+def evolution(seed=0, crossover_rate=0.7, mutation=0.08):
+    return Evolution(GROUPS, BLOCKS, crossover_rate, mutation, np.random.default_rng(seed))
+
+
+def test_the_first_of_the_founders_keeps_all_proportions():
+    founders = evolution().founders(20)
+    assert founders[0].tolist() == [0] * GROUPS + [1] * BLOCKS
+    assert all(set(genes[GROUPS:]) <= {0, 1} for genes in founders)
+    assert np.std([genes[:GROUPS] for genes in founders[1:]]) == pytest.approx(0.5, rel=0.2)
+
+
+def test_without_mutation_one_gene_is_not_a_parents():
+    some = evolution(mutation=0.0)
+    parents = [np.full(GROUPS + BLOCKS, 0.0), np.full(GROUPS + BLOCKS, 1.0)]
+    strange = []
+    for _ in range(200):
+        child = some.child(parents)
+        strange.append(sum(gene not in (0, 1) for gene in child[:GROUPS]))
+        assert set(child[GROUPS:]) <= {0, 1}
+    assert set(strange) == {0, 1}  # 0 where the gene that changed is a block
+
+
+def test_without_crossover_a_child_is_like_one_parent():
+    some = evolution(crossover_rate=0.0, mutation=0.0)
+    parents = [np.full(GROUPS + BLOCKS, 0.0), np.full(GROUPS + BLOCKS, 1.0)]
+    for _ in range(100):
+        child = some.child(parents)
+        assert min(np.sum(child != parent) for parent in parents) <= 1
+
+
+def test_what_promises_most_is_found():
+    """Widths near a target of their own, and the second block left out."""
+    target = np.array([-1.0, -0.2, -2.0, 0.0, -0.5, -1.5, 1, 0, 1])
+
+    def promise(population):
+        return -np.array([np.abs(genes - target).sum() for genes in population])
+
+    some = evolution()
+    start = some.founders(12)
+    found = some.evolved(start, 80, lambda genes: genes, promise)
+    assert len(found) == 12
+    assert promise(found).tolist() == sorted(promise(found), reverse=True)
+    assert promise(found)[0] > promise(start).max() / 4
+    assert found[0][GROUPS:].tolist() == [1, 0, 1]
+
+
+def test_what_fits_no_limits_has_no_children():
+    some = evolution()
+    start = some.founders(5)
+    found = some.evolved(start, 3, lambda genes: None, lambda population: np.arange(len(population), 0, -1.0))
+    assert [genes.tolist() for genes in found] == [genes.tolist() for genes in start]

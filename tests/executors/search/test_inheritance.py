@@ -1,0 +1,112 @@
+"""Candidates are measured with the weights that they inherit, and leave no trace."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.compensation import Compensation
+from executors.evaluation import Evaluation
+from executors.gradual import copied
+from executors.search import Architecture, Inheritance
+from executors.sparsity import Masks
+from executors.structure import analyse, narrow, residual_blocks, shallower
+
+from ..conftest import small_resnet
+
+
+@pytest.fixture(scope="module")
+def source(digits):
+    model = small_resnet()
+    model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy")
+    model.fit(digits[0].inputs["image"], digits[0].targets["digit"], batch_size=64, epochs=4, verbose=0)
+    return model
+
+
+@pytest.fixture
+def inheritance(source, schooling):
+    structure = analyse(copied(source))
+    rng = np.random.default_rng(0)
+    compensation = Compensation(structure)
+    return Inheritance(
+        structure,
+        Masks(structure),
+        compensation,
+        compensation.moments(schooling.train),
+        Evaluation(keras.Model(*_ends(structure))),
+        {name: rng.random(group.size) for name, group in structure.groups.items()},
+        schooling,
+    )
+
+
+def _ends(structure):
+    """Inputs and outputs of the model that the structure's layers make."""
+    model = structure.graph.build(lambda _, layer: layer, {})
+    return model.inputs, model.outputs
+
+
+def half(structure, left_out=frozenset()):
+    return Architecture({name: group.size // 2 for name, group in structure.groups.items()}, left_out)
+
+
+def loss(model, schooling):
+    """As a user would find it: on the second 500 training examples of a permutation."""
+    order = np.random.default_rng(0).permutation(len(schooling.train))
+    test = schooling.train.subset(order[500:1000])
+    entropy = tf.keras.losses.sparse_categorical_crossentropy(
+        test.targets["digit"], model.predict(test.inputs["image"], verbose=0)
+    )
+    return float(np.mean(entropy))
+
+
+def test_units_of_most_value_are_kept(inheritance):
+    keep = inheritance.keep(half(inheritance.structure))
+    for name, values in inheritance.values.items():
+        assert keep[name].sum() == len(values) // 2
+        assert values[keep[name]].min() > values[~keep[name]].max()
+
+
+def test_what_was_cut_before_is_not_kept(inheritance):
+    name, group = next(iter(inheritance.structure.groups.items()))
+    best = np.argsort(-inheritance.values[name])[: group.size // 2]
+    inheritance.masks.set({name: ~np.isin(np.arange(group.size), best)})
+    assert not inheritance.keep(half(inheritance.structure))[name][best].any()
+
+
+@pytest.mark.parametrize("shallow", [False, True])
+def test_quality_is_that_of_the_network_that_would_be_adopted(inheritance, source, schooling, shallow):
+    model = copied(source)
+    structure = analyse(model)
+    blocks = residual_blocks(structure.graph) if shallow else []
+    architecture = half(structure, frozenset(block.name for block in blocks))
+    keep = inheritance.keep(architecture)
+    whole = {name: np.ones(group.size, bool) for name, group in structure.groups.items()}
+    Compensation(structure).apply(whole, keep, inheritance.moments)
+    left = shallower(structure, blocks) if shallow else structure
+    expected = narrow(left, {name: keep[name] for name in left.groups})
+    order = np.random.default_rng(0).permutation(len(schooling.train))
+    Evaluation(expected).recalibrate(schooling.train.subset(order[:500]))
+    own = shallower(inheritance.structure, residual_blocks(inheritance.structure.graph)) if shallow else None
+    found = inheritance.quality(architecture, own or inheritance.structure)
+    assert found == pytest.approx(-np.log(loss(expected, schooling)), abs=2e-3)
+
+
+def test_the_network_is_as_before(inheritance):
+    before = {
+        name: [np.array(weight) for weight in own]
+        for name, own in inheritance.structure.graph.weights.items()
+    }
+    first = inheritance.quality(half(inheritance.structure), inheritance.structure)
+    assert all(mask.all() for mask in inheritance.masks.keep.values())
+    for name, own in inheritance.structure.graph.weights.items():
+        for weight, expected in zip(own, before[name], strict=True):
+            np.testing.assert_array_equal(weight, expected)
+    assert inheritance.quality(half(inheritance.structure), inheritance.structure) == first
+
+
+def test_few_examples_serve_for_both(inheritance, schooling):
+    few = replace(schooling, train=schooling.train.subset(np.arange(40)))
+    found = replace(inheritance, schooling=few)
+    assert np.isfinite(found.quality(half(found.structure), found.structure))

@@ -1,0 +1,72 @@
+"""The architectures that can be cut from a network."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.search import Space
+from executors.structure import analyse, narrow, residual_blocks, shallower
+from mistify.budget import FLOPS, PARAMS, meets
+
+layers = keras.layers
+
+
+def residual():
+    """A stem of 16, two blocks of 24 units inside, a head."""
+    inputs = keras.Input((8, 8, 3), name="image")
+    x = layers.Conv2D(16, 3, padding="same", name="stem")(inputs)
+    for number in (1, 2):
+        y = layers.Conv2D(24, 3, padding="same", activation="relu", name=f"in_{number}")(x)
+        y = layers.Conv2D(16, 3, padding="same", name=f"out_{number}")(y)
+        x = layers.Add(name=f"sum_{number}")([x, y])
+    return keras.Model(inputs, layers.Dense(5, name="head")(layers.GlobalAveragePooling2D()(x)))
+
+
+@pytest.fixture(scope="module")
+def structure():
+    return analyse(residual())
+
+
+@pytest.fixture
+def space(structure):
+    return Space(structure, structure.widths, ())
+
+
+def test_genes_are_halvings_of_the_widths_that_are_left_and_blocks(structure):
+    space = Space(structure, {"stem": 8, "in_1": 24, "in_2": 12}, ())
+    assert space.size == (3, 2)
+    found = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0]))
+    assert found.widths == {"stem": 4, "in_1": 24, "in_2": 1}
+    assert found.left_out == {"sum_2"}
+
+
+def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
+    architecture = space.architecture(np.array([-1.0, -0.4, 0.0, 1.0, 0.0]))
+    left = shallower(
+        structure, [block for block in residual_blocks(structure.graph) if block.name == "sum_2"]
+    )
+    keep = {name: np.arange(group.size) < architecture.widths[name] for name, group in left.groups.items()}
+    assert space.costs(architecture) == analyse(narrow(left, keep)).network().costs(())
+
+
+@pytest.mark.parametrize("stays", [1.0, 0.0])
+@pytest.mark.parametrize("limited", [{FLOPS: 0.4}, {FLOPS: 0.9, PARAMS: 0.3}])
+def test_fitted_genes_are_the_largest_within_the_limits_in_the_same_proportions(
+    space, structure, stays, limited
+):
+    whole = structure.network().costs(())
+    limits = {axis: share * whole[axis] for axis, share in limited.items()}
+    genes = np.array([0.3, -0.5, -0.2, 1.0, stays])
+    fitted = space.fitted(genes, limits)
+    assert meets(space.costs(space.architecture(fitted)), limits)
+    more = np.concatenate([np.minimum(fitted[:3] + 0.15, 0), fitted[3:]])
+    assert not meets(space.costs(space.architecture(more)), limits) or (fitted[:3] == 0).all()
+    free = fitted[:3] < 0
+    np.testing.assert_allclose(np.diff(fitted[:3][free]), np.diff(genes[:3][free]), atol=1e-9)
+    assert fitted[3:].tolist() == [1.0, stays]
+
+
+def test_what_no_widths_can_meet_fits_nothing(space):
+    assert space.fitted(np.array([0.0, 0.0, 0.0, 1.0, 1.0]), {FLOPS: 100.0}) is None
+    assert set(space.architecture(space.least).widths.values()) == {1}
+    assert space.architecture(space.least).left_out == {"sum_1", "sum_2"}
