@@ -8,6 +8,7 @@ import pytest
 
 from executors.data.loading import load_dataset
 from executors.evaluation import evaluate
+from executors.search import Predictor, Sample
 from executors.signature import signature_of
 from executors.structure import analyse
 from executors.training import Trainer
@@ -390,3 +391,42 @@ def test_settings_that_do_not_fit_the_model_are_told(workshop: Workshop, source:
         found: Any = workshop.do(InspectTask(model=source, **{**COMMON, "data": data}))
         told += [problem[0] for problem in found.problems]
     assert told == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
+
+
+def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
+    tmp_path: Path, source: ModelSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = artifacts_of(tmp_path)
+    settings = {"source_steps": 4, "adapt_steps": 4, "tune_steps": 2, "max_steps": 8, "cuts": 1}
+    search = {
+        "data": DATA,
+        "algorithm": "chamnet",
+        "algorithm_config": {**settings, "samples": 5, "init_population": 2},
+        "hardware": {},
+    }
+    root: Any = Workshop(artifacts, lambda progress: None).do(
+        SourceTask(model=source, exceed={}, seed=0, **search)
+    )
+    samples = Predictor.loaded(artifacts.path(root.prepared).read_bytes()).samples
+    assert 1 < len(samples) <= 5  # those that the least share can be reached with
+    known = []
+    learn = Predictor.learn
+
+    def learned(predictor: Predictor, more: list[Sample]) -> None:
+        known.append(list(predictor.samples))
+        learn(predictor, more)
+
+    monkeypatch.setattr(Predictor, "learn", learned)
+    adapted: Any = Workshop(artifacts, lambda progress: None).do(
+        AdaptTask(
+            parent=root.root,
+            teacher=root.teacher,
+            prepared=root.prepared,
+            budget={"flops": 0.6 * root.root_costs["flops"]},
+            accuracy_target=None,
+            seed=0,
+            **search,
+        )
+    )
+    assert adapted.met
+    assert known[0] == samples
