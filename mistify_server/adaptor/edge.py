@@ -11,7 +11,14 @@ from executors.evaluation import evaluate
 from executors.structure import analyse
 from executors.training import Trainer, cosine
 from mistify.budget import Costs, exceeded, meets
-from mistify_server.adaptor.latency import Stopwatch, aimed, corrected, limits_latency
+from mistify_server.adaptor.latency import (
+    Reading,
+    Stopwatch,
+    aimed,
+    corrected,
+    deviation_at,
+    limits_latency,
+)
 from mistify_server.adaptor.schedule import StructureLossSchedule
 
 #: Training steps between two reports of progress.
@@ -114,21 +121,22 @@ def _adapt_by_measurement(
 ) -> tuple[int, str]:
     """As `_adapt`, with profiles corrected by what LiteRT takes for the parent.
 
-    Where it takes longer for the adapted network than they predict, they are corrected by that one, and it is
+    Where it takes longer for the adapted network than they predict, they are corrected by both, and it is
     cut on, twice at the most. Weights do not matter: so this comes before tuning.
     """
-    aim, nominal, steps = aimed(assignment.budget), assignment.profiles, 0
-    profiles = corrected(nominal, assignment.model, measure(assignment.model))
-    aimed_at = replace(assignment, budget=aim, profiles=profiles)
+    aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
+    readings = [Reading.of(at.model, measure(at.model), nominal)]
     for attempt in range(1 + _CORRECTIONS):
-        steps, stuck = _adapt(executor, aimed_at, params, report, steps)
+        at = replace(at, budget=aim, profiles=corrected(nominal, deviation_at(aim, readings)))
+        steps, stuck = _adapt(executor, at, params, report, steps)
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
-        profiles = corrected(nominal, network, measure(network))
-        if meets(analyse(network).network().costs(profiles), aim):
+        readings.append(Reading.of(network, measure(network), nominal))
+        costs = analyse(network).network().costs(corrected(nominal, readings[-1].deviation))
+        if meets(costs, aim):
             break
-        aimed_at = replace(aimed_at, model=network, profiles=profiles)
+        at = replace(at, model=network)
     return steps, stuck
 
 

@@ -1,15 +1,16 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import keras
+import numpy as np
 
 from executors.data import Dataset
 from executors.structure import analyse
 from executors.timesheet import activity
-from mistify.budget import Budget, hardware_of
+from mistify.budget import Budget, Costs, hardware_of
 from mistify.costs import NetworkCost
 from mistify.hardware import HOST, HardwareProfile
 from mistify.quantization import QuantizationConfig
@@ -24,6 +25,10 @@ Stopwatch: TypeAlias = Callable[[keras.Model], float]
 #: What a network is cut to, as a share of a limit: the package is measured anew, and two measurements of one
 #: network differ by some per cent.
 _AIM = 0.95
+
+#: At a second reading, how many times as far as by the first alone a network is cut at the most: readings are
+#: noisy.
+_MOST_STEEP = 2.0
 
 #: An integer network has to be converted with some data; how long it takes does not depend on them.
 _EXAMPLES = 8
@@ -46,12 +51,58 @@ def _trained_or_not(asked: QuantizationConfig) -> QuantizationConfig:
     return asked.model_copy(update={"precision": asked.precision.stored_as})
 
 
-def corrected(profiles: Profiles, model: keras.Model, measured_ms: float) -> Profiles:
-    """The profiles, all by one factor, so that this machine's own predicts what was measured for a model.
+@dataclass(frozen=True)
+class Reading:
+    """What LiteRT took for a network, beside what this machine's profile predicts, in milliseconds.
+
+    Attributes:
+        predicted_ms: By the profile as it was calibrated with the source.
+        measured_ms: In LiteRT on this machine.
+        costs: The network's costs by the profiles as they were.
+    """
+
+    predicted_ms: float
+    measured_ms: float
+    costs: Costs
+
+    @classmethod
+    def of(cls, model: keras.Model, measured_ms: float, profiles: Profiles) -> "Reading":
+        """Of a network that was measured."""
+        cost = analyse(model).network()
+        return cls(cost.latency_ms(_host(profiles)), measured_ms, cost.costs(profiles))
+
+    @property
+    def deviation(self) -> float:
+        """How many times longer the network takes than is predicted."""
+        return self.measured_ms / self.predicted_ms
+
+
+def corrected(profiles: Profiles, deviation: float) -> Profiles:
+    """The profiles, all slower by one factor.
 
     Other hardware is taken to deviate from its profile as this machine does from its own.
     """
-    return _corrected(profiles, analyse(model).network(), measured_ms)
+    return tuple(_slower(profile, deviation) for profile in profiles)
+
+
+def deviation_at(budget: Budget, readings: Sequence[Reading]) -> float:
+    """How many times longer than predicted a network takes that just meets the limits on latency.
+
+    From one reading: as many as there. From two: a part of the time may be the same for both, such as that of
+    starting operators, and counts for more in a smaller network.
+    """
+    last = readings[-1]
+    if len(readings) == 1:
+        return last.deviation
+    before = readings[-2]
+    slope = (before.measured_ms - last.measured_ms) / (before.predicted_ms - last.predicted_ms or np.inf)
+    slope = min(max(slope, 0.0), last.deviation)
+    same_for_all = last.measured_ms - slope * last.predicted_ms
+    limits = (limit / last.costs[axis] for axis, limit in budget.items() if hardware_of(axis))
+    limit_ms = min(limits) * last.predicted_ms
+    if limit_ms <= same_for_all:
+        return _MOST_STEEP * last.deviation
+    return min(slope * limit_ms / (limit_ms - same_for_all), _MOST_STEEP * last.deviation)
 
 
 def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
@@ -62,7 +113,7 @@ def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
     """The profiles with this machine's own corrected, to predict what a converted network takes."""
     hosts = tuple(profile for profile in profiles if profile.name == HOST.name)
-    measured = _corrected(hosts, cost, measure_latency(network).median_ms)
+    measured = corrected(hosts, measure_latency(network).median_ms / cost.latency_ms(_host(profiles)))
     figures = {profile.name: profile for profile in (*profiles, *measured)}
     return tuple(figures.values())
 
@@ -77,15 +128,13 @@ def aimed(budget: Budget) -> Budget:
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
 
 
-def _corrected(profiles: Profiles, cost: NetworkCost, measured_ms: float) -> Profiles:
-    host = next((profile for profile in profiles if profile.name == HOST.name), HOST)
-    factor = cost.latency_ms(host) / measured_ms
-    return tuple(_faster(profile, factor) for profile in profiles)
+def _host(profiles: Profiles) -> HardwareProfile:
+    return next((profile for profile in profiles if profile.name == HOST.name), HOST)
 
 
-def _faster(profile: HardwareProfile, factor: float) -> HardwareProfile:
+def _slower(profile: HardwareProfile, factor: float) -> HardwareProfile:
     return replace(
         profile,
-        compute_power=profile.compute_power * factor,
-        memory_bandwidth=profile.memory_bandwidth * factor,
+        compute_power=profile.compute_power / factor,
+        memory_bandwidth=profile.memory_bandwidth / factor,
     )

@@ -15,7 +15,15 @@ from executors.training import Schooling
 from mistify.hardware import HOST, HardwareProfile
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.adaptor.edge import EdgeOutcome, run_edge
-from mistify_server.adaptor.latency import aimed, calibrated, corrected, limits_latency, stopwatch
+from mistify_server.adaptor.latency import (
+    Reading,
+    aimed,
+    calibrated,
+    corrected,
+    deviation_at,
+    limits_latency,
+    stopwatch,
+)
 
 layers = keras.layers
 PI = HardwareProfile("pi", 5.0, 1.0)
@@ -41,14 +49,15 @@ def predicted(network: keras.Model, profile: HardwareProfile = HOST) -> float:
 
 
 class Machine:
-    """Takes 0.3 ms for any network, and for the source 0.7 ms more."""
+    """Takes some time for any network, 0.3 ms, and for the source 1 ms in all."""
 
-    def __init__(self, source: keras.Model) -> None:
-        self._factor = 0.7 / predicted(source)
+    def __init__(self, source: keras.Model, any_network: float = 0.3) -> None:
+        self._any = any_network
+        self._factor = (1 - any_network) / predicted(source)
         self.measured: list[float] = []
 
     def __call__(self, network: keras.Model) -> float:
-        self.measured.append(0.3 + self._factor * predicted(network))
+        self.measured.append(self._any + self._factor * predicted(network))
         return self.measured[-1]
 
 
@@ -56,7 +65,7 @@ def edge(
     model: keras.Model, data: Dataset, machine: Any, budget: dict[str, float], *others: HardwareProfile
 ) -> EdgeOutcome:
     schooling = Schooling(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
-    profiles = (*corrected((HOST,), model, 1.0), *others)
+    profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
     given = Assignment(model, budget, profiles, schooling, 1, analyse(model))
     return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)
 
@@ -70,7 +79,28 @@ def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, d
     assert len(machine.measured) == 3
     assert machine(outcome.model) <= 0.6
     assert outcome.costs["latency_ms@host"] <= 0.57
-    assert predicted(outcome.model) / predicted(model) == pytest.approx(0.42, abs=0.02)
+    assert predicted(outcome.model) / predicted(model) == pytest.approx((0.57 - 0.3) / 0.7, abs=0.02)
+
+
+def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
+    model: keras.Model, data: Dataset
+) -> None:
+    """A third of the source takes 0.8 ms; by shares alone 0.9 of what is left would go at each correction."""
+    machine = Machine(model, any_network=0.7)
+    outcome = edge(model, data, machine, {"latency_ms@host": 0.84})
+    assert outcome.met
+    assert machine(outcome.model) <= 0.84
+
+
+@pytest.mark.parametrize(("second", "times"), [(0.9, 2.0), (0.999, 2.0), (1.1, 2.0), (0.5, 1.0)])
+def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float, times: float) -> None:
+    """The second network is predicted to take half as long as the first, 1 ms."""
+    readings = [
+        Reading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
+        for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
+    ]
+    found = deviation_at({"latency_ms@host": 0.4}, readings)
+    assert found == pytest.approx(times * readings[-1].deviation)
 
 
 def test_other_hardware_is_held_to_deviate_in_the_same_way(model: keras.Model, data: Dataset) -> None:
@@ -89,7 +119,7 @@ def test_without_a_limit_on_latency_nothing_is_measured(model: keras.Model, data
 
 
 def test_correction_is_one_factor_for_all(model: keras.Model) -> None:
-    host, pi = corrected((HOST, PI), model, 2 * predicted(model))
+    host, pi = corrected((HOST, PI), 2.0)
     assert host.latency_ms(1e6, 1e6) == pytest.approx(2 * HOST.latency_ms(1e6, 1e6))
     assert predicted(model, pi) == pytest.approx(2 * predicted(model, PI))
 
