@@ -1,21 +1,19 @@
-"""Goals that are added to a job: where they start from, what is not made again, what is refused."""
+"""Goals that are added to a job: where they start from, what is not made again."""
 
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode
 from mistify.jobs import GoalState, Job, JobState
 from mistify_server.jobs import RunningJobs
 
+from .outcomes import failure, goals
+
 Config = Callable[..., dict[str, object]]
-
-
-def goals(job: Job) -> dict[str, GoalState]:
-    return {goal.id: goal.state for goal in job.goals}
 
 
 def parents(job: Job) -> dict[str, str | None]:
@@ -29,12 +27,6 @@ def started_from(site: Any) -> dict[float, str]:
 
 async def job_states(caller: Any, job_id: str) -> list[JobState]:
     return [event.event for event in await caller.events(job_id) if isinstance(event.event, JobState)]
-
-
-async def failure(call: Any) -> MistifyError:
-    with pytest.raises(MistifyError) as raised:
-        await call
-    return raised.value
 
 
 @pytest.mark.parametrize("held", ["source", "adapt", "package"])
@@ -264,86 +256,6 @@ async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_conf
     assert error.code is ErrorCode.CONFLICT
     other = await caller.submit([make_config("a", FLOP="0.5x")])
     assert len((await caller.add(other.id, later, key="k")).goals) == 3
-
-
-class Refused(NamedTuple):
-    """A change of a config that would fit the job, and the problem that has to be told of it."""
-
-    changes: dict[str, object]
-    place: str
-    given: str
-    expected: str
-
-
-NANO = {"name": "jetson-nano", "compute_power": 1.0, "memory_bandwidth": 1.0}
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [
-        Refused({"model": "other.json"}, "model", '"other.json"', '"model.json", as in the job'),
-        Refused(
-            {"dataset": {"train": "test.json", "test": "test.json"}},
-            "dataset",
-            '{"train": "test.json", "test": "test.json"}',
-            '{"test": "test.json", "train": "train.json"}, as in the job',
-        ),
-        Refused(
-            {"algorithm": {"name": "chamnet"}},
-            "algorithm",
-            '{"name": "chamnet", "config": {}}',
-            '{"config": {}, "name": "morphnet"}, as in the job',
-        ),
-        Refused(
-            {"algorithm": {"name": "morphnet", "config": {"seed": 1}}},
-            "algorithm",
-            '{"name": "morphnet", "config": {"seed": 1}}',
-            '{"config": {}, "name": "morphnet"}, as in the job',
-        ),
-        Refused({"id": "HALF"}, "id", '"HALF"', "an id unlike those of the goals of the job"),
-        Refused(
-            {"adaptation_goal": {"FLOP": "0.001x"}},
-            "adaptation_goal.FLOP",
-            '"0.001x" (10 multiply-adds)',
-            "at least 100 multiply-adds",
-        ),
-        Refused(
-            {"hardware": {**NANO, "compute_power": "1GFLOP/s", "memory_bandwidth": "1GB/s"}},
-            "hardware",
-            json.dumps(NANO),
-            "470 GFLOP/s and 25 GB/s for jetson-nano, as in the job",
-        ),
-        Refused({"adaptation_goal": {"FLOP": "5 parsec"}}, "adaptation_goal.FLOP", '"5 parsec"', ""),
-    ],
-)
-async def test_what_does_not_fit_the_job_is_refused(
-    caller: Any, make_config: Config, refused: Refused
-) -> None:
-    on_nano = {**make_config("half", FLOP="0.5x"), "hardware": "jetson-nano"}
-    job = await caller.submit([on_nano])
-    before = await caller.finished(job.id)
-    fine, wrong = make_config("fine", FLOP="0.4x"), {**make_config("wrong", FLOP="0.3x"), **refused.changes}
-    error = await failure(caller.add(job.id, [fine, wrong], key="k"))
-    assert error.code is ErrorCode.INVALID_CONFIG
-    (problem,) = error.problems
-    assert (problem.place, problem.given) == (f"[1].{refused.place}", refused.given)
-    assert refused.expected in problem.expected
-    assert problem.fix
-    assert await caller.job(job.id) == before
-    assert len((await caller.add(job.id, [fine], key="k")).goals) == 2
-
-
-async def test_every_problem_of_an_addition_is_told_at_once(
-    caller: Any, site: Any, make_config: Config
-) -> None:
-    job = await caller.submit([make_config("a", FLOP="0.5x")])
-    later = [make_config("A", FLOP="0.4x"), make_config("b", model="x", FLOP="0.3x")]
-    error = await failure(caller.add(job.id, later))
-    assert [problem.place for problem in error.problems] == ["[0].id", "[1].model"]
-    for text in ("[{", "[]"):
-        assert (await failure(caller.add(job.id, text))).code is ErrorCode.INVALID_CONFIG
-    for key in ("", "k"):
-        assert (await failure(caller.add("nowhere", later, key))).code is ErrorCode.NOT_FOUND
 
 
 async def test_a_goal_added_while_the_job_is_cancelled_is_cancelled(

@@ -1,0 +1,20 @@
+"""What came of jobs and calls."""
+
+from typing import Any
+
+import pytest
+
+from mistify.errors import MistifyError
+from mistify.jobs import GoalState, Job
+
+
+def goals(job: Job) -> dict[str, GoalState]:
+    """The state of each goal."""
+    return {goal.id: goal.state for goal in job.goals}
+
+
+async def failure(call: Any) -> MistifyError:
+    """The error that a call ends with."""
+    with pytest.raises(MistifyError) as raised:
+        await call
+    return raised.value
