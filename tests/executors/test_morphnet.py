@@ -220,3 +220,20 @@ def test_a_rebuilt_network_learns_as_fast_as_before(trained, schooling):
     executor._rebuild(executor._structure)
     assert executor.trainer is not before
     assert executor.trainer.learning_rate == before.learning_rate
+
+
+def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(schooling):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = keras.layers.Dense(32, "relu")(keras.layers.Flatten()(inputs))
+    x = keras.layers.Dropout(0.3, name="drop")(x)
+    source = keras.Model(inputs, keras.layers.Dense(10, "softmax", name="digit")(x))
+    start, model = analyse(source).network().flops, source
+    for share in (0.6, 0.2):
+        executor = MorphNetExecutor(MorphNetParams(adapt_steps=2, cuts=1))
+        executor.init(Assignment(model, {FLOPS: share * start}, (), schooling, 0, analyse(source)))
+        executor.adjust({FLOPS: 1.0})
+        executor.iterate()
+        model = executor.network()
+        assert model.get_layer("drop").rate == pytest.approx(0.1)
+    assert source.get_layer("drop").rate == 0.3
