@@ -31,8 +31,8 @@ _FASTEST = 2.0
 _REBUILD_BELOW = 0.6
 
 
-#: Part of the source's dropout that is left in what is cut from it: a smaller network with a teacher learns less
-#: by heart. (Rates that fall with the connections: Han et al., 2015.)
+#: Part of the source's dropout that is left in what is cut from it: a smaller network with a teacher learns
+#: less by heart. (Rates that fall with the connections: Han et al., 2015.)
 _DROPOUT = 1 / 3
 
 _DROPOUTS = (layers.Dropout, layers.GaussianDropout, layers.SpatialDropout1D, layers.SpatialDropout2D)
