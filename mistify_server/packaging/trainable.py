@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 import keras
 import numpy as np
@@ -27,14 +26,6 @@ from mistify_server.packaging.training.parts import trainable_weights
 
 #: How far the outputs of both networks may differ, as a share of the largest.
 _TOLERANCE = 1e-5
-
-
-_UNSTABLE: Final = (
-    keras.layers.Conv1D,
-    keras.layers.Conv1DTranspose,
-    keras.layers.DepthwiseConv1D,
-    keras.layers.SeparableConv1D,
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,6 @@ def convert_trainable(
     network, places = convert_placed(folded, asked)
     trained = {name: asked[name] for name in places}
     try:
-        _require_stable(folded)
         if not trained:
             raise UntrainableError("the converter merges all of its weights with others")
         made = TrainingNetwork(folded, trained, objectives, tuning)
@@ -107,13 +97,6 @@ def _record(
             for at, (name, variable) in enumerate(trained.items())
         ),
     )
-
-
-def _require_stable(model: keras.Model) -> None:
-    """Refuse what LiteRT does not survive training: the gradients of convolutions over one dimension."""
-    unstable = [layer.name for layer in model.layers if isinstance(layer, _UNSTABLE)]
-    if unstable:
-        raise UntrainableError(f"convolutions over one dimension: {', '.join(unstable)}")
 
 
 def _require_same(network: bytes, training: bytes, examples: litert.Arrays) -> None:

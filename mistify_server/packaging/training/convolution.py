@@ -63,7 +63,8 @@ def _product(band: Any, weights: list[Any]) -> Any:
     """What several matrices make of a band [n, h, w, read], side by side."""
     groups, read, _ = weights[0].shape
     _, height, width, _ = band.shape
-    if groups == 1:
+    # TensorFlow's product of images of one row with one matrix for all writes beyond its memory (oneDNN).
+    if groups == 1 and height > 1:
         # Without reshaping it, which would copy it.
         return tf.matmul(band, tf.expand_dims(_side_by_side(weights, 2), 0))
     product = tf.matmul(tf.reshape(band, [groups, -1, read]), _side_by_side(weights, 2))

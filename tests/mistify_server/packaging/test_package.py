@@ -213,7 +213,7 @@ def test_class_weights_count_in_the_training_network(model, lessons):
     assert trainer.evaluate(images(4), classes).loss == pytest.approx(expected, rel=1e-4)
 
 
-def test_convolutions_over_one_dimension_are_not_trained_on_a_device():
+def test_convolutions_over_one_dimension_are_trained_on_a_device():
     inputs = keras.Input((8, 2), name="image")
     x = layers.GlobalAveragePooling1D()(layers.Conv1D(4, 3, name="in_time")(inputs))
     model = keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
@@ -222,9 +222,8 @@ def test_convolutions_over_one_dimension_are_not_trained_on_a_device():
         {"scores": np.arange(70) % 3},
     )
     package = make_package(model, ORDER, replace(schooling(network()), train=data, test=data))
-    assert set(package.files) == {"serve.tflite", "manifest.json"}
-    assert package.manifest.training is None
-    assert "convolutions over one dimension: in_time" in package.manifest.training_note
+    assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
+    assert package.manifest.training_note == ""
 
 
 def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, lessons):

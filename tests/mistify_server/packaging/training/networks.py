@@ -186,14 +186,8 @@ LAYERS = {**_CONVOLUTIONS, **_OTHERS}
 #: One of each way in which kernels go over images; their many others differ in figures alone.
 TYPICAL = ("3 same stride 2 dilation 1", "3 valid stride 1 dilation 2", "1 valid stride 2 dilation 1")
 MANY = [name for name in _CONVOLUTIONS if not name.endswith(TYPICAL)]
-#: Networks with convolutions over one dimension, which LiteRT does not survive training.
-UNSTABLE = ("depthwise_1d", "separable_1d", "transposed_1d", "one_dimensional", "sequence")
 NETWORKS = {
-    **{
-        name: lambda build=build: build(unmasked)
-        for name, (build, _) in FAMILIES.items()
-        if name not in UNSTABLE
-    },
+    **{name: lambda build=build: build(unmasked) for name, (build, _) in FAMILIES.items()},
     **LAYERS,
 }
 
