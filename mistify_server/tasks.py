@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
+from mistify.jobs import BranchFigures
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
@@ -234,7 +235,7 @@ class PackageResult(TaskDone):
 
     `achieved` has what the compression came to as well (`mistify.compression`). `measured` are latencies by
     axis, of this machine and from there of the task's other hardware. `note` says what was not gained by the
-    precision, or lost by the compression.
+    precision, or lost by the compression. `branches` are those in the package, the cheapest first.
     """
 
     kind: Literal["package_result"] = "package_result"
@@ -243,6 +244,7 @@ class PackageResult(TaskDone):
     measured: dict[str, float]
     accuracy: float
     note: str = ""
+    branches: tuple[BranchFigures, ...] = ()
 
 
 class TaskFailure(Message):

@@ -164,6 +164,7 @@ class CollectiveAdaptation:
                     seconds=adapted.seconds + (branches.seconds if branches else 0.0),
                     steps=adapted.steps + (branches.steps if branches else 0),
                     files=files,
+                    branch_figures=result.branches,
                 )
             )
         )

@@ -89,6 +89,7 @@ async def test_branches_that_are_made_are_not_made_again(
     assert [branch["share"] for branch in packaged["branches"]] == branched[-1]["shares"]
     assert half.branches is not None
     assert half.branches.count == 5
+    assert [branch.share for branch in half.branch_figures] == branched[-1]["shares"]
     assert half.steps == 100 + 5
 
 
