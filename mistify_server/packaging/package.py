@@ -29,6 +29,7 @@ from mistify.manifest import (
     MeasuredLatency,
     PackagedFile,
     Versions,
+    branch_signature,
 )
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
@@ -38,6 +39,7 @@ from mistify_server.packaging.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
 from mistify_server.packaging.conversion import (
     REPRESENTATIVE_EXAMPLES,
+    SIGNATURE,
     Function,
     convert,
     convert_function,
@@ -167,7 +169,7 @@ def described(
     found = {} if order.compression is None else measured_compression(network)
     size = {size_axis(precision): float(len(network))}
     memory = order.branches.memory(precision) if order.branches else {}
-    runner = litert.Runner(network, default)
+    runner = litert.Runner(network)
     trained = converted.training or Trainable(network)
     files = {SERVE: network, **({TRAIN: trained.training} if trained.training else {})}
     manifest = Manifest(
@@ -235,9 +237,10 @@ def _measure(
     converted: Converted, branch: int, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
 ) -> _Measured:
     """Compare a package, or a branch of it, with what it was made from, and measure it."""
-    runner = litert.Runner(converted.network, branch)
+    signature = branch_signature(branch) if order.branches else None
+    runner = litert.Runner(converted.network, signature or SIGNATURE)
     _compare(converted.originals[branch], runner, test, order.quantization.precision)
-    latency = litert.measure_latency(converted.network, branch=branch)
+    latency = litert.measure_latency(converted.network, signature=signature)
     return _Measured(latency, measure_accuracy(runner, test, objectives, order.metric))
 
 
