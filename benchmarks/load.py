@@ -66,11 +66,12 @@ def _work(busy: float, core: int) -> None:
         with suppress(PermissionError):
             os.nice(-20)
     print("ready", flush=True)
+    begin = time.perf_counter()
     while True:
-        end = time.perf_counter() + busy * _PERIOD
-        while time.perf_counter() < end:
+        while (now := time.perf_counter()) < begin + busy * _PERIOD:
             pass
-        time.sleep((1 - busy) * _PERIOD)
+        begin = max(begin, now - _PERIOD) + _PERIOD  # waking up late makes no period longer
+        time.sleep(max(0.0, begin - now))
 
 
 if __name__ == "__main__":
