@@ -204,12 +204,19 @@ def _tuning_from_proto(message: pb.TrainingSettings) -> TuningConfig:
 
 
 def _branches_to_proto(branches: BranchesConfig) -> pb.Branches:
-    return pb.Branches(count=branches.count, **{"from": branches.from_}, to=branches.to)
+    return pb.Branches(
+        count=branches.count, **{"from": branches.from_}, to=branches.to, saved_model=branches.saved_model
+    )
 
 
 def _branches_from_proto(message: pb.Branches) -> BranchesConfig:
     return BranchesConfig.model_validate(
-        {"count": message.count, "from": getattr(message, "from"), "to": message.to}
+        {
+            "count": message.count,
+            "from": getattr(message, "from"),
+            "to": message.to,
+            "saved_model": message.saved_model,
+        }
     )
 
 

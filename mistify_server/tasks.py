@@ -208,11 +208,13 @@ class PackageTask(Message):
 
     `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
     `branches` are what the package can switch between, the checkpoint among them; None where it cannot.
+    `saved_model` asks for them as a SavedModel, too.
     """
 
     kind: Literal["package"] = "package"
     checkpoint: str
     branches: BranchResult | None = None
+    saved_model: bool = False
     teacher: str
     data: DataSource
     algorithm: str

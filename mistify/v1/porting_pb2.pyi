@@ -231,13 +231,15 @@ class TrainingSettings(_message.Message):
     def __init__(self, trainable: _Optional[str] = ..., optimizer: _Optional[str] = ..., batch_size: _Optional[int] = ...) -> None: ...
 
 class Branches(_message.Message):
-    __slots__ = ("count", "to")
+    __slots__ = ("count", "to", "saved_model")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
+    SAVED_MODEL_FIELD_NUMBER: _ClassVar[int]
     count: int
     to: float
-    def __init__(self, count: _Optional[int] = ..., to: _Optional[float] = ..., **kwargs) -> None: ...
+    saved_model: bool
+    def __init__(self, count: _Optional[int] = ..., to: _Optional[float] = ..., saved_model: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class Compression(_message.Message):
     __slots__ = ("sparsity", "clusters")

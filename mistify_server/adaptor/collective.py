@@ -244,6 +244,7 @@ class CollectiveAdaptation:
         return PackageTask(
             checkpoint=adapted.checkpoint,
             branches=self._branches.get(goal.id),
+            saved_model=goal.branches is not None and goal.branches.saved_model,
             teacher=root.teacher,
             data=root.data or plan.data,
             algorithm=plan.algorithm,

@@ -2,16 +2,26 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from executors.structure import Structure, analyse, fold_batch_norm
 from mistify.budget import Costs, memory_axis
 from mistify.manifest import BRANCH_INPUT
 from mistify.quantization import Quantization, QuantizationConfig
-from mistify_server.packaging.conversion import Function, constant, convert_function
+from mistify_server.packaging.conversion import (
+    Examples,
+    Function,
+    Rows,
+    constant,
+    convert_function,
+    one_by_one,
+    typed,
+)
 from mistify_server.packaging.signatures import with_branch_signatures
 
 
@@ -45,11 +55,18 @@ class Branches:
         return {memory_axis(precision): float(weights + precision.storage.activation * peak)}
 
 
-def convert_branches(branches: Branches, quantization: QuantizationConfig) -> bytes:
+def convert_branches(
+    branches: Branches, quantization: QuantizationConfig, examples: Examples | None = None
+) -> bytes:
     """A `.tflite` with one more input, the number of the branch to run, and a signature for each branch.
 
     Only the branch that is chosen runs; a number that is too small or too large means the nearest. Each has
     the base among its operators, whose weights are stored once.
+
+    Args:
+        branches: The networks.
+        quantization: What the package computes with, but for training that is aware of it.
+        examples: Training data by input, from which integer packages take the scales of activations.
     """
     each = [constant(fold_batch_norm(network.model)) for network in branches.networks]
 
@@ -59,8 +76,16 @@ def convert_branches(branches: Branches, quantization: QuantizationConfig) -> by
 
     like = Function.like(branches.networks[0].model, forward)
     choice = tf.TensorSpec((), tf.int32, BRANCH_INPUT)
-    network = convert_function(Function(forward, [*like.inputs, choice], like.outputs), quantization)
-    return with_branch_signatures(network)
+    function = Function(forward, [*like.inputs, choice], like.outputs)
+    rows = None if examples is None else partial(_rows, branches, examples)
+    return with_branch_signatures(convert_function(function, quantization, rows))
+
+
+def _rows(branches: Branches, examples: Examples) -> Rows:
+    """The examples for each branch, as the converter sees what runs."""
+    for number, network in enumerate(branches.networks):
+        for row in one_by_one(typed(examples, network.model)):
+            yield {**row, BRANCH_INPUT: np.array(number, np.int32)}
 
 
 def _chosen(branch: Any, first: int, networks: Sequence[Callable[[], Any]]) -> Any:

@@ -20,6 +20,7 @@ def order_of(task: PackageTask, costs: Costs, training_steps: int = 0) -> Packag
         quantization=task.quantization,
         compression=task.compression,
         tuning=task.tuning,
+        saved_model=task.saved_model,
         costs=task.costs,
         accuracy=task.accuracy,
         predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},

@@ -4,54 +4,25 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
-import keras
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
-from executors.structure import analyse, freeze, narrow
+from executors.structure import analyse
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import branch_signature
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging import litert
-from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
+from mistify_server.packaging.branching import convert_branches
 from mistify_server.packaging.package import make_package
-from tests.executors.structure.networks import randomised
-from tests.mistify_server.packaging.networks import images, schooling
+from tests.mistify_server.packaging.networks import branch, four_branches, images, schooling
 from tests.mistify_server.packaging.test_package import ORDER
-
-layers = keras.layers
-BASE = ("stem", "stem_norm", "stem_relu")
-
-
-def network(width=6):
-    inputs = keras.Input((8, 8, 2), name="image")
-    x = layers.Conv2D(24, 3, padding="same", use_bias=False, name="stem")(inputs)
-    x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
-    y = layers.Conv2D(width, 3, padding="same", name="inner")(x)
-    y = layers.ReLU(name="relu")(layers.BatchNormalization(name="norm")(y))
-    x = layers.Add(name="add")([x, layers.Conv2D(24, 1, name="back")(y)])
-    x = layers.GlobalAveragePooling2D(name="pool")(x)
-    return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
-
-
-def branch(share, width):
-    """A network with the common base, and something of its own behind it."""
-    model = randomised(network())
-    freeze(model, BASE)
-    own = narrow(analyse(model), {"inner": np.arange(6) < width})
-    for layer in own.layers:
-        if layer.name not in BASE:
-            layer.set_weights([(1 + share / 10) * weight for weight in layer.get_weights()])
-    return BranchNetwork(share, own, analyse(own).network().costs())
 
 
 @pytest.fixture(scope="module")
 def branches():
-    return Branches(
-        BASE, tuple(branch(share, width) for share, width in ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6)))
-    )
+    return four_branches()
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +73,11 @@ def kernels(network):
     return Counter(contents.values())
 
 
-@pytest.mark.parametrize("precision", ["none", "float16", "dynamic"])
+@pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
 def test_the_base_is_stored_once_and_every_branch_by_itself(branches, precision):
-    found = kernels(convert_branches(branches, QuantizationConfig.model_validate(precision)))
+    found = kernels(
+        convert_branches(branches, QuantizationConfig.model_validate(precision), {"image": images(20)})
+    )
     assert found[24, 3, 3, 2] == 1
     assert [found[width, 3, 3, 24] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
 
@@ -136,6 +109,25 @@ def test_branches_are_stored_at_other_precisions(branches, converted, precision)
         found = by_signature(stored, number, 5)
         differences.append(np.abs(found - by_signature(converted, number, 5)).max())
     assert 0 < differences[-1] <= max(differences) < 0.05
+
+
+@pytest.mark.parametrize("run", [by_number, by_signature])
+def test_each_branch_has_scales_of_its_own_in_integers(branches, run):
+    integers = convert_branches(branches, QuantizationConfig.model_validate("int8"), {"image": images(100)})
+    for number, network in enumerate(branches.networks):
+        differences = np.abs(run(integers, number, 40) - network.model.predict(images(40), verbose=0))
+        assert 0 < differences.mean() <= differences.max() < 0.06
+    graphs = flatbuffer_utils.read_model_from_bytearray(integers)
+    for number in range(4):
+        made = operators_of(graphs, branch_signature(number))
+        assert made == {"INT8"}
+
+
+def operators_of(model, signature):
+    """The types that the operators of a graph make, but for the last one's."""
+    (number,) = (one.subgraphIndex for one in model.signatureDefs if one.signatureKey == signature.encode())
+    graph = model.subgraphs[number]
+    return {flatbuffer_utils.type_to_name(graph.tensors[one.outputs[0]].type) for one in graph.operators[:-1]}
 
 
 def test_a_base_of_nothing_is_possible(branches):
@@ -186,7 +178,7 @@ def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch)
     lying = replace(branches, networks=(*branches.networks[:2], other, branches.networks[3]))
     monkeypatch.setattr(
         "mistify_server.packaging.package.convert_branches",
-        lambda _, asked: convert_branches(branches, asked),
+        lambda _, *asked: convert_branches(branches, *asked),
     )
     with pytest.raises(MistifyError) as error:
         make_package(other.model, replace(ORDER, branches=lying), schooling(other.model))
