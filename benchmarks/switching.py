@@ -154,8 +154,9 @@ def _ported(
     """Packages by their number of branches, and for each the packages of its branches alone."""
     if not directory.exists():
         with TemporaryDirectory() as scratch:
-            made = Path(scratch) / "packages"
-            _port(name, data, Path(scratch) / "store", made, 40 if quick else 400)
+            store, made = Path(scratch) / "store", Path(scratch) / "packages"
+            store.mkdir()
+            _port(name, data, store, made, 40 if quick else 400)
             shutil.copytree(made, directory)
     packages = {count: directory / f"b{count}" for count in COUNTS}
     alone = {count: [directory / f"alone-{number}" for number in _chosen(count)] for count in COUNTS}
