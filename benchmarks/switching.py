@@ -83,7 +83,7 @@ TARGETS: Final[dict[str, Target]] = {
 }
 
 #: Bursts that two latencies are compared by, and inferences of each.
-_ROUNDS: Final = 30
+_ROUNDS: Final = 100
 _RUNS: Final = 30
 
 #: Share of the processor that the load takes. At three fifths the smallest branch exceeds the budget half of
@@ -211,13 +211,11 @@ def _weight_bytes(package: Path) -> int:
     return (package / "serve.tflite").stat().st_size
 
 
-def _ratio(
-    alone: Callable[[], object], inside: Callable[[], object], rounds: int = 30, runs: int = 30
-) -> float:
+def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
     """How much longer one takes than the other: bursts of both in turn, the median of their ratios."""
     ratios = []
-    for _ in range(rounds):
-        a, b = (median(_timed(call) for _ in range(runs)) for call in (alone, inside))
+    for _ in range(_ROUNDS):
+        a, b = (median(_timed(call) for _ in range(_RUNS)) for call in (alone, inside))
         ratios.append(b / a)
     return median(ratios)
 
@@ -274,7 +272,7 @@ def _under_load(package: Path, data: Path, options: Namespace) -> dict[str, floa
         figures[f"{side}_inferences"] = len(trace.ended)
     figures["failed"] = sum(trace.failed for trace in traces.values())
     if options.picture:
-        _draw(traces, budget, options.picture)
+        _draw(traces, budget, accuracies, options.picture)
     return figures | {"growth_mib": _growth(model, one, 5 if options.quick else options.soak)}
 
 
@@ -410,16 +408,24 @@ def _table(figures: Mapping[str, float], names: Sequence[str]) -> Table:
     return table
 
 
-def _draw(traces: Mapping[str, Trace], budget: float, file: Path) -> None:
-    """Latencies over time, below each other."""
-    figure = Figure(figsize=(8, 2.2 * len(traces)), layout="constrained")
-    for axes, (side, trace) in zip(figure.subplots(len(traces), sharex=True), traces.items(), strict=True):
-        axes.scatter(trace.ended, trace.latency_ms, s=1, c=trace.branch, cmap="viridis")
+def _draw(
+    traces: Mapping[str, Trace], budget: float, accuracies: npt.NDArray[np.float64], file: Path
+) -> None:
+    """Latencies over time, and the accuracy of the branches that ran."""
+    figure = Figure(figsize=(8, 2.0 * (1 + len(traces))), layout="constrained")
+    *each, together = figure.subplots(1 + len(traces), sharex=True)
+    for axes, (side, trace) in zip(each, traces.items(), strict=True):
+        colours = {"c": trace.branch, "cmap": "viridis", "vmin": 0, "vmax": len(accuracies) - 1}
+        axes.scatter(trace.ended, trace.latency_ms, s=1, **colours)
         axes.axhline(budget, color="red", lw=1)
+        axes.set(title=f"{side}: latency, its colour the branch", ylabel="ms", ylim=(0, 3 * budget))
+        together.step(trace.ended, 100 * accuracies[trace.branch], where="post", label=side)
+    for axes in (*each, together):
         for begin, end in zip(trace.changes[::2], [*trace.changes[1::2], trace.ended[-1]], strict=False):
             axes.axvspan(begin, end, alpha=0.1)
-        axes.set(title=side, ylabel="ms", ylim=(0, 4 * budget))
-    axes.set(xlabel="seconds; the load is on where it is shaded; colours are branches")
+    together.set(title="accuracy of the branch that runs", ylabel="%")
+    together.set(xlabel="seconds; the load is on where it is shaded")
+    together.legend(loc="lower right", fontsize="small")
     figure.savefig(file, dpi=120)
 
 
