@@ -33,11 +33,15 @@ Multiple = Annotated[float, BeforeValidator(_multiple), PlainSerializer(lambda v
 
 
 class BranchesConfig(Settings):
-    """So many branches, with budgets spread evenly, on a logarithmic scale, around the goal's."""
+    """So many branches, with budgets spread evenly, on a logarithmic scale, around the goal's.
+
+    With `saved_model` the package has them as a TensorFlow SavedModel, too.
+    """
 
     count: int = Field(default=3, ge=2, le=16, description="a number from 2 to 16", examples=[3])
     from_: Multiple = Field(default=1 / 3, alias="from", description=_EXPECTED, examples=["1/3x"])
     to: Multiple = Field(default=3.0, description=_EXPECTED, examples=["3x"])
+    saved_model: bool = Field(default=False, description="true or false", examples=[True])
 
     @model_validator(mode="after")
     def _goal_is_between(self) -> "BranchesConfig":

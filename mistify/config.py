@@ -149,11 +149,15 @@ class PortingConfig(Settings):
 
     @model_validator(mode="after")
     def _branches_have_a_precision(self) -> "PortingConfig":
-        if self.branches and self.quantization.precision.integer:
+        if self.branches and self.quantization.precision is Quantization.INT8_QAT:
             raise InvalidValue(
                 self.quantization.precision.value,
-                'a precision that branches can have, "none", "float16" or "dynamic"',
-                'change "quantization", or leave "branches" out',
+                "a precision without training, which would give each branch first layers of its own",
+                'ask for the precision "int8", or leave "branches" out',
+            )
+        if self.branches and self.quantization.inputs == "int8":
+            raise InvalidValue(
+                "int8 inputs", "float32 inputs: between choices all is float32", 'leave "inputs" out'
             )
         return self
 

@@ -62,6 +62,20 @@ class Source:
 
 
 @dataclass(frozen=True)
+class BranchFigures:
+    """A branch of a goal's package (paper 6), with a budget of `share` times the goal's.
+
+    `achieved` is of the shared base and this branch alone; `measured` and `accuracy` are of the package while
+    it runs this branch. Their form is that of `Goal`.
+    """
+
+    share: float
+    achieved: Costs
+    measured: Costs
+    accuracy: float
+
+
+@dataclass(frozen=True)
 class Goal:
     """One goal of a job: what was asked, from where it was adapted, what was achieved.
 
@@ -71,7 +85,8 @@ class Goal:
     what the cost model says, `measured` has the latencies that LiteRT measured: on this machine, and from
     there on the other hardware. What `compression` came to is achieved, too, as measured on the package
     (`mistify.compression`). `accuracy` is the package's own. `note` says what was not gained by the
-    precision, or lost by the compression; empty where there is nothing to say.
+    precision, or lost by the compression; empty where there is nothing to say. `branch_figures` are of the
+    branches in the package, the cheapest first.
     """
 
     id: str
@@ -93,6 +108,7 @@ class Goal:
     seconds: float = 0.0
     steps: int = 0
     files: tuple[PackageFile, ...] = ()
+    branch_figures: tuple[BranchFigures, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,12 @@ MANIFEST = "manifest.json"
 #: The input of a multi-branch network that says which branch runs: int32, a scalar.
 BRANCH_INPUT: Final = "branch"
 
+
+def branch_signature(branch: int) -> str:
+    """The signature of a multi-branch network that runs one branch, which it does without `BRANCH_INPUT`."""
+    return f"branch_{branch}"
+
+
 _CHUNK = 1 << 20
 
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
@@ -142,7 +148,8 @@ class Manifest(_Record):
         outputs: the network's outputs in order.
         quantization: the precision; "none" is float32.
         branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
-            network then has one more input, `BRANCH_INPUT`, the number of the branch that runs.
+            network then has one more input, `BRANCH_INPUT`, the number of the branch that runs; and for each
+            branch a signature, `branch_signature`, by which it runs without that input, and faster.
         default_branch: the branch that is the goal's own network, of which all figures above are.
         compression: what was asked for; None for nothing.
         note: what was not gained by the precision, against the float32 package of the same checkpoint, and

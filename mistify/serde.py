@@ -5,7 +5,17 @@ from pydantic import ValidationError
 from mistify.branches import BranchesConfig
 from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobEvent,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
@@ -69,6 +79,15 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         seconds=goal.seconds,
         steps=goal.steps,
         files=[pb.PackageFile(name=file.name, size=file.size, sha256=file.sha256) for file in goal.files],
+        branch_figures=[
+            pb.BranchFigures(
+                share=branch.share,
+                achieved=branch.achieved,
+                measured=branch.measured,
+                accuracy=branch.accuracy,
+            )
+            for branch in goal.branch_figures
+        ],
     )
 
 
@@ -94,6 +113,10 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         seconds=message.seconds,
         steps=message.steps,
         files=tuple(PackageFile(file.name, file.size, file.sha256) for file in message.files),
+        branch_figures=tuple(
+            BranchFigures(branch.share, dict(branch.achieved), dict(branch.measured), branch.accuracy)
+            for branch in message.branch_figures
+        ),
     )
 
 
@@ -181,12 +204,19 @@ def _tuning_from_proto(message: pb.TrainingSettings) -> TuningConfig:
 
 
 def _branches_to_proto(branches: BranchesConfig) -> pb.Branches:
-    return pb.Branches(count=branches.count, **{"from": branches.from_}, to=branches.to)
+    return pb.Branches(
+        count=branches.count, **{"from": branches.from_}, to=branches.to, saved_model=branches.saved_model
+    )
 
 
 def _branches_from_proto(message: pb.Branches) -> BranchesConfig:
     return BranchesConfig.model_validate(
-        {"count": message.count, "from": getattr(message, "from"), "to": message.to}
+        {
+            "count": message.count,
+            "from": getattr(message, "from"),
+            "to": message.to,
+            "saved_model": message.saved_model,
+        }
     )
 
 

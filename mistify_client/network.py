@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import BRANCH_INPUT, Manifest
+from mistify.manifest import BRANCH_INPUT, Manifest, branch_signature
 from mistify_client.inputs import Array
 
 NETWORK: Final = "serve.tflite"
@@ -44,7 +44,6 @@ class Network:
         self.manifest = manifest
         self.execution = execution
         self._content = content
-        self._branches = [np.array(branch, np.int32) for branch in range(len(manifest.branches))]
         self._allocations: dict[Shapes, _Allocation] = {}
 
     @property
@@ -57,7 +56,7 @@ class Network:
         shapes = tuple(array.shape for array in inputs.values())
         allocation = self._allocations.pop(shapes, None) or self._allocated(shapes)
         self._allocations[shapes] = allocation  # the last one was used last
-        return allocation.run(inputs, self._branches[branch] if self._branches else None)
+        return allocation.run(inputs, branch)
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
         """Run every branch once, on zeros, so that a first inference takes no longer than others.
@@ -70,7 +69,7 @@ class Network:
             shapes = tuple(tuple(max(size, 1) for size in info.shape) for info in inputs)
         named = zip(inputs, shapes, strict=True)
         zeros = {info.name: np.zeros(shape, info.dtype) for info, shape in named}
-        for branch in range(len(self._branches) or 1):
+        for branch in range(len(self.manifest.branches) or 1):
             self(zeros, branch)
 
     def _allocated(self, shapes: Shapes) -> "_Allocation":
@@ -121,20 +120,24 @@ class _Allocation:
             raise ValueError(f"its outputs are {', '.join(gives)}, which the manifest does not say")
         self._inputs = [(info.name, takes[info.name]["index"]) for info in manifest.inputs]
         self._outputs = [(info.name, gives[info.name]["index"]) for info in manifest.outputs]
-        self._branch = takes[BRANCH_INPUT]["index"] if branch else None
+        numbers = range(len(manifest.branches))
+        self._branches = [self._interpreter.get_signature_runner(branch_signature(each)) for each in numbers]
 
     def resize(self, shapes: Shapes) -> None:
-        """Allocate for inputs of other shapes."""
+        """Allocate for inputs of other shapes; a branch does that when it runs for the first time."""
+        if self._branches:
+            return
         for (_, index), shape in zip(self._inputs, shapes, strict=True):
             self._interpreter.resize_tensor_input(index, shape)
         self._interpreter.allocate_tensors()
 
-    def run(self, inputs: Mapping[str, Array], branch: Array | None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
         """The outputs by name, which are the caller's own."""
+        if self._branches:
+            found: dict[str, Array] = self._branches[branch](**inputs)
+            return found
         interpreter = self._interpreter
         for name, index in self._inputs:
             interpreter.set_tensor(index, inputs[name])
-        if branch is not None:
-            interpreter.set_tensor(self._branch, branch)
         interpreter.invoke()
         return {name: interpreter.get_tensor(index) for name, index in self._outputs}

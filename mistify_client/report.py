@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -12,7 +12,7 @@ from rich.table import Table
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs, hardware_of, latency_axis, memory_axis
 from mistify.compression import COMPRESSION_AXES
 from mistify.hardware import HOST
-from mistify.jobs import Goal, GoalState, Job, Source
+from mistify.jobs import BranchFigures, Goal, GoalState, Job, Source
 from mistify.quantization import Quantization
 from mistify_client.figures import amount, quality
 
@@ -45,8 +45,10 @@ def report(job: Job) -> dict[str, object]:
 
     `flops` are multiply-adds of one inference. `latency_ms` is predicted for `hardware`, that of the goal's
     limit or else the server's machine, `measured_latency_ms` is what LiteRT took there, or would take there
-    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision. `compression` is
-    null where none was asked for; else it is what was asked for, with what was measured of it.
+    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision. `branches` has
+    the same of each branch, the cheapest first, with its budget as a `share` of the goal's; it is empty where
+    the package has one network. `compression` is null where none was asked for; else it is what was asked
+    for, with what was measured of it.
     `spent` are seconds by activity, the most first, summed over all tasks.
     """
     source = job.source
@@ -66,27 +68,32 @@ def report(job: Job) -> dict[str, object]:
 
 
 def _goal_report(goal: Goal) -> dict[str, object]:
-    latency = _latency_axis(goal)
     return {
         "id": goal.id,
         "parent": goal.parent,
         "quantization": goal.quantization.model_dump(mode="json"),
         "compression": _compression_report(goal),
-        "hardware": hardware_of(latency),
+        "hardware": hardware_of(_latency_axis(goal)),
         "budget": dict(goal.budget),
-        "achieved": {
-            **{axis: goal.achieved.get(axis) for axis in (FLOPS, PARAMS)},
-            MEMORY: goal.achieved.get(memory_axis(goal.quantization.precision)),
-            "latency_ms": goal.achieved.get(latency),
-            "measured_latency_ms": goal.measured.get(latency),
-            "accuracy": goal.accuracy,
-            "metric": goal.metric.value,
-        },
+        "achieved": {**_achieved(goal, goal), "metric": goal.metric.value},
+        "branches": [{"share": branch.share, **_achieved(goal, branch)} for branch in goal.branch_figures],
         "met": goal.state is GoalState.MET,
         "reason": goal.reason,
         "note": goal.note,
         "seconds": goal.seconds,
         "steps": goal.steps,
+    }
+
+
+def _achieved(goal: Goal, network: Goal | BranchFigures) -> dict[str, float | None]:
+    """The costs and accuracy of a goal's package, or of one of its branches."""
+    latency = _latency_axis(goal)
+    return {
+        **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
+        MEMORY: network.achieved.get(memory_axis(goal.quantization.precision)),
+        "latency_ms": network.achieved.get(latency),
+        "measured_latency_ms": network.measured.get(latency),
+        "accuracy": network.accuracy,
     }
 
 
@@ -128,8 +135,8 @@ def table(job: Job, width: int = 80) -> Table:
         row = _source_row(source)
         table.add_row(*(row.get(column, "") for column in columns), end_section=True)
     for goal in job.goals:
-        row = _goal_row(goal, source)
-        table.add_row(*(row[column] for column in columns))
+        for row in (_goal_row(goal, source), *_branch_rows(goal, source)):
+            table.add_row(*(row.get(column, "") for column in columns))
     return table
 
 
@@ -159,17 +166,29 @@ def _source_row(source: Source) -> dict[str, str]:
 
 
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
-    latency = _latency_axis(goal)
     return {
         _GOAL: goal.id,
         _PARENT: goal.parent or "source",
         _PRECISION: _precision(goal),
-        **_counts(goal.achieved, source),
-        _MEMORY: amount(MEMORY, goal.achieved.get(memory_axis(goal.quantization.precision))),
-        _PREDICTED: amount(LATENCY, goal.achieved.get(latency)),
-        _MEASURED: amount(LATENCY, goal.measured.get(latency)),
-        _ACCURACY: quality(goal.metric, goal.accuracy),
+        **_figures(goal, goal, source),
         _MET: "yes" if goal.state is GoalState.MET else "no",
+    }
+
+
+def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
+    """The branches of a goal's package, by their budgets as multiples of the goal's."""
+    for branch in goal.branch_figures:
+        yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
+
+
+def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
+    latency = _latency_axis(goal)
+    return {
+        **_counts(network.achieved, source),
+        _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(goal.quantization.precision))),
+        _PREDICTED: amount(LATENCY, network.achieved.get(latency)),
+        _MEASURED: amount(LATENCY, network.measured.get(latency)),
+        _ACCURACY: quality(goal.metric, network.accuracy),
     }
 
 

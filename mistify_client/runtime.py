@@ -32,10 +32,10 @@ class PortedModel:
     """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
 
     Any batch size from 1 on; all inputs of a call share it. One that was not among the last few costs an
-    allocation. Values are converted where the network's dtype holds them exactly (uint8 to float32). A
-    network of integers takes values as well, and gives values, by the scales in its manifest; arrays that are
-    int8 already it takes as they are. One output comes as an array, several as a dict by name. May be called
-    from several threads, one at a time runs.
+    allocation, each branch its own. Values are converted where the network's dtype holds them exactly (uint8
+    to float32). A network of integers takes values as well, and gives values, by the scales in its manifest;
+    arrays that are int8 already it takes as they are. One output comes as an array, several as a dict by
+    name. May be called from several threads, one at a time runs.
 
     A monitor on the same device may switch the branch, or make another version of the package current: that
     one is loaded in the background and then takes over between two inferences.

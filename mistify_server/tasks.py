@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
+from mistify.jobs import BranchFigures
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
@@ -207,11 +208,13 @@ class PackageTask(Message):
 
     `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
     `branches` are what the package can switch between, the checkpoint among them; None where it cannot.
+    `saved_model` asks for them as a SavedModel, too.
     """
 
     kind: Literal["package"] = "package"
     checkpoint: str
     branches: BranchResult | None = None
+    saved_model: bool = False
     teacher: str
     data: DataSource
     algorithm: str
@@ -234,7 +237,7 @@ class PackageResult(TaskDone):
 
     `achieved` has what the compression came to as well (`mistify.compression`). `measured` are latencies by
     axis, of this machine and from there of the task's other hardware. `note` says what was not gained by the
-    precision, or lost by the compression.
+    precision, or lost by the compression. `branches` are those in the package, the cheapest first.
     """
 
     kind: Literal["package_result"] = "package_result"
@@ -243,6 +246,7 @@ class PackageResult(TaskDone):
     measured: dict[str, float]
     accuracy: float
     note: str = ""
+    branches: tuple[BranchFigures, ...] = ()
 
 
 class TaskFailure(Message):

@@ -55,7 +55,7 @@ def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -
         shipped = Manifest.load(package)
         assert [branch.share for branch in shipped.branches] == [0.6, 1.0]
         memory = round(0.8 * min(branch.achieved["memory_bytes"] for branch in shipped.branches))
-        goal = {**COMMON, "id": "template", "adaptation_goal": {"memory": "1MB"}}
+        goal = {**COMMON, "id": "template", "adaptation_goal": SHIPPED["adaptation_goal"]}
         (tmp_path / "goal.json").write_text(json.dumps(goal))
         config = tmp_path / "monitor.toml"
         config.write_text(MONITOR.format(memory=memory, server=address, job=job_id))
@@ -71,7 +71,7 @@ def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -
 
     assert seen.goal != "phone", complaints
     added = next(goal for goal in goals if goal.id == seen.goal)
-    assert added.parent == "phone", "adapted from the nearest looser checkpoint"
+    assert added.parent == "phone", "with a limit more than the shipped one has, it is adapted from there"
     assert seen.achieved["memory_bytes"] <= memory
     assert all(np.isclose(output.sum(), 1, atol=1e-4) for output in outputs)
     assert Manifest.load(package) == shipped

@@ -130,7 +130,7 @@ class Source(_message.Message):
     def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,7 @@ class Goal(_message.Message):
     BRANCHES_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     TUNING_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_FIGURES_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -190,7 +191,34 @@ class Goal(_message.Message):
     branches: Branches
     compression: Compression
     tuning: TrainingSettings
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ...) -> None: ...
+    branch_figures: _containers.RepeatedCompositeFieldContainer[BranchFigures]
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ...) -> None: ...
+
+class BranchFigures(_message.Message):
+    __slots__ = ("share", "achieved", "measured", "accuracy")
+    class AchievedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class MeasuredEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    ACHIEVED_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    share: float
+    achieved: _containers.ScalarMap[str, float]
+    measured: _containers.ScalarMap[str, float]
+    accuracy: float
+    def __init__(self, share: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., measured: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ...) -> None: ...
 
 class TrainingSettings(_message.Message):
     __slots__ = ("trainable", "optimizer", "batch_size")
@@ -203,13 +231,15 @@ class TrainingSettings(_message.Message):
     def __init__(self, trainable: _Optional[str] = ..., optimizer: _Optional[str] = ..., batch_size: _Optional[int] = ...) -> None: ...
 
 class Branches(_message.Message):
-    __slots__ = ("count", "to")
+    __slots__ = ("count", "to", "saved_model")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
+    SAVED_MODEL_FIELD_NUMBER: _ClassVar[int]
     count: int
     to: float
-    def __init__(self, count: _Optional[int] = ..., to: _Optional[float] = ..., **kwargs) -> None: ...
+    saved_model: bool
+    def __init__(self, count: _Optional[int] = ..., to: _Optional[float] = ..., saved_model: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class Compression(_message.Message):
     __slots__ = ("sparsity", "clusters")

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, GoalState, Job
+from mistify.jobs import Goal, GoalState, Job, JobEvent
 from mistify.manifest import Manifest
 from mistify.quantities import format_time
 from mistify_client.client import PortingClient
@@ -83,7 +83,7 @@ class Steps:
         job_id = str(replacement.job)
         with self._connect() as client:
             for event in client.watch(job_id):
-                if event.goal_id == replacement.goal and event.event in _ENDED:
+                if _ends(event, replacement.goal):
                     break
             job = client.job(job_id)
         goal = _goal(job, replacement.goal)
@@ -136,7 +136,8 @@ class Steps:
         return (manifest.job, manifest.goal) == (replacement.job, replacement.goal)
 
 
-_ENDED = frozenset(state for state in GoalState if state.ended)
+def _ends(event: JobEvent, goal_id: str) -> bool:
+    return event.goal_id == goal_id and isinstance(event.event, GoalState) and event.event.ended
 
 
 def _goal(job: Job, goal_id: str) -> Goal:

@@ -164,6 +164,7 @@ class CollectiveAdaptation:
                     seconds=adapted.seconds + (branches.seconds if branches else 0.0),
                     steps=adapted.steps + (branches.steps if branches else 0),
                     files=files,
+                    branch_figures=result.branches,
                 )
             )
         )
@@ -243,6 +244,7 @@ class CollectiveAdaptation:
         return PackageTask(
             checkpoint=adapted.checkpoint,
             branches=self._branches.get(goal.id),
+            saved_model=goal.branches is not None and goal.branches.saved_model,
             teacher=root.teacher,
             data=root.data or plan.data,
             algorithm=plan.algorithm,

@@ -2,17 +2,27 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from executors.structure import Structure, analyse, fold_batch_norm, split
-from executors.structure.graph import read_graph
+from executors.structure import Structure, analyse, fold_batch_norm
 from mistify.budget import Costs, memory_axis
 from mistify.manifest import BRANCH_INPUT
 from mistify.quantization import Quantization, QuantizationConfig
-from mistify_server.packaging.conversion import Function, constant, convert_function
+from mistify_server.packaging.conversion import (
+    Examples,
+    Function,
+    Rows,
+    constant,
+    convert_function,
+    one_by_one,
+    typed,
+)
+from mistify_server.packaging.signatures import with_branch_signatures
 
 
 @dataclass(frozen=True)
@@ -45,44 +55,53 @@ class Branches:
         return {memory_axis(precision): float(weights + precision.storage.activation * peak)}
 
 
-def convert_branches(branches: Branches, quantization: QuantizationConfig) -> bytes:
-    """A `.tflite` with one more input, the number of the branch to run; the base is stored once.
+def convert_branches(
+    branches: Branches, quantization: QuantizationConfig, examples: Examples | None = None
+) -> bytes:
+    """A `.tflite` with one more input, the number of the branch to run, and a signature for each branch.
 
-    Only the branch that is chosen runs; a number that is too small or too large means the nearest.
+    Only the branch that is chosen runs; a number that is too small or too large means the nearest. Each has
+    the base among its operators, whose weights are stored once.
+
+    Args:
+        branches: The networks.
+        quantization: What the package computes with, but for training that is aware of it.
+        examples: Training data by input, from which integer packages take the scales of activations.
     """
-    folded = [fold_batch_norm(network.model) for network in branches.networks]
-    parts = [split(read_graph(model), branches.base) for model in folded]
-    base = constant(_built(parts[0][0]))
-    tails = [constant(_built(tail)) for _, tail in parts]
+    each = [constant(fold_batch_norm(network.model)) for network in branches.networks]
 
     def forward(*inputs: Any) -> Any:
         *given, branch = inputs
-        shared = tf.nest.flatten(base(*given)) if branches.base else given
-        return _chosen(branch, 0, [_applied(tail, shared) for tail in tails])
+        return _chosen(branch, 0, [_applied(network, given) for network in each])
 
     like = Function.like(branches.networks[0].model, forward)
     choice = tf.TensorSpec((), tf.int32, BRANCH_INPUT)
-    return convert_function(Function(forward, [*like.inputs, choice], like.outputs), quantization)
+    function = Function(forward, [*like.inputs, choice], like.outputs)
+    rows = None if examples is None else partial(_rows, branches, examples)
+    return with_branch_signatures(convert_function(function, quantization, rows))
 
 
-def _chosen(branch: Any, first: int, tails: Sequence[Callable[[], Any]]) -> Any:
+def _rows(branches: Branches, examples: Examples) -> Rows:
+    """The examples for each branch, as the converter sees what runs."""
+    for number, network in enumerate(branches.networks):
+        for row in one_by_one(typed(examples, network.model)):
+            yield {**row, BRANCH_INPUT: np.array(number, np.int32)}
+
+
+def _chosen(branch: Any, first: int, networks: Sequence[Callable[[], Any]]) -> Any:
     """A balanced tree of choices: LiteRT has no choice among many."""
-    if len(tails) == 1:
-        return tails[0]()
-    half = len(tails) // 2
+    if len(networks) == 1:
+        return networks[0]()
+    half = len(networks) // 2
     return tf.cond(
         branch < first + half,
-        lambda: _chosen(branch, first, tails[:half]),
-        lambda: _chosen(branch, first + half, tails[half:]),
+        lambda: _chosen(branch, first, networks[:half]),
+        lambda: _chosen(branch, first + half, networks[half:]),
     )
 
 
-def _applied(tail: Callable[..., Any], shared: Sequence[Any]) -> Callable[[], Any]:
-    return lambda: tf.nest.flatten(tail(*shared))
-
-
-def _built(graph: Any) -> keras.Model:
-    return graph.build(lambda _, layer: layer, {})
+def _applied(network: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[], Any]:
+    return lambda: tf.nest.flatten(network(*inputs))
 
 
 def _weight_bytes(structure: Structure, layers: Collection[str], precision: Quantization) -> int:

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
@@ -21,6 +22,8 @@ REPRESENTATIVE_EXAMPLES = 300
 
 #: Arrays [examples, ...] by the names of a network's inputs.
 Examples = Mapping[str, npt.NDArray[np.generic]]
+#: Batches of one such example, as the converter takes them.
+Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
 Tensors = dict[str, tf.Tensor]
 
 _FLOAT32 = QuantizationConfig()
@@ -37,9 +40,8 @@ def convert(
         examples: Training data by input, from which integer packages take the scales of activations.
     """
     folded = fold_batch_norm(model)
-    if examples is not None:
-        examples = {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
-    return convert_function(Function.like(model, constant(folded)), quantization, examples)
+    rows = None if examples is None else partial(one_by_one, typed(examples, model))
+    return convert_function(Function.like(model, constant(folded)), quantization, rows)
 
 
 def constant(model: keras.Model) -> Callable[..., Any]:
@@ -88,23 +90,40 @@ class Function:
 
 
 def convert_function(
-    function: Function, quantization: QuantizationConfig, examples: Examples | None = None
+    function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
-    """A `.tflite` of a function; one that quantizes by itself needs no examples."""
-    module = tf.Module()
-    module.variables_read = function.variables
-    module.serve = tf.function(function.__call__, autograph=False)
-    signature = module.serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
+    """A `.tflite` of a function; one that quantizes by itself needs no rows."""
     with tempfile.TemporaryDirectory() as directory:
-        tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
+        save_function(function, directory)
         converter = tf.lite.TFLiteConverter.from_saved_model(directory)
-        _set_precision(converter, quantization, examples)
+        _set_precision(converter, quantization, rows)
         converted: bytes = converter.convert()
     return converted
 
 
+def save_function(function: Function, directory: str) -> None:
+    """Make a SavedModel of a function."""
+    module = tf.Module()
+    module.variables_read = function.variables
+    module.serve = tf.function(function.__call__, autograph=False)
+    signature = module.serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
+    tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
+
+
+def typed(examples: Examples, model: keras.Model) -> Examples:
+    """Examples as a model takes them."""
+    return {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
+
+
+def one_by_one(examples: Examples) -> Rows:
+    """The examples that scales are taken from."""
+    count = min(REPRESENTATIVE_EXAMPLES, *(len(array) for array in examples.values()))
+    for row in range(count):
+        yield {name: array[row : row + 1] for name, array in examples.items()}
+
+
 def _set_precision(
-    converter: tf.lite.TFLiteConverter, quantization: QuantizationConfig, examples: Examples | None
+    converter: tf.lite.TFLiteConverter, quantization: QuantizationConfig, rows: Callable[[], Rows] | None
 ) -> None:
     precision = quantization.precision
     if precision is Quantization.NONE:
@@ -112,14 +131,7 @@ def _set_precision(
     converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision is Quantization.FLOAT16:
         converter.target_spec.supported_types = [tf.float16]
-    if precision.integer and examples is not None:
-        converter.representative_dataset = lambda: _one_by_one(examples)
+    if precision.integer and rows is not None:
+        converter.representative_dataset = rows
     if quantization.inputs == "int8":
         converter.inference_input_type = converter.inference_output_type = tf.int8
-
-
-def _one_by_one(examples: Examples) -> Iterator[dict[str, npt.NDArray[np.generic]]]:
-    """As the converter takes them: batches of one, by the names of the inputs."""
-    count = min(REPRESENTATIVE_EXAMPLES, *(len(array) for array in examples.values()))
-    for row in range(count):
-        yield {name: array[row : row + 1] for name, array in examples.items()}

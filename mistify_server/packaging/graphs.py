@@ -12,7 +12,7 @@ from executors.inspection.errors import invalid
 from executors.objectives import objectives_for
 from executors.sources.graphs import FrozenGraph
 from mistify.quantization import Quantization, QuantizationConfig
-from mistify_server.packaging.conversion import Examples, Function, convert_function
+from mistify_server.packaging.conversion import Examples, Function, convert_function, one_by_one
 from mistify_server.packaging.package import (
     Converted,
     Package,
@@ -35,7 +35,8 @@ def convert_graph(
     """
     function = Function(graph, graph.inputs, graph.outputs)
     try:
-        return convert_function(function, quantization or QuantizationConfig(), examples)
+        rows = None if examples is None else partial(one_by_one, examples)
+        return convert_function(function, quantization or QuantizationConfig(), rows)
     except ConverterError as error:
         lacking = _LACKING.search(str(error))
         given = f"the operations {lacking[1]}" if lacking else str(error).strip().splitlines()[0][:200]

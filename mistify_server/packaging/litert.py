@@ -3,7 +3,8 @@
 import platform
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from mistify.manifest import BRANCH_INPUT, MeasuredLatency, TensorInfo
+from mistify.manifest import MeasuredLatency, TensorInfo
 from mistify_server.packaging.conversion import SIGNATURE
 
 Array = npt.NDArray[Any]
@@ -32,23 +33,22 @@ class Runner:
 
     Args:
         network: A `.tflite`.
-        branch: Which branch runs, where the network has branches.
+        signature: By which it runs, such as that of a branch.
 
     Attributes:
         inputs: Name, dtype and shape of every input by its name; -1 is the batch.
         outputs: The same of every output.
     """
 
-    def __init__(self, network: bytes, branch: int = 0) -> None:
-        self._signature = Interpreter(model_content=network, num_threads=1).get_signature_runner(SIGNATURE)
+    def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
+        self._signature = Interpreter(model_content=network, num_threads=1).get_signature_runner(signature)
         self.inputs = _described(self._signature.get_input_details())
         self.outputs = _described(self._signature.get_output_details())
-        self._chosen = {} if self.inputs.pop(BRANCH_INPUT, None) is None else {BRANCH_INPUT: np.int32(branch)}
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
         """The outputs by name."""
         given = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
-        found = self._signature(**given, **self._chosen)
+        found = self._signature(**given)
         return {name: info.dequantized(found[name]) for name, info in self.outputs.items()}
 
 
@@ -70,14 +70,21 @@ def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
     }
 
 
-def measure_latency(network: bytes, threads: int = 1, batch: int = 1, branch: int = 0) -> MeasuredLatency:
+def measure_latency(
+    network: bytes, threads: int = 1, batch: int = 1, signature: str | None = None
+) -> MeasuredLatency:
     """Time inferences on this machine, for two seconds at the most where one takes less than 0.2 s.
+
+    Those of a network by its only signature, or else by one of several, which takes Python a little longer.
 
     Other work on the machine only ever adds to what an inference takes, and comes in spells. So the burst
     with the lowest median tells what the network takes; the median within it leaves out single lucky runs.
     """
-    interpreter = _loaded(network, threads, batch, branch)
-    bursts = [_burst(interpreter) for _ in range(_BURSTS)]
+    interpreter = Interpreter(model_content=network, num_threads=threads)
+    infer = _ready(interpreter, batch) if signature is None else _ready_by(signature, interpreter, batch)
+    for _ in range(_WARM_UP_RUNS):
+        infer()
+    bursts = [_burst(infer) for _ in range(_BURSTS)]
     best = min(bursts, key=statistics.median)
     return MeasuredLatency(
         median_ms=statistics.median(best),
@@ -89,29 +96,37 @@ def measure_latency(network: bytes, threads: int = 1, batch: int = 1, branch: in
     )
 
 
-def _loaded(network: bytes, threads: int, batch: int, branch: int) -> Interpreter:
-    """A network with random inputs, warmed up."""
-    interpreter = Interpreter(model_content=network, num_threads=threads)
+def _ready(interpreter: Interpreter, batch: int) -> Callable[[], object]:
+    """An inference on random inputs."""
     for entry in interpreter.get_input_details():
-        if len(entry["shape"]):
-            interpreter.resize_tensor_input(entry["index"], [batch, *entry["shape"][1:]])
+        interpreter.resize_tensor_input(entry["index"], [batch, *entry["shape"][1:]])
     interpreter.allocate_tensors()
-    rng = np.random.default_rng(0)
     for entry in interpreter.get_input_details():
-        values = rng.uniform(size=entry["shape"]) if len(entry["shape"]) else np.asarray(branch)
-        interpreter.set_tensor(entry["index"], values.astype(entry["dtype"]))
-    for _ in range(_WARM_UP_RUNS):
-        interpreter.invoke()
-    return interpreter
+        interpreter.set_tensor(entry["index"], _random(entry, batch))
+    infer: Callable[[], object] = interpreter.invoke
+    return infer
 
 
-def _burst(interpreter: Interpreter) -> list[float]:
+def _ready_by(signature: str, interpreter: Interpreter, batch: int) -> Callable[[], object]:
+    """An inference by a signature on random inputs."""
+    runner = interpreter.get_signature_runner(signature)
+    return partial(
+        runner, **{name: _random(entry, batch) for name, entry in runner.get_input_details().items()}
+    )
+
+
+def _random(entry: Mapping[str, Any], batch: int) -> Array:
+    shape = (batch, *entry["shape"][1:])
+    return np.random.default_rng(0).uniform(size=shape).astype(entry["dtype"])
+
+
+def _burst(infer: Callable[[], object]) -> list[float]:
     """What each of several runs took, in milliseconds."""
     taken: list[float] = []
     deadline = time.perf_counter() + _BURST_SECONDS
     while len(taken) < _BURST_RUNS and (not taken or time.perf_counter() < deadline):
         start = time.perf_counter()
-        interpreter.invoke()
+        infer()
         taken.append((time.perf_counter() - start) * 1e3)
     return taken
 

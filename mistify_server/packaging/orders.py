@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mistify.budget import Costs, hardware_of
+from mistify.jobs import BranchFigures
 from mistify_server.packaging.package import Package, PackageOrder
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import PackageResult, PackageTask
@@ -19,6 +20,7 @@ def order_of(task: PackageTask, costs: Costs, training_steps: int = 0) -> Packag
         quantization=task.quantization,
         compression=task.compression,
         tuning=task.tuning,
+        saved_model=task.saved_model,
         costs=task.costs,
         accuracy=task.accuracy,
         predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
@@ -37,4 +39,8 @@ def package_result(package: Package, artifacts: Artifacts) -> PackageResult:
         measured=manifest.measured,
         accuracy=manifest.accuracy,
         note=manifest.note,
+        branches=tuple(
+            BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)
+            for branch in manifest.branches
+        ),
     )

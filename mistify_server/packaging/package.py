@@ -29,6 +29,7 @@ from mistify.manifest import (
     MeasuredLatency,
     PackagedFile,
     Versions,
+    branch_signature,
 )
 from mistify.metric import Metric
 from mistify.quantization import Quantization, QuantizationConfig
@@ -38,12 +39,14 @@ from mistify_server.packaging.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
 from mistify_server.packaging.conversion import (
     REPRESENTATIVE_EXAMPLES,
+    SIGNATURE,
     Function,
     convert,
     convert_function,
 )
 from mistify_server.packaging.flatbuffer import measured_compression
 from mistify_server.packaging.gain import Served, compression_losses, drawbacks
+from mistify_server.packaging.saved_model import SAVED_MODEL, zipped_saved_model
 from mistify_server.packaging.trainable import Trainable, convert_trainable
 
 SERVE = "serve.tflite"
@@ -59,8 +62,8 @@ class PackageOrder:
 
     `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
     `training_steps` and `seed` are of quantization-aware training and of compression, if they are asked for.
-    `branches` are what the package can switch between, the checkpoint among them. `tuning` is how it is
-    trained on a device.
+    `branches` are what the package can switch between, the checkpoint among them; `saved_model` asks for them
+    in that form as well. `tuning` is how it is trained on a device.
     """
 
     job_id: str
@@ -75,6 +78,7 @@ class PackageOrder:
     training_steps: int = 0
     seed: int = 0
     branches: Branches | None = None
+    saved_model: bool = False
     compression: CompressionConfig | None = None
     tuning: TuningConfig = field(default_factory=TuningConfig)
 
@@ -119,6 +123,7 @@ class Converted:
     accuracy: float
     note: str = ""
     training: Trainable | None = None
+    others: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
@@ -145,6 +150,9 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
         accuracy=accuracy,
         note=_untaught(model, schooling.train),
         training=made,
+        others={SAVED_MODEL: zipped_saved_model(order.branches)}
+        if order.branches and order.saved_model
+        else {},
     )
     return described(converted, order, objectives, schooling.test)
 
@@ -167,9 +175,9 @@ def described(
     found = {} if order.compression is None else measured_compression(network)
     size = {size_axis(precision): float(len(network))}
     memory = order.branches.memory(precision) if order.branches else {}
-    runner = litert.Runner(network, default)
+    runner = litert.Runner(network)
     trained = converted.training or Trainable(network)
-    files = {SERVE: network, **({TRAIN: trained.training} if trained.training else {})}
+    files = {SERVE: network, **({TRAIN: trained.training} if trained.training else {}), **converted.others}
     manifest = Manifest(
         job=order.job_id,
         goal=order.goal_id,
@@ -235,9 +243,10 @@ def _measure(
     converted: Converted, branch: int, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
 ) -> _Measured:
     """Compare a package, or a branch of it, with what it was made from, and measure it."""
-    runner = litert.Runner(converted.network, branch)
+    signature = branch_signature(branch) if order.branches else None
+    runner = litert.Runner(converted.network, signature or SIGNATURE)
     _compare(converted.originals[branch], runner, test, order.quantization.precision)
-    latency = litert.measure_latency(converted.network, branch=branch)
+    latency = litert.measure_latency(converted.network, signature=signature)
     return _Measured(latency, measure_accuracy(runner, test, objectives, order.metric))
 
 
@@ -266,7 +275,8 @@ def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
 def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Trainable:
     quantization = order.quantization
     if order.branches:
-        return Trainable(convert_branches(order.branches, quantization))
+        scales = representative(schooling.train) if quantization.precision.integer else None
+        return Trainable(convert_branches(order.branches, quantization, scales))
     match quantization.precision:
         case Quantization.NONE if order.compression is None and order.tuning.trainable != "none":
             objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)

@@ -9,7 +9,16 @@ from sqlalchemy.orm import Session
 
 from mistify.branches import BranchesConfig
 from mistify.compression import CompressionConfig
-from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
@@ -17,6 +26,7 @@ from mistify_server.store.base import Addition, Submission
 from mistify_server.store.schema import AdditionRow, BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
 from mistify_server.tasks import AdaptResult, SourceResult
 
+_BRANCHES: TypeAdapter[tuple[BranchFigures, ...]] = TypeAdapter(tuple[BranchFigures, ...])
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
@@ -73,6 +83,7 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             note=goal.note,
             seconds=goal.seconds,
             steps=goal.steps,
+            branch_figures=_BRANCHES.dump_python(goal.branch_figures, mode="json"),
         )
         for position, goal in enumerate(goals, first)
     ]
@@ -98,6 +109,7 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
     row.note = goal.note
     row.seconds = goal.seconds
     row.steps = goal.steps
+    row.branch_figures = _BRANCHES.dump_python(goal.branch_figures, mode="json")
     for file in goal.files:
         session.merge(
             FileRow(job_id=row.job_id, goal_id=row.id, name=file.name, size=file.size, sha256=file.sha256)
@@ -150,6 +162,7 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         seconds=row.seconds,
         steps=row.steps,
         files=tuple(files),
+        branch_figures=_BRANCHES.validate_python(row.branch_figures),
     )
 
 

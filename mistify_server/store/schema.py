@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 
 class Table(DeclarativeBase):
@@ -14,6 +14,7 @@ class Table(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own way of declaring it)
         dict[str, float]: JSON,
         dict[str, object]: JSON,
+        list[dict[str, object]]: JSON,
         float: Float(),
     }
 
@@ -116,6 +117,7 @@ class GoalRow(Table):
     note: Mapped[str]
     seconds: Mapped[float]
     steps: Mapped[int]
+    branch_figures: Mapped[list[dict[str, object]]]
 
 
 class BranchesRow(Table):

@@ -1,6 +1,6 @@
 """Makes the tiny models that the client's tests run, with what TensorFlow itself answers.
 
-Needs TensorFlow, once: `python tests/data/make_tiny.py`. The tests read the files only.
+Needs the server's side, once: `python -m tests.data.make_tiny`. The tests read the files only.
 """
 
 from pathlib import Path
@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from mistify_server.packaging.signatures import with_branch_signatures
+
 HERE = Path(__file__).parent
 WEIGHTS = np.random.default_rng(7)
 
 
-def weights(*shape: int) -> tf.Tensor:
-    """Fixed random weights."""
-    return tf.constant(WEIGHTS.normal(scale=0.3, size=shape), tf.float32)
+def weights(*shape: int) -> np.ndarray:
+    """Fixed random weights; they become constants of the graph in which they are used."""
+    return WEIGHTS.normal(scale=0.3, size=shape).astype(np.float32)
 
 
 KERNEL, DENSE, MIX = weights(3, 3, 1, 4), weights(64, 3), weights(4, 2)
@@ -47,10 +49,10 @@ def compare(left: tf.Tensor, right: tf.Tensor) -> dict[str, tf.Tensor]:
     ]
 )
 def choose(image: tf.Tensor, branch: tf.Tensor) -> dict[str, tf.Tensor]:
-    """A convolution that three branches share."""
-    features = tf.reshape(tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME")), [-1, 64])
+    """Three branches, with a convolution that is the same in each."""
 
     def scores(number: int) -> tf.Tensor:
+        features = tf.reshape(tf.nn.relu(tf.nn.conv2d(image, KERNEL, 1, "SAME")), [-1, 64])
         return tf.nn.softmax(features @ HEADS[number])
 
     def others() -> tf.Tensor:
@@ -69,10 +71,8 @@ def classify_slowly(image: tf.Tensor) -> dict[str, tf.Tensor]:
     return {"scores": tf.nn.softmax(features @ DENSE + 1e-6 * mixed[:, :3])}
 
 
-def convert(
-    function: tf.types.experimental.GenericFunction, name: str, examples: np.ndarray | None = None
-) -> None:
-    """Write one function as `NAME.tflite`, signature `serving_default`; in integers if it has examples."""
+def convert(function: tf.types.experimental.GenericFunction, examples: np.ndarray | None = None) -> bytes:
+    """One function in LiteRT, signature `serving_default`; in integers if it has examples."""
     module = tf.Module()
     module.function = function
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], module)
@@ -80,18 +80,23 @@ def convert(
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
         converter.representative_dataset = lambda: ([example[None]] for example in examples)
         converter.inference_input_type = converter.inference_output_type = tf.int8
-    (HERE / f"{name}.tflite").write_bytes(converter.convert())
+    converted: bytes = converter.convert()
+    return converted
 
 
 def main() -> None:
     """Write the models and `tiny_expected.npz`: inputs of three examples and TensorFlow's outputs."""
     rng = np.random.default_rng(11)
     image = rng.normal(size=(3, 4, 4, 1)).astype(np.float32)
-    convert(classify, "tiny")
-    convert(classify, "tiny_int8", image)
-    convert(compare, "tiny_two")
-    convert(choose, "tiny_branches")
-    convert(classify_slowly, "tiny_slow")
+    networks = {
+        "tiny": convert(classify),
+        "tiny_int8": convert(classify, image),
+        "tiny_two": convert(compare),
+        "tiny_branches": with_branch_signatures(convert(choose)),
+        "tiny_slow": convert(classify_slowly),
+    }
+    for name, network in networks.items():
+        (HERE / f"{name}.tflite").write_bytes(network)
     left, right = (rng.normal(size=(3, 4)).astype(np.float32) for _ in range(2))
     outputs = classify(image) | compare(left, right)
     arrays = {name: tensor.numpy() for name, tensor in outputs.items()}

@@ -40,6 +40,7 @@ def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(given, shar
         ({"from": "1x", "to": "1x"}, 'write for example "from": "1/3x", "to": "3x"'),
         ({"count": 1}, "write for example 3"),
         ({"form": "1/3x"}, 'did you mean "from"?'),
+        ({"saved_model": "zip"}, "expected true or false"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_a_fix(given, told):
@@ -49,8 +50,23 @@ def test_what_cannot_be_used_is_refused_with_a_fix(given, told):
 
 
 def test_written_and_read_again_it_is_the_same():
-    config = BranchesConfig.model_validate({"count": 5, "from": "1/3x", "to": "2.5x"})
+    config = BranchesConfig.model_validate({"count": 5, "from": "1/3x", "to": "2.5x", "saved_model": True})
     assert BranchesConfig.model_validate(config.model_dump(mode="json", by_alias=True)) == config
+
+
+@pytest.mark.parametrize(
+    ("quantization", "fix"),
+    [
+        ('"int8-qat"', 'ask for the precision "int8"'),
+        ('{"precision": "int8", "inputs": "int8"}', 'leave "inputs" out'),
+    ],
+)
+def test_precisions_that_branches_cannot_have_are_refused(quantization, fix):
+    with pytest.raises(MistifyError) as error:
+        parse_batch(CONFIG.format(f'{{}}, "quantization": {quantization}'))
+    assert fix in str(error.value)
+    (config,) = parse_batch(CONFIG.format('{}, "quantization": "int8"'))
+    assert config.branches == BranchesConfig()
 
 
 def test_a_config_says_where_its_branches_are_wrong():

@@ -5,7 +5,17 @@ from hypothesis import strategies as st
 from mistify import serde
 from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobEvent,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
@@ -49,6 +59,7 @@ goals = st.builds(
     seconds=finite,
     steps=int64,
     files=st.lists(files, max_size=3).map(tuple),
+    branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
 )
 jobs = st.builds(
     Job,

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from mistify.compression import CompressionConfig
+from mistify.jobs import BranchFigures
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_client.figures import amount, label, shares
 from mistify_client.report import report, table, write_json
@@ -40,6 +41,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "accuracy": 0.75,
                     "metric": "accuracy",
                 },
+                "branches": [],
                 "met": True,
                 "reason": "",
                 "note": "",
@@ -62,6 +64,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "accuracy": None,
                     "metric": "accuracy",
                 },
+                "branches": [],
                 "met": False,
                 "reason": "no room",
                 "note": "",
@@ -161,6 +164,34 @@ def test_a_compression_is_told_with_what_came_of_it(service):
     lines = lines_of_table(job, 120)
     assert "none, 50% zeros" in next(line for line in lines if line.startswith("half "))
     assert "none, 16 clusters" in next(line for line in lines if line.startswith("tenth "))
+
+
+def test_branches_are_told_below_their_goal(service):
+    """Latencies on the hardware of the goal's limit, as those of the goal."""
+    half, tenth = service.fake.job.goals
+    costs = {"flops": 200.0, "params": 40.0, "memory_bytes": 2000.0, "latency_ms@pi": 3.0}
+    branches = (
+        BranchFigures(1 / 3, costs, {"latency_ms@host": 0.1, "latency_ms@pi": 2.0}, 0.7),
+        BranchFigures(1.0, half.achieved, {"latency_ms@pi": 4.0}, 0.75),
+    )
+    half = replace(half, budget={"latency_ms@pi": 9.0}, branch_figures=branches)
+    job = replace(service.fake.job, goals=(half, tenth))
+    told = report(job)["goals"][0]["branches"]
+    assert told[0] == {
+        "share": 1 / 3,
+        "flops": 200.0,
+        "params": 40.0,
+        "memory_bytes": 2000.0,
+        "latency_ms": 3.0,
+        "measured_latency_ms": 2.0,
+        "accuracy": 0.7,
+    }
+    assert [branch["share"] for branch in told] == [1 / 3, 1.0]
+    lines = lines_of_table(job, 120)
+    first = next(number for number, line in enumerate(lines) if line.startswith("half "))
+    assert lines[first + 1].split() == ["-", "0.33x", "200", "(0.20)", "40", "2KB", "3ms", "2ms", "70.0%"]
+    assert lines[first + 2].split()[:2] == ["-", "1.00x"]
+    assert lines[first + 3].startswith("tenth ")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mistify.budget import size_axis
+from mistify.jobs import BranchFigures
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks import (
     LOADING,
@@ -91,6 +92,10 @@ class ScriptedWorker:
                     measured={f"latency_ms@{name}": 0.5 for name in task.hardware},
                     accuracy=task.accuracy - (0.05 if task.quantization.precision.integer else 0.0),
                     note="as int8: not faster" if task.quantization.precision.integer else "",
+                    branches=[
+                        BranchFigures(branch.share, branch.costs, {"latency_ms@host": 0.5}, task.accuracy)
+                        for branch in (task.branches.branches if task.branches else ())
+                    ],
                     spent={"packaging": 0.125},
                 )
 

@@ -71,7 +71,7 @@ async def test_branches_that_are_made_are_not_made_again(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
 ) -> None:
     (site.control / f"hold-{kind}").touch()
-    asked = {**make_config("half", FLOP="0.5x"), "branches": {"count": 5}}
+    asked = {**make_config("half", FLOP="0.5x"), "branches": {"count": 5, "saved_model": True}}
     async with server(site, call_at) as (caller, process):
         job = await caller.submit([asked], key="k")
         await wait_until(lambda: bool(site.tasks(kind)))
@@ -85,10 +85,12 @@ async def test_branches_that_are_made_are_not_made_again(
     branched = site.tasks("branch")
     assert len(branched) == (2 if kind == "branch" else 1)
     assert branched[-1]["shares"] == pytest.approx([1 / 3, 3**-0.5, 1, 3**0.5, 3])
-    packaged = site.tasks("package")[-1]["branches"]
-    assert [branch["share"] for branch in packaged["branches"]] == branched[-1]["shares"]
+    packaged = site.tasks("package")[-1]
+    assert packaged["saved_model"] is True
+    assert [branch["share"] for branch in packaged["branches"]["branches"]] == branched[-1]["shares"]
     assert half.branches is not None
     assert half.branches.count == 5
+    assert [branch.share for branch in half.branch_figures] == branched[-1]["shares"]
     assert half.steps == 100 + 5
 
 

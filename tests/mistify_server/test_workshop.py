@@ -328,6 +328,8 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     test = load_dataset(DATA.test, signature_of(networks[0]))
     for branch, network in zip(manifest.branches, networks, strict=True):
         assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
+    told = [(branch.share, branch.achieved, branch.measured, branch.accuracy) for branch in packaged.branches]
+    assert told == [(one.share, one.achieved, one.measured, one.accuracy) for one in manifest.branches]
 
 
 def regression(directory: Path) -> tuple[ModelSource, DataSource]:

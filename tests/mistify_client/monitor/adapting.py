@@ -16,7 +16,7 @@ from typing import Any
 from mistify import serde
 from mistify.config import parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, JobEvent
+from mistify.jobs import GoalState, JobEvent, ProgressUpdate
 from mistify.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 
@@ -86,7 +86,8 @@ class AdaptingFake(PortingFake):
             self.files = package_of(self.network, goal_id, self.job.id)
             goal = replace(goal, files=package_files(self.files))
         self.job = replace(self.job, goals=(*self.job.goals, goal))
-        self.events.append(JobEvent(len(self.events) + 1, 0, goal_id, outcome))
+        for told in (GoalState.RUNNING, ProgressUpdate("adapt", 1, 2, {"flops": 1e6}), outcome):
+            self.events.append(JobEvent(len(self.events) + 1, 0, goal_id, told))
 
 
 def package_of(network: Path, goal_id: str, job_id: str) -> dict[str, bytes]:

@@ -5,10 +5,15 @@ import numpy as np
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.data import Dataset
+from executors.structure import analyse, freeze, narrow
 from executors.training import Schooling
+from mistify_server.packaging.branching import Branches, BranchNetwork
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers
+
+#: The layers that networks with branches have in common.
+BASE = ("stem", "stem_norm", "stem_relu")
 
 
 def network(seed=0, width=6):
@@ -56,3 +61,31 @@ def operators(network):
         )
         for operator in graph.operators
     ]
+
+
+def branching_network(width=6):
+    inputs = keras.Input((8, 8, 2), name="image")
+    x = layers.Conv2D(24, 3, padding="same", use_bias=False, name="stem")(inputs)
+    x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
+    y = layers.Conv2D(width, 3, padding="same", name="inner")(x)
+    y = layers.ReLU(name="relu")(layers.BatchNormalization(name="norm")(y))
+    x = layers.Add(name="add")([x, layers.Conv2D(24, 1, name="back")(y)])
+    x = layers.GlobalAveragePooling2D(name="pool")(x)
+    return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
+
+
+def branch(share, width):
+    """A network with the common base, and something of its own behind it."""
+    model = randomised(branching_network())
+    freeze(model, BASE)
+    own = narrow(analyse(model), {"inner": np.arange(6) < width})
+    for layer in own.layers:
+        if layer.name not in BASE:
+            layer.set_weights([(1 + share / 10) * weight for weight in layer.get_weights()])
+    return BranchNetwork(share, own, analyse(own).network().costs())
+
+
+def four_branches():
+    """Networks with the first layers in common."""
+    shares = ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6))
+    return Branches(BASE, tuple(branch(share, width) for share, width in shares))

@@ -4,53 +4,25 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
-import keras
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
-from executors.structure import analyse, freeze, narrow
+from executors.structure import analyse
 from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import branch_signature
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging import litert
-from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches
+from mistify_server.packaging.branching import convert_branches
 from mistify_server.packaging.package import make_package
-from tests.executors.structure.networks import randomised
-from tests.mistify_server.packaging.networks import images, schooling
+from tests.mistify_server.packaging.networks import branch, four_branches, images, schooling
 from tests.mistify_server.packaging.test_package import ORDER
-
-layers = keras.layers
-BASE = ("stem", "stem_norm", "stem_relu")
-
-
-def network(width=6):
-    inputs = keras.Input((8, 8, 2), name="image")
-    x = layers.Conv2D(24, 3, padding="same", use_bias=False, name="stem")(inputs)
-    x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
-    y = layers.Conv2D(width, 3, padding="same", name="inner")(x)
-    y = layers.ReLU(name="relu")(layers.BatchNormalization(name="norm")(y))
-    x = layers.Add(name="add")([x, layers.Conv2D(24, 1, name="back")(y)])
-    x = layers.GlobalAveragePooling2D(name="pool")(x)
-    return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
-
-
-def branch(share, width):
-    """A network with the common base, and something of its own behind it."""
-    model = randomised(network())
-    freeze(model, BASE)
-    own = narrow(analyse(model), {"inner": np.arange(6) < width})
-    for layer in own.layers:
-        if layer.name not in BASE:
-            layer.set_weights([(1 + share / 10) * weight for weight in layer.get_weights()])
-    return BranchNetwork(share, own, analyse(own).network().costs())
 
 
 @pytest.fixture(scope="module")
 def branches():
-    return Branches(
-        BASE, tuple(branch(share, width) for share, width in ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6)))
-    )
+    return four_branches()
 
 
 @pytest.fixture(scope="module")
@@ -58,47 +30,59 @@ def converted(branches):
     return convert_branches(branches, QuantizationConfig())
 
 
+def by_number(network, number, batch):
+    """What a network gives with the number of a branch as its input."""
+    return litert.Runner(network)({"image": images(batch), "branch": number})["scores"]
+
+
+def by_signature(network, number, batch):
+    """What a branch gives by its own signature."""
+    return litert.Runner(network, branch_signature(number))({"image": images(batch)})["scores"]
+
+
+@pytest.mark.parametrize("run", [by_number, by_signature])
 @pytest.mark.parametrize("batch", [1, 7])
 @pytest.mark.parametrize("number", range(4))
-def test_each_branch_computes_what_its_network_computes(branches, converted, number, batch):
-    found = litert.Runner(converted, number)({"image": images(batch)})["scores"]
+def test_each_branch_computes_what_its_network_computes(branches, converted, number, batch, run):
     expected = branches.networks[number].model.predict(images(batch), verbose=0)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(run(converted, number, batch), expected, atol=1e-5)
 
 
 def test_the_branches_differ(branches, converted):
-    found = [litert.Runner(converted, number)({"image": images(9)})["scores"] for number in range(4)]
+    found = [by_number(converted, number, 9) for number in range(4)]
     for left, right in pairwise(found):
         assert np.abs(left - right).max() > 1e-3
 
 
 @pytest.mark.parametrize(("number", "nearest"), [(-5, 0), (4, 3), (2**31 - 1, 3)])
 def test_a_number_of_no_branch_means_the_nearest(converted, number, nearest):
-    given = {"image": images(2)}
-    found = litert.Runner(converted, number)(given)["scores"]
-    np.testing.assert_array_equal(found, litert.Runner(converted, nearest)(given)["scores"])
+    np.testing.assert_array_equal(by_number(converted, number, 2), by_number(converted, nearest, 2))
 
 
 def kernels(network):
-    """How often each shape of weights with more than one axis occurs in all graphs together."""
+    """How many contents there are of each shape of several axes among the weights, in all graphs together."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
-    return Counter(
-        tuple(tensor.shape)
+    contents = {
+        tensor.buffer: tuple(tensor.shape)
         for graph in model.subgraphs
         for tensor in graph.tensors
         if model.buffers[tensor.buffer].data is not None
         and tensor.shape is not None
         and len(tensor.shape) > 1
+    }
+    return Counter(contents.values())
+
+
+@pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
+def test_the_base_is_stored_once_and_every_branch_by_itself(branches, precision):
+    found = kernels(
+        convert_branches(branches, QuantizationConfig.model_validate(precision), {"image": images(20)})
     )
-
-
-def test_the_base_is_stored_once_and_every_branch_by_itself(converted):
-    found = kernels(converted)
     assert found[24, 3, 3, 2] == 1
     assert [found[width, 3, 3, 24] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
 
 
-def test_a_switch_allocates_nothing(converted):
+def test_one_interpreter_runs_all_branches(converted):
     """The same interpreter goes on: only a number among its inputs changes."""
     interpreter = Interpreter(model_content=converted, num_threads=1)
     interpreter.allocate_tensors()
@@ -114,9 +98,7 @@ def test_a_switch_allocates_nothing(converted):
         told = found.setdefault(number, interpreter.get_tensor(output))
         np.testing.assert_array_equal(told, interpreter.get_tensor(output))
     for number, told in found.items():
-        np.testing.assert_allclose(
-            told, litert.Runner(converted, number)({"image": images(1)})["scores"], atol=1e-6
-        )
+        np.testing.assert_allclose(told, by_number(converted, number, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["float16", "dynamic"])
@@ -124,17 +106,35 @@ def test_branches_are_stored_at_other_precisions(branches, converted, precision)
     stored = convert_branches(branches, QuantizationConfig.model_validate(precision))
     differences = []
     for number in range(4):
-        found = litert.Runner(stored, number)({"image": images(5)})["scores"]
-        expected = litert.Runner(converted, number)({"image": images(5)})["scores"]
-        differences.append(np.abs(found - expected).max())
+        found = by_signature(stored, number, 5)
+        differences.append(np.abs(found - by_signature(converted, number, 5)).max())
     assert 0 < differences[-1] <= max(differences) < 0.05
+
+
+@pytest.mark.parametrize("run", [by_number, by_signature])
+def test_each_branch_has_scales_of_its_own_in_integers(branches, run):
+    integers = convert_branches(branches, QuantizationConfig.model_validate("int8"), {"image": images(100)})
+    for number, network in enumerate(branches.networks):
+        differences = np.abs(run(integers, number, 40) - network.model.predict(images(40), verbose=0))
+        assert 0 < differences.mean() <= differences.max() < 0.06
+    graphs = flatbuffer_utils.read_model_from_bytearray(integers)
+    for number in range(4):
+        made = operators_of(graphs, branch_signature(number))
+        assert made == {"INT8"}
+
+
+def operators_of(model, signature):
+    """The types that the operators of a graph make, but for the last one's."""
+    (number,) = (one.subgraphIndex for one in model.signatureDefs if one.signatureKey == signature.encode())
+    graph = model.subgraphs[number]
+    return {flatbuffer_utils.type_to_name(graph.tensors[one.outputs[0]].type) for one in graph.operators[:-1]}
 
 
 def test_a_base_of_nothing_is_possible(branches):
     apart = convert_branches(replace(branches, base=()), QuantizationConfig())
     for number, one in enumerate(branches.networks):
-        found = litert.Runner(apart, number)({"image": images(3)})["scores"]
-        np.testing.assert_allclose(found, one.model.predict(images(3), verbose=0), atol=1e-5)
+        expected = one.model.predict(images(3), verbose=0)
+        np.testing.assert_allclose(by_signature(apart, number, 3), expected, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -161,13 +161,14 @@ def test_what_a_package_takes_is_what_all_its_branches_take(package, branches):
     size = len(package.files["serve.tflite"])
     assert package.manifest.achieved["size_bytes"] == size
     model = flatbuffer_utils.read_model_from_bytearray(package.files["serve.tflite"])
-    stored = sum(
-        len(model.buffers[tensor.buffer].data)
+    buffers = {
+        tensor.buffer
         for graph in model.subgraphs
         for tensor in graph.tensors
         if model.buffers[tensor.buffer].data is not None
         and flatbuffer_utils.type_to_name(tensor.type) == "FLOAT32"
-    )
+    }
+    stored = sum(len(model.buffers[buffer].data) for buffer in buffers)
     peak = 4 * max(analyse(one.model).network().peak_activations for one in branches.networks)
     assert package.manifest.achieved["memory_bytes"] == pytest.approx(stored + peak, rel=0.02)
 
@@ -177,7 +178,7 @@ def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch)
     lying = replace(branches, networks=(*branches.networks[:2], other, branches.networks[3]))
     monkeypatch.setattr(
         "mistify_server.packaging.package.convert_branches",
-        lambda _, asked: convert_branches(branches, asked),
+        lambda _, *asked: convert_branches(branches, *asked),
     )
     with pytest.raises(MistifyError) as error:
         make_package(other.model, replace(ORDER, branches=lying), schooling(other.model))

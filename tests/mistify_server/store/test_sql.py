@@ -6,7 +6,16 @@ import pytest
 
 from mistify.config import DatasetConfig
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
 from mistify_server.store.base import (
     Addition,
     Advanced,
@@ -79,6 +88,10 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
         seconds=4.0,
         steps=3,
         files=(PackageFile("m", 1, "x"), PackageFile("s", 2, "y")),
+        branch_figures=(
+            BranchFigures(0.5, {"flops": 2.0}, {"latency_ms@host": 0.1}, 0.7),
+            BranchFigures(1.0, {"flops": 4.0}, {"latency_ms@host": 0.2}, 0.8),
+        ),
     )
     update = ProgressUpdate("adapting", 1, 2, {"flops": 4.0}, 0.5)
     root = [JobChanged(JobState.RUNNING), RootSaved(0, ROOT), Advanced(None, update)]

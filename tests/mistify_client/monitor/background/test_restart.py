@@ -1,0 +1,62 @@
+"""Daemons that end, at any time, and what the next one makes of what they left."""
+
+import threading
+
+import pytest
+
+from mistify_client.monitor.candidate import Trial
+from mistify_client.monitor.replacement import Ledger, Phase
+from mistify_client.versions import current, install, previous
+
+from ..adapting import held
+from .conftest import WHOLE_WAY, on_probation
+
+
+@pytest.mark.parametrize("phase", WHOLE_WAY[:5])
+def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
+    """As the disk is when a daemon was killed: the phase is written down, its step may be done or not."""
+    site.ask()
+    site.until("probation")
+    whole = site.background.replacement
+    site.stop()
+    for done in (False, True):
+        left = whole.at(Phase(phase), "left", job="job-1" if phase != "submitting" else None)
+        Ledger(site.state.replacement).save(left)
+        if not done:
+            (site.state.directory.parent / "current").unlink(missing_ok=True)
+        if phase in ("validating", "installing"):
+            site.state.candidate.mkdir(exist_ok=True)
+            for name, content in service.fake.files.items():
+                (site.state.candidate / name).write_bytes(content)
+        site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
+        site.until("probation")
+        assert site.goal == whole.goal
+        assert previous(package) == package
+
+
+def test_a_roll_back_that_was_interrupted_is_finished_once(site, package, other):
+    install(package, other)
+    before = current(package)
+    on_probation(site, before_ms=1.0, fastest_ms=1.5)
+    site.until("rolled back")
+    undone = site.background.replacement
+    Ledger(site.state.replacement).save(undone.at(Phase.ROLLING_BACK, "left"))
+    site.daemon().resume()
+    site.until("rolled back")
+    assert current(package) == before
+
+
+def test_a_damaged_ledger_is_written_anew(site):
+    site.state.replacement.write_text('{"asked": 5')
+    assert site.daemon().replacement is None
+    site.ask()
+    site.until("probation")
+
+
+def test_stopping_ends_a_call_that_waits(site, service):
+    with held(service.fake, "WatchJob"):
+        background = site.ask()
+        site.until("adapting")
+        background.stop()
+        assert "mistify-background" not in {thread.name for thread in threading.enumerate()}
+    assert Ledger(site.state.replacement).replacement.phase is Phase.ADAPTING
