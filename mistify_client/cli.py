@@ -27,6 +27,7 @@ from mistify_client.reporting import reported_errors
 from mistify_client.retry import Backoff
 from mistify_client.submission import attach
 from mistify_client.trial import try_package
+from mistify_client.tuning import commands as tuning_commands
 
 EXIT_INTERRUPTED = 130
 
@@ -36,6 +37,7 @@ _WORTH_SAYING_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 monitor_commands.register(app)
+tuning_commands.register(app)
 
 ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]

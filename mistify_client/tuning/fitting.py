@@ -1,0 +1,145 @@
+"""Training until nothing is gained on data that are set apart (paper 5.1, steps (i) and (iii))."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify_client.inputs import Array
+from mistify_client.training import Trainer, Weights
+from mistify_client.tuning.examples import Examples, Split
+
+#: Examples that are evaluated at a time.
+_CHUNK = 256
+
+
+class Score(NamedTuple):
+    """How a network does: the share of examples that it tells right (0 where all are figures), the loss."""
+
+    accuracy: float
+    loss: float
+
+    def is_better_than(self, other: "Score") -> bool:
+        """Whether its loss is lower, which small data tell better than how many are right."""
+        return self.loss < other.loss
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a network is trained.
+
+    Attributes:
+        learning_rate: of all steps; the paper's is 0.001.
+        patience: passes without gain after which it has converged.
+        most_passes: through the data, whatever is gained.
+        kd_weight: how much teachers count beside the targets.
+        seed: of the order of examples, and of which peers are skipped.
+    """
+
+    learning_rate: float = 1e-3
+    patience: int = 4
+    most_passes: int = 60
+    kd_weight: float = 1.0
+    seed: int = 0
+
+
+class Lesson(Protocol):
+    """What a teacher says of some rows of the data, by output."""
+
+    def __call__(self, rows: npt.NDArray[np.int64]) -> Mapping[str, Array]:
+        """Probabilities [rows, ...]."""
+
+
+#: Gives the lesson of a pass: peers are skipped at random in each.
+Teacher = Callable[[np.random.Generator], Lesson]
+
+
+@dataclass(frozen=True)
+class Course:
+    """How far a training has come, after a pass through the data.
+
+    Attributes:
+        best: the best score so far, its start included.
+        best_weights: with that score.
+        weights: the last ones.
+        passes: how many there were.
+        idle: how many of the last ones gained nothing.
+    """
+
+    best: Score
+    best_weights: Weights
+    weights: Weights
+    passes: int = 0
+    idle: int = 0
+
+    @classmethod
+    def begun(cls, score: Score, weights: Weights) -> "Course":
+        """Before the first pass."""
+        return cls(score, weights, weights)
+
+    def after(self, score: Score, weights: Weights) -> "Course":
+        """After one more pass; where it has diverged, the next one goes on from the best weights."""
+        if not math.isfinite(score.loss):
+            return Course(self.best, self.best_weights, self.best_weights, self.passes + 1, self.idle + 1)
+        if score.is_better_than(self.best):
+            return Course(score, weights, weights, self.passes + 1)
+        return Course(self.best, self.best_weights, weights, self.passes + 1, self.idle + 1)
+
+    def has_converged(self, pace: Pace) -> bool:
+        """Whether it is over."""
+        return self.idle >= pace.patience or self.passes >= pace.most_passes
+
+
+def fit(
+    trainer: Trainer,
+    data: Split,
+    pace: Pace,
+    course: Course,
+    *,
+    after_pass: Callable[[Course, Score], None],
+    teacher: Teacher | None = None,
+) -> Course:
+    """Train until convergence, from wherever a course is; the trainer ends with the best weights.
+
+    Args:
+        trainer: of the network.
+        data: what is trained on, and what tells when to stop.
+        pace: how.
+        course: begun, or broken off after some pass.
+        after_pass: is told the course and the score of its last weights, after every pass.
+        teacher: what else is learned from than the targets.
+    """
+    trainer.restore(course.weights)
+    while not course.has_converged(pace):
+        rng = np.random.default_rng([pace.seed, course.passes])
+        _pass(trainer, data, pace, None if teacher is None else teacher(rng), rng)
+        score = score_of(trainer, data.held_out)
+        course = course.after(score, trainer.weights())
+        if not math.isfinite(score.loss):
+            trainer.restore(course.weights)
+        after_pass(course, score)
+    trainer.restore(course.best_weights)
+    return course
+
+
+def _pass(trainer: Trainer, data: Split, pace: Pace, lesson: Lesson | None, rng: np.random.Generator) -> None:
+    """All examples once in random order, but for those that do not fill a step."""
+    size = trainer.training.batch_size
+    order = rng.permutation(data.training)
+    for start in range(0, len(order) - size + 1, size):
+        rows = order[start : start + size]
+        batch = data.examples.subset(rows)
+        taught = None if lesson is None else lesson(rows)
+        trainer.train_step(batch.inputs, batch.targets, pace.learning_rate, taught, pace.kd_weight)
+
+
+def score_of(trainer: Trainer, examples: Examples) -> Score:
+    """How the network does on examples, as many as there are."""
+    parts = [(len(chunk), trainer.evaluate(chunk.inputs, chunk.targets)) for chunk in examples.chunks(_CHUNK)]
+    counted = sum(part.counted for _, part in parts)
+    accuracy = sum(part.correct for _, part in parts) / counted if counted else 0.0
+    loss = sum(count * part.loss for count, part in parts) / len(examples)
+    return Score(accuracy, loss if math.isfinite(loss) else math.inf)
