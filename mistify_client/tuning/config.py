@@ -33,7 +33,7 @@ class TuningFile(Settings):
             each class among the examples.
         privacy: how noisy the data are from which the published model is made; None for not at all.
         learning_rate: of every step.
-        patience: passes through the data without gain after which nothing more is expected.
+        patience: passes through the data without gain after which steps become smaller, or it has converged.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])
@@ -41,7 +41,7 @@ class TuningFile(Settings):
     hints: dict[str, Any] = Field(default={}, description="a table", examples=[{"view_degrees": 90}])
     privacy: Privacy | None = None
     learning_rate: Annotated[float, Field(gt=0, description="above 0", examples=[0.001])] = Pace.learning_rate
-    patience: Annotated[int, Field(ge=1, description="1 or more", examples=[4])] = Pace.patience
+    patience: Annotated[int, Field(ge=1, description="1 or more", examples=[3])] = Pace.patience
 
     def pace(self) -> Pace:
         """How the network is trained."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -110,7 +111,7 @@ def _read(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)
-    except (OSError, ValueError, EOFError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as error:
         raise _invalid(Problem(str(path), str(error), "an .npz file with arrays", "write it anew")) from error
 
 

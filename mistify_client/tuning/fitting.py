@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy.typing as npt
 from mistify_client.inputs import Array
 from mistify_client.training import Trainer, Weights
 from mistify_client.tuning.examples import Examples, Split
+
+#: By which steps become smaller.
+_SLOWDOWN = 3.0
 
 #: Examples that are evaluated at a time.
 _CHUNK = 256
@@ -32,15 +35,17 @@ class Pace:
     """How a network is trained.
 
     Attributes:
-        learning_rate: of all steps; the paper's is 0.001.
-        patience: passes without gain after which it has converged.
+        learning_rate: at first; the paper's is 0.001.
+        patience: passes without gain after which steps become smaller.
+        slowdowns: how often they do, to a third and from the best weights on, before it has converged.
         most_passes: through the data, whatever is gained.
         kd_weight: how much teachers count beside the targets.
         seed: of the order of examples, and of which peers are skipped.
     """
 
     learning_rate: float = 1e-3
-    patience: int = 4
+    patience: int = 3
+    slowdowns: int = 2
     most_passes: int = 60
     kd_weight: float = 1.0
     seed: int = 0
@@ -66,7 +71,8 @@ class Course:
         best_weights: with that score.
         weights: the last ones.
         passes: how many there were.
-        idle: how many of the last ones gained nothing.
+        idle: how many of the last ones gained nothing, since steps became smaller.
+        slowed: how often they did.
     """
 
     best: Score
@@ -74,23 +80,29 @@ class Course:
     weights: Weights
     passes: int = 0
     idle: int = 0
+    slowed: int = 0
 
     @classmethod
     def begun(cls, score: Score, weights: Weights) -> "Course":
         """Before the first pass."""
         return cls(score, weights, weights)
 
-    def after(self, score: Score, weights: Weights) -> "Course":
-        """After one more pass; where it has diverged, the next one goes on from the best weights."""
-        if not math.isfinite(score.loss):
-            return Course(self.best, self.best_weights, self.best_weights, self.passes + 1, self.idle + 1)
+    def after(self, score: Score, weights: Weights, pace: Pace) -> "Course":
+        """After one more pass."""
+        passes, idle = self.passes + 1, self.idle + 1
         if score.is_better_than(self.best):
-            return Course(score, weights, weights, self.passes + 1)
-        return Course(self.best, self.best_weights, weights, self.passes + 1, self.idle + 1)
+            return Course(score, weights, weights, passes, 0, self.slowed)
+        if idle >= pace.patience or not math.isfinite(score.loss):
+            return Course(self.best, self.best_weights, self.best_weights, passes, 0, self.slowed + 1)
+        return replace(self, weights=weights, passes=passes, idle=idle)
 
     def has_converged(self, pace: Pace) -> bool:
         """Whether it is over."""
-        return self.idle >= pace.patience or self.passes >= pace.most_passes
+        return self.slowed > pace.slowdowns or self.passes >= pace.most_passes
+
+    def learning_rate(self, pace: Pace) -> float:
+        """Of the next pass."""
+        return pace.learning_rate * math.pow(_SLOWDOWN, -self.slowed)
 
 
 def fit(
@@ -115,25 +127,37 @@ def fit(
     trainer.restore(course.weights)
     while not course.has_converged(pace):
         rng = np.random.default_rng([pace.seed, course.passes])
-        _pass(trainer, data, pace, None if teacher is None else teacher(rng), rng)
-        score = score_of(trainer, data.held_out)
-        course = course.after(score, trainer.weights())
-        if not math.isfinite(score.loss):
+        lesson = None if teacher is None else teacher(rng)
+        _pass(trainer, data, (course.learning_rate(pace), pace.kd_weight), lesson, rng)
+        score, slowed = score_of(trainer, data.held_out), course.slowed
+        course = course.after(score, trainer.weights(), pace)
+        if course.slowed > slowed:
             trainer.restore(course.weights)
         after_pass(course, score)
     trainer.restore(course.best_weights)
     return course
 
 
-def _pass(trainer: Trainer, data: Split, pace: Pace, lesson: Lesson | None, rng: np.random.Generator) -> None:
-    """All examples once in random order, but for those that do not fill a step."""
+def _pass(
+    trainer: Trainer, data: Split, rates: tuple[float, float], lesson: Lesson | None, rng: np.random.Generator
+) -> None:
+    """All examples once in random order, but for those that do not fill a step.
+
+    Args:
+        trainer: of the network.
+        data: whose examples.
+        rates: how far a step goes, and how much the teacher counts.
+        lesson: of the teacher.
+        rng: for the order.
+    """
     size = trainer.training.batch_size
+    learning_rate, kd_weight = rates
     order = rng.permutation(data.training)
     for start in range(0, len(order) - size + 1, size):
         rows = order[start : start + size]
         batch = data.examples.subset(rows)
         taught = None if lesson is None else lesson(rows)
-        trainer.train_step(batch.inputs, batch.targets, pace.learning_rate, taught, pace.kd_weight)
+        trainer.train_step(batch.inputs, batch.targets, learning_rate, taught, kd_weight)
 
 
 def score_of(trainer: Trainer, examples: Examples) -> Score:

@@ -66,6 +66,7 @@ class _Course(BaseModel):
     best: Score
     passes: int
     idle: int
+    slowed: int
 
 
 class _Header(BaseModel):
@@ -132,7 +133,8 @@ class ProgressFile:
             "round": progress.round,
             "before": progress.before,
             "courses": {
-                name: {"best": of.best, "passes": of.passes, "idle": of.idle} for name, of in courses.items()
+                name: {"best": of.best, "passes": of.passes, "idle": of.idle, "slowed": of.slowed}
+                for name, of in courses.items()
             },
             "teachers": progress.teachers,
         }
@@ -158,4 +160,4 @@ def _course(name: str, course: _Course, tensors: Weights) -> Course:
         }
         for which in ("best", "last")
     )
-    return Course(course.best, best, last, course.passes, course.idle)
+    return Course(course.best, best, last, course.passes, course.idle, course.slowed)

@@ -18,7 +18,7 @@ from tests.mistify_client.coordinators import running
 GOALS = {"half": "trainable", "third": "trainable_narrow"}
 
 #: Quick to converge on these small networks.
-PACE = Pace(learning_rate=0.01, patience=6, most_passes=20)
+PACE = Pace(learning_rate=0.01, patience=6, slowdowns=0, most_passes=20)
 
 
 def examples(seed: int, count: int = 300) -> Examples:
