@@ -84,7 +84,7 @@ def judge(
             left_out[peer] = f"its outputs are {ratio:.1f} times as far from the others' as is usual"
     for peer in finite.keys() - left_out.keys():
         agreed = agreement(finite[peer], targets, kinds)
-        if agreed < _LEAST_AGREEMENT * own_agreement:
+        if agreed < _LEAST_AGREEMENT * max(own_agreement, 0.0):
             left_out[peer] = f"it hardly agrees with the true classes ({agreed:.2f}, own {own_agreement:.2f})"
     return Judgement(tuple(peer for peer in peers if peer not in left_out), left_out)
 

@@ -4,29 +4,18 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from benchmarks import fleet
 from mistify.hints import Hints
 from mistify_client.retry import Backoff
 from mistify_client.training import load_trainer
-from mistify_client.tuning import Examples, Pace, Peering, tune
+from mistify_client.tuning import Examples, Peering, tune
 from mistify_client.versions import state_directory
 from tests.mistify_client.coordinators import running
+from tests.mistify_client.tuning.devices import PACE, examples
 
 GOALS = {"half": "trainable", "third": "trainable_narrow"}
-
-#: Quick to converge on these small networks.
-PACE = Pace(learning_rate=0.01, patience=6, slowdowns=0, most_passes=20)
-
-
-def examples(seed: int, count: int = 300) -> Examples:
-    """Random images; their classes follow from how bright each half is."""
-    images = np.random.default_rng(seed).uniform(size=(count, 4, 4, 1)).astype(np.float32)
-    left, right = images[:, :, :2].mean((1, 2, 3)), images[:, :, 2:].mean((1, 2, 3))
-    classes = np.where(np.abs(left - right) < 0.05, 2, left < right)
-    return Examples({"image": images}, {"scores": classes.astype(np.int64)})
 
 
 @dataclass

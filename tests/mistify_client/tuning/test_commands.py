@@ -10,7 +10,7 @@ from mistify.manifest import Manifest
 from mistify_client.cli import app
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.versions import current
-from tests.mistify_client.tuning.conftest import examples
+from tests.mistify_client.tuning.devices import examples
 
 SETTINGS = 'group = "cameras"\npatience = 2\nlearning_rate = 0.01\n[hints]\nview_degrees = 90\n'
 

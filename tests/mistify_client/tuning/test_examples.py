@@ -6,7 +6,7 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import Manifest
 from mistify_client.tuning.examples import read_examples, split
-from tests.mistify_client.tuning.conftest import examples
+from tests.mistify_client.tuning.devices import examples
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from mistify_client.tuning.examples import split
 from mistify_client.tuning.fitting import Course, Pace, Score, fit, score_of
 from mistify_client.tuning.progress import Progress, ProgressFile, Stage
-from tests.mistify_client.tuning.conftest import examples
+from tests.mistify_client.tuning.devices import examples
 
 PACE = Pace(learning_rate=0.02, patience=3, slowdowns=1, most_passes=60)
 

@@ -20,7 +20,7 @@ from mistify_client.tuning import Pace, Privacy, session
 from mistify_client.tuning_client import TuningClient, describe
 from mistify_client.versions import current, install
 from tests.mistify_client.coordinators import running
-from tests.mistify_client.tuning.conftest import examples
+from tests.mistify_client.tuning.devices import examples
 
 NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
 
@@ -234,19 +234,23 @@ def test_a_version_that_came_meanwhile_is_not_replaced(device, data, monkeypatch
 KILLED = """
 import os, signal, sys
 from pathlib import Path
+from mistify.hints import Hints
+from mistify_client.tuning import Peering, tune
 from mistify_client.tuning.progress import ProgressFile
-from tests.mistify_client.tuning.conftest import Device, examples
+from tests.mistify_client.tuning.devices import PACE, examples
 
-save, saves = ProgressFile.save, []
+package, address, group, left = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+save = ProgressFile.save
 
 def counted(self, progress):
+    global left
     save(self, progress)
-    saves.append(progress)
-    if len(saves) == int(sys.argv[3]):
+    left -= 1
+    if not left:
         os.kill(os.getpid(), signal.SIGKILL)
 
 ProgressFile.save = counted
-Device(Path(sys.argv[1]), examples(100), 0).tune(sys.argv[2])
+tune(package, examples(100), Peering(address, group, Hints(view_degrees=0)), pace=PACE)
 """
 
 
@@ -256,7 +260,7 @@ def test_a_killed_tuner_goes_on_where_it_was(address, device):
     own = device(0)
     kept = []
     for saves in (2, 9, 3):
-        command = [sys.executable, "-c", KILLED, str(own.package), address, str(saves)]
+        command = [sys.executable, "-c", KILLED, str(own.package), address, fleet.GROUP, str(saves)]
         finished = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ)
         assert finished.returncode == -signal.SIGKILL, finished.stderr
         kept.append((own.state / "progress.safetensors").stat().st_mtime_ns)
