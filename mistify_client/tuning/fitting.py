@@ -26,8 +26,8 @@ class Score(NamedTuple):
     loss: float
 
     def is_better_than(self, other: "Score") -> bool:
-        """Whether its loss is lower, which small data tell better than how many are right."""
-        return self.loss < other.loss
+        """Whether it tells more right, or as many at a lower loss."""
+        return (self.accuracy, -self.loss) > (other.accuracy, -other.loss)
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,12 @@ class Course:
         best_weights: with that score.
         weights: the last ones.
         passes: how many there were.
-        idle: how many of the last ones gained nothing, since steps became smaller.
+        idle: how many of the last ones gained nothing, since steps became smaller: neither was the score the
+            best, nor the loss the lowest.
         slowed: how often they did.
+        lowest: the lowest loss so far.
+        ceiling: the loss at the start, above which no score is better: a network that names one class only
+            may be right more often by chance.
     """
 
     best: Score
@@ -81,20 +85,30 @@ class Course:
     passes: int = 0
     idle: int = 0
     slowed: int = 0
+    lowest: float = math.inf
+    ceiling: float = math.inf
 
     @classmethod
     def begun(cls, score: Score, weights: Weights) -> "Course":
         """Before the first pass."""
-        return cls(score, weights, weights)
+        return cls(score, weights, weights, lowest=score.loss, ceiling=score.loss)
 
     def after(self, score: Score, weights: Weights, pace: Pace) -> "Course":
         """After one more pass."""
-        passes, idle = self.passes + 1, self.idle + 1
-        if score.is_better_than(self.best):
-            return Course(score, weights, weights, passes, 0, self.slowed)
-        if idle >= pace.patience or not math.isfinite(score.loss):
-            return Course(self.best, self.best_weights, self.best_weights, passes, 0, self.slowed + 1)
-        return replace(self, weights=weights, passes=passes, idle=idle)
+        better = score.is_better_than(self.best) and score.loss <= self.ceiling
+        lower = score.loss < self.lowest
+        after = replace(
+            self,
+            weights=weights,
+            passes=self.passes + 1,
+            idle=0 if better or lower else self.idle + 1,
+            lowest=min(score.loss, self.lowest),
+        )
+        if better:
+            return replace(after, best=score, best_weights=weights)
+        if after.idle >= pace.patience or not math.isfinite(score.loss):
+            return replace(after, weights=self.best_weights, idle=0, slowed=self.slowed + 1)
+        return after
 
     def has_converged(self, pace: Pace) -> bool:
         """Whether it is over."""

@@ -67,6 +67,8 @@ class _Course(BaseModel):
     passes: int
     idle: int
     slowed: int
+    lowest: float
+    ceiling: float
 
 
 class _Header(BaseModel):
@@ -133,7 +135,14 @@ class ProgressFile:
             "round": progress.round,
             "before": progress.before,
             "courses": {
-                name: {"best": of.best, "passes": of.passes, "idle": of.idle, "slowed": of.slowed}
+                name: {
+                    "best": of.best,
+                    "passes": of.passes,
+                    "idle": of.idle,
+                    "slowed": of.slowed,
+                    "lowest": of.lowest,
+                    "ceiling": of.ceiling,
+                }
                 for name, of in courses.items()
             },
             "teachers": progress.teachers,
@@ -160,4 +169,13 @@ def _course(name: str, course: _Course, tensors: Weights) -> Course:
         }
         for which in ("best", "last")
     )
-    return Course(course.best, best, last, course.passes, course.idle, course.slowed)
+    return Course(
+        course.best,
+        best,
+        last,
+        course.passes,
+        course.idle,
+        course.slowed,
+        course.lowest,
+        course.ceiling,
+    )

@@ -35,10 +35,13 @@ def trained(trainer, halves, pace=PACE, course=None, teacher=None):
 
 def test_it_stops_where_nothing_is_gained_and_ends_with_the_best(trainer, halves):
     course, scores = trained(trainer, halves)
-    losses = [score.loss for score in scores]
-    assert course.best.loss == min(losses)
-    assert course.passes == len(losses) < PACE.most_passes
-    assert min(losses[-PACE.patience :]) > min(losses)
+    best = max(
+        (score for score in scores if score.loss <= course.ceiling),
+        key=lambda score: (score.accuracy, -score.loss),
+    )
+    assert course.best == best
+    assert course.passes == len(scores) < PACE.most_passes
+    assert not any(score == best or score.loss == course.lowest for score in scores[-PACE.patience :])
     assert score_of(trainer, halves.held_out) == pytest.approx(course.best, rel=1e-5)
 
 
@@ -51,11 +54,23 @@ def test_steps_become_smaller_from_the_best_weights_on():
     while not course.has_converged(pace):
         rates.append(course.learning_rate(pace))
         assert course.weights is (start if course.idle == 0 else last)
-        course = course.after(Score(0.9, math.inf if len(rates) == 7 else 1.1), last, pace)
+        course = course.after(Score(0.4, math.inf if len(rates) == 7 else 1.1), last, pace)
     assert rates == pytest.approx([0.9] * 3 + [0.3] * 3 + [0.1])
     assert (course.best, course.best_weights) == (Score(0.5, 1.0), start)
-    better = Course.begun(Score(0.5, 1.0), start).after(Score(0.4, 0.9), last, pace)
-    assert (better.best, better.best_weights, better.idle) == (Score(0.4, 0.9), last, 0)
+
+
+def test_accuracy_tells_what_is_best_and_a_loss_that_falls_is_waited_for():
+    start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
+    course = replace(Course.begun(Score(0.5, 1.0), start), idle=1, ceiling=1.2)
+    worse = course.after(Score(0.5, 1.1), last, PACE)
+    lower = course.after(Score(0.4, 0.9), last, PACE)
+    higher = course.after(Score(0.6, 1.1), last, PACE)
+    by_chance = course.after(Score(0.6, 1.3), last, PACE)
+    assert (by_chance.best.accuracy, by_chance.idle) == (0.5, 2)
+    assert [after.best.accuracy for after in (worse, lower, higher)] == [0.5, 0.5, 0.6]
+    assert [after.idle for after in (worse, lower, higher)] == [2, 0, 0]
+    assert [after.lowest for after in (worse, lower, higher)] == [1.0, 0.9, 1.0]
+    assert (higher.best_weights, lower.best_weights) == (last, start)
 
 
 def test_a_broken_off_course_goes_on(trainer, halves):
@@ -67,7 +82,7 @@ def test_a_broken_off_course_goes_on(trainer, halves):
 def test_what_diverges_goes_back_to_the_best(trainer, halves):
     began = score_of(trainer, halves.held_out)
     course, scores = trained(trainer, halves, Pace(learning_rate=1e9, patience=2, most_passes=9))
-    assert not any(score.is_better_than(began) for score in scores)
+    assert min(score.loss for score in scores) > began.loss
     assert course.best == began
     assert score_of(trainer, halves.held_out) == pytest.approx(began, rel=1e-5)
 
@@ -98,7 +113,7 @@ def progress(trainer, stage=Stage.TAUGHT):
     return Progress(
         stage=stage,
         began=Score(0.25, math.inf),
-        course=Course(Score(0.5, 1.0), weights, other, 7, 2, 1),
+        course=Course(Score(0.5, 1.0), weights, other, 7, 2, 1, 0.9, 1.2),
         round=2,
         before=Score(0.4, 1.5),
         noisy=Course(Score(0.3, 2.0), other, weights, 4, 1),
