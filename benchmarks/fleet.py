@@ -1,6 +1,9 @@
 """A store as porting leaves it, with a package whose weights can be tuned; and devices that tune them."""
 
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -71,6 +74,17 @@ def prepare_packages(
             met = replace(goal, state=GoalState.MET, accuracy=0.8, files=files)
             store.jobs.record(JOB, [GoalChanged(met)], 1.0, {})
         store.tuning.add_group(Group(GROUP, JOB, 0, "spatiotemporal", dict(settings)))
+
+
+@contextmanager
+def served(store: Path) -> Iterator[str]:
+    """A server over a store, a process of its own; its address."""
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield server.stdout.readline().split()[-1] if server.stdout else ""
+        finally:
+            server.terminate()
 
 
 def device(number: int, width: int = 4) -> Device:

@@ -114,6 +114,10 @@ class Exchange:
         """The most correlated peers, with their weights."""
         return list(self._tuning.peers(self._key, self._peering.count, self._directory))
 
+    def leave(self) -> None:
+        """Stop being a member; the coordinator deletes what was published."""
+        self._tuning.leave(self._key)
+
     def fetch(self, package: PackageReference, directory: Path) -> None:
         """Download what runs a package, without what trains it."""
         self._porting.fetch(package.job_id, package.goal_id, directory, only=(NETWORK, MANIFEST))
