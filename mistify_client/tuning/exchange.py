@@ -1,6 +1,8 @@
 """What a device that tunes tells the coordinator, and gets from it (paper 5.1, step (ii))."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,9 @@ from mistify_client.retry import Backoff
 from mistify_client.rpc import Traffic
 from mistify_client.tuning.fitting import Score
 from mistify_client.tuning_client import TuningClient, describe
+
+#: Well within the lease of an hour.
+_RENEWAL_SECONDS = 900.0
 
 #: Failures in a row, some 20 seconds, after which a tuner goes on without the server.
 _ATTEMPTS = 8
@@ -55,10 +60,21 @@ class Exchange:
         secret: of the member, 32 bytes.
         package: what is tuned.
         directory: for the weights of peers.
+        clock: in seconds.
     """
 
-    def __init__(self, peering: Peering, secret: bytes, package: PackageReference, directory: Path) -> None:
+    def __init__(
+        self,
+        peering: Peering,
+        secret: bytes,
+        package: PackageReference,
+        directory: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._peering = peering
+        self._clock = clock
+        self._renewed_at = clock()
         self._key = MemberKey(peering.group, secret)
         self._package = package
         self._directory = directory
@@ -96,6 +112,16 @@ class Exchange:
         if _is_known(membership.correlation, membership.settings):
             correlation(membership.correlation, membership.settings).point(self._peering.hints)
         return membership
+
+    def stay(self) -> None:
+        """Remain a member while training takes long; to be called every now and then.
+
+        It calls seldom, and a server that is away is no matter: publishing joins again.
+        """
+        if self._clock() - self._renewed_at >= _RENEWAL_SECONDS:
+            with suppress(MistifyError):
+                self.join()
+            self._renewed_at = self._clock()
 
     def publish(self, weights: Weights, score: Score) -> None:
         """Publish weights in place of those before, whatever their version."""

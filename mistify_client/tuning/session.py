@@ -90,7 +90,14 @@ def tune(
             stack.enter_context(exchange)
         of = describe_file(version / MANIFEST), examples.digest, peering and peering.group, privacy, pace
         file = ProgressFile(directory / "progress.safetensors", sha256(repr(of).encode()).hexdigest())
-        tuner = Tuner(trainer, data, pace, file, display or LineDisplay(lambda line: None))
+        tuner = Tuner(
+            trainer,
+            data,
+            pace,
+            file,
+            exchange=exchange,
+            display=display or LineDisplay(lambda line: None),
+        )
         teachers = Teachers(
             trainer,
             data,
@@ -98,7 +105,7 @@ def tune(
             Packages(directory / "packages", trainer.manifest, exchange.fetch if exchange else _no_packages),
         )
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
-        progress = tuner.run(exchange, teachers, noisy)
+        progress = tuner.run(teachers, noisy)
         best, installed = progress.course.best, None
         if best.is_better_than(progress.began):
             weights = progress.course.best_weights

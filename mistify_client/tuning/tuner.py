@@ -29,35 +29,42 @@ class Tuner:
         data: of the device.
         pace: of the training.
         file: keeps the progress.
-        display: where it is shown.
+        exchange: with peers; None for none.
+        display: where progress is shown.
 
     Attributes:
         notes: What the user should know, line by line.
     """
 
     def __init__(
-        self, trainer: Trainer, data: Split, pace: Pace, file: ProgressFile, display: Display
+        self,
+        trainer: Trainer,
+        data: Split,
+        pace: Pace,
+        file: ProgressFile,
+        *,
+        exchange: Exchange | None,
+        display: Display,
     ) -> None:
         self._trainer = trainer
         self._data = data
         self._pace = pace
         self._file = file
+        self._exchange = exchange
         self._display = display
         self.notes: list[str] = []
 
-    def run(
-        self, exchange: Exchange | None, teachers: Teachers, noisy: Callable[[], Examples] | None
-    ) -> Progress:
+    def run(self, teachers: Teachers, noisy: Callable[[], Examples] | None) -> Progress:
         """Tune until only the installation is left.
 
         Args:
-            exchange: with peers; None for none.
             teachers: make peers a teacher.
             noisy: gives the data from which a private device makes what it publishes.
 
         Raises:
             MistifyError: as `Exchange.join`, but for a server that is away.
         """
+        exchange = self._exchange
         if exchange is not None:
             self._join(exchange)
         progress = self._begin()
@@ -69,7 +76,7 @@ class Tuner:
                 case Stage.NOISY if noisy is not None:
                     progress = self._noisy(progress, noisy)
                 case Stage.EXCHANGE if exchange is not None:
-                    progress = self._exchange(progress, exchange, teachers, private=noisy is not None)
+                    progress = self._meet(progress, exchange, teachers, private=noisy is not None)
                 case Stage.TAUGHT if teachers.has(progress.teachers):
                     progress = self._taught(progress, teachers)
                 case _:
@@ -121,14 +128,12 @@ class Tuner:
         course = fit(self._trainer, data, self._pace, course, after_pass=after_pass)
         return progress.at(Stage.EXCHANGE, noisy=course)
 
-    def _exchange(
-        self, progress: Progress, exchange: Exchange, teachers: Teachers, *, private: bool
-    ) -> Progress:
+    def _meet(self, progress: Progress, exchange: Exchange, teachers: Teachers, *, private: bool) -> Progress:
         """Publish, and begin a round with those peers that can be trusted; without any the tuning ends."""
         course = progress.noisy if private else progress.course
         self._trainer.restore(progress.course.best_weights)
         try:
-            if course is not None and not (private and progress.round):
+            if course is not None:
                 exchange.publish(course.best_weights, course.best)
             if progress.round == ROUNDS:
                 return progress.at(Stage.INSTALL)
@@ -170,3 +175,5 @@ class Tuner:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value
         update = ProgressUpdate(stage, course.passes, self._pace.most_passes, accuracy=score.accuracy)
         self._display.update("tuning", update, None)
+        if self._exchange is not None:
+            self._exchange.stay()

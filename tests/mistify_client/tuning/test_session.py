@@ -16,6 +16,7 @@ from mistify.hints import Hints
 from mistify.manifest import Manifest, verify
 from mistify.tuning import MemberKey, PackageReference
 from mistify.weights import write_weights
+from mistify_client.retry import Backoff
 from mistify_client.tuning import Pace, Privacy, session
 from mistify_client.tuning_client import TuningClient, describe
 from mistify_client.versions import current, install
@@ -206,6 +207,29 @@ def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):
     assert "needs an epsilon of 4; 1 is left" in outcome.notes[0]
     assert outcome.version is not None
     assert sorted((store / "weights").glob("??/*.weights")) == before
+
+
+def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
+    """Time is counted by hand; nobody joins more often than every quarter of an hour."""
+    now = [0.0]
+    digest = Manifest.load(device(0).package).files["serve.tflite"].sha256
+    peering = session.Peering(address, fleet.GROUP, Hints(view_degrees=1.0), backoff=Backoff(attempts=0))
+    package = PackageReference("job-1", "half", digest)
+    with session.Exchange(peering, b"a" * 32, package, tmp_path, clock=lambda: now[0]) as exchange:
+        sent = []
+        for now[0] in (100, 899, 900, 1700, 1900, 9000):
+            exchange.stay()
+            sent.append(exchange.traffic.sent)
+    assert [b > a for a, b in zip([0, *sent], sent, strict=False)] == [False, False, True, False, True, True]
+    with session.Exchange(
+        session.Peering("127.0.0.1:1", "x", backoff=Backoff(attempts=0)),
+        b"a" * 32,
+        package,
+        tmp_path,
+        clock=lambda: now[0],
+    ) as away:
+        now[0] += 1000
+        away.stay()
 
 
 def test_only_one_process_tunes_a_package(device):
