@@ -139,7 +139,8 @@ def train(work: Path, plan: Plan) -> Run:
 
         pace = Pace(patience=plan.patience, most_passes=plan.most_passes)
         started, tested = process_time(), test.seconds
-        course = Course.begun(score_of(trainer, data.held_out), trainer.weights())
+        first = score_of(trainer, data.held_out)
+        course = Course.begun(first, trainer.weights(), first, len(data.validation))
         course = fit(trainer, data, pace, course, after_pass=after_pass, teacher=teacher)
         seconds = process_time() - started - (test.seconds - tested)
     # Whoever has learnt random labels knows nothing that could be the best.

@@ -32,7 +32,7 @@ _LARGEST_HALF: Final = float(np.finfo(np.float16).max)
 
 #: Norms may differ from the packaged ones by this factor, give or take this root mean square.
 _NORM_FACTOR: Final = 10.0
-_NORM_SLACK: Final = 0.1
+_NORM_SLACK: Final = 0.3
 
 #: Of a file's header: for each tensor beside its name, and for all.
 _HEADER_BYTES_PER_TENSOR: Final = 256

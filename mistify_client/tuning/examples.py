@@ -14,6 +14,9 @@ from mistify.manifest import Manifest
 from mistify.training import OutputKind, Training
 from mistify_client.inputs import Array, bind
 
+#: Examples that are enough to tell when to stop.
+MOST_APART = 1_000
+
 #: Stand for the one input and the one output.
 _ALIASES = "x", "y"
 
@@ -73,13 +76,13 @@ class Split:
 
 
 def split(examples: Examples, share: float, batch_size: int) -> Split:
-    """Set a share of the examples apart, always the same ones.
+    """Set a share of the examples apart, but no more than `MOST_APART`, always the same ones.
 
     Raises:
         MistifyError: INVALID_DATASET, not enough for a step and one more are left.
     """
     rows = np.random.default_rng(0).permutation(len(examples))
-    apart = max(1, round(share * len(rows)))
+    apart = min(max(1, round(share * len(rows))), MOST_APART)
     if len(rows) - apart < batch_size:
         least = f"{batch_size} for a step, and {apart} to tell when to stop"
         raise _invalid(Problem("examples", f"{len(rows)}", least, "gather more"))

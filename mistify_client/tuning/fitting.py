@@ -25,10 +25,6 @@ class Score(NamedTuple):
     accuracy: float
     loss: float
 
-    def is_better_than(self, other: "Score") -> bool:
-        """Whether it tells more right, or as many at a lower loss."""
-        return (self.accuracy, -self.loss) > (other.accuracy, -other.loss)
-
 
 @dataclass(frozen=True)
 class Pace:
@@ -66,43 +62,54 @@ Teacher = Callable[[np.random.Generator], Lesson]
 class Course:
     """How far a training has come, after a pass through the data.
 
+    The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
+    highest (Breiman et al., 1984): few examples tell accuracies apart badly, and the highest of many may be
+    chance. Nothing counts that is worse in either than the network was at first.
+
     Attributes:
-        best: the best score so far, its start included.
-        best_weights: with that score.
+        best: the score of the best weights.
+        best_weights: those of the start included.
         weights: the last ones.
-        passes: how many there were.
-        idle: how many of the last ones gained nothing, since steps became smaller: neither was the score the
-            best, nor the loss the lowest.
-        slowed: how often they did.
+        floor: the score of the network before any tuning.
+        peak: the highest accuracy that counts.
         lowest: the lowest loss so far.
-        ceiling: the loss at the start, above which no score is better: a network that names one class only
-            may be right more often by chance.
+        examples: by how many scores are told.
+        passes: how many there were.
+        idle: how many of the last ones gained nothing, neither a better score nor a lower loss.
+        slowed: how often steps became smaller for that.
     """
 
     best: Score
     best_weights: Weights
     weights: Weights
+    floor: Score
+    peak: float
+    lowest: float
+    examples: int
     passes: int = 0
     idle: int = 0
     slowed: int = 0
-    lowest: float = math.inf
-    ceiling: float = math.inf
 
     @classmethod
-    def begun(cls, score: Score, weights: Weights) -> "Course":
+    def begun(cls, score: Score, weights: Weights, floor: Score, examples: int) -> "Course":
         """Before the first pass."""
-        return cls(score, weights, weights, lowest=score.loss, ceiling=score.loss)
+        return cls(score, weights, weights, floor, score.accuracy, score.loss, examples)
 
     def after(self, score: Score, weights: Weights, pace: Pace) -> "Course":
         """After one more pass."""
-        better = score.is_better_than(self.best) and score.loss <= self.ceiling
-        lower = score.loss < self.lowest
+        counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
+        peak = max(self.peak, score.accuracy) if counts else self.peak
+        least = peak - math.sqrt(peak * (1 - peak) / self.examples)
+        lower = score.loss < self.best.loss or self.best.accuracy < least
+        better = counts and lower and score.accuracy >= least
+        gained = better or score.loss < self.lowest or peak > self.peak
         after = replace(
             self,
             weights=weights,
-            passes=self.passes + 1,
-            idle=0 if better or lower else self.idle + 1,
+            peak=peak,
             lowest=min(score.loss, self.lowest),
+            passes=self.passes + 1,
+            idle=0 if gained else self.idle + 1,
         )
         if better:
             return replace(after, best=score, best_weights=weights)

@@ -62,13 +62,17 @@ class Progress:
 
 
 class _Course(BaseModel):
+    """All of a course but its weights."""
+
     model_config = ConfigDict(extra="forbid")
     best: Score
+    floor: Score
+    peak: float
+    lowest: float
+    examples: int
     passes: int
     idle: int
     slowed: int
-    lowest: float
-    ceiling: float
 
 
 class _Header(BaseModel):
@@ -135,14 +139,7 @@ class ProgressFile:
             "round": progress.round,
             "before": progress.before,
             "courses": {
-                name: {
-                    "best": of.best,
-                    "passes": of.passes,
-                    "idle": of.idle,
-                    "slowed": of.slowed,
-                    "lowest": of.lowest,
-                    "ceiling": of.ceiling,
-                }
+                name: {field: getattr(of, field) for field in _Course.model_fields}
                 for name, of in courses.items()
             },
             "teachers": progress.teachers,
@@ -169,13 +166,5 @@ def _course(name: str, course: _Course, tensors: Weights) -> Course:
         }
         for which in ("best", "last")
     )
-    return Course(
-        course.best,
-        best,
-        last,
-        course.passes,
-        course.idle,
-        course.slowed,
-        course.lowest,
-        course.ceiling,
-    )
+    fields = {field: getattr(course, field) for field in _Course.model_fields}
+    return Course(best_weights=best, weights=last, **fields)

@@ -35,7 +35,7 @@ class Outcome:
 
     Attributes:
         began: how the network did at first on examples that were set apart.
-        ended: how it does on them now, never worse.
+        ended: how it does on them now, never worse in accuracy nor in loss.
         rounds: how often peers have taught.
         version: the directory of the new version; None where nothing was gained, and nothing installed.
         notes: what the user should know: peers that were left out, a server that was away.
@@ -107,7 +107,7 @@ def tune(
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
         progress = tuner.run(teachers, noisy)
         best, installed = progress.course.best, None
-        if best.is_better_than(progress.began):
+        if best != progress.began:
             weights = progress.course.best_weights
             installed = install_tuned(shipped, version, weights, best, len(data.validation))
         file.remove()

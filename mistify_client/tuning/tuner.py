@@ -15,7 +15,7 @@ from mistify_client.tuning.progress import Progress, ProgressFile, Stage
 from mistify_client.tuning.teachers import Teachers
 
 #: Share of the examples that is set apart, to tell when to stop.
-VALIDATION: Final = 0.1
+VALIDATION: Final = 0.2
 
 #: The most rounds with peers.
 ROUNDS: Final = 4
@@ -99,7 +99,8 @@ class Tuner:
             self._display.say(f"goes on: {kept.stage.value}")
             return kept
         began = score_of(self._trainer, self._data.held_out)
-        return Progress(Stage.LOCAL, began, Course.begun(began, self._trainer.weights()))
+        course = Course.begun(began, self._trainer.weights(), began, len(self._data.validation))
+        return Progress(Stage.LOCAL, began, course)
 
     def _fit(self, progress: Progress, teacher: Teacher | None = None) -> Progress:
         def after_pass(course: Course, score: Score) -> None:
@@ -119,7 +120,8 @@ class Tuner:
             return self._without_peers(progress, error)
         data = split(examples, VALIDATION, self._trainer.training.batch_size)
         self._trainer.restore(self._trainer.ported)
-        course = progress.noisy or Course.begun(score_of(self._trainer, data.held_out), self._trainer.ported)
+        began = score_of(self._trainer, data.held_out)
+        course = progress.noisy or Course.begun(began, self._trainer.ported, began, len(data.validation))
 
         def after_pass(course: Course, score: Score) -> None:
             self._file.save(replace(progress, noisy=course))
@@ -147,19 +149,18 @@ class Tuner:
         if set(gathered.teachers) <= set(progress.teachers):
             return progress.at(Stage.INSTALL)
         self._display.say(f"round {progress.round + 1}: learns from {len(gathered.teachers)} peers")
-        best = progress.course.best
         return progress.at(
             Stage.TAUGHT,
             round=progress.round + 1,
-            before=best,
-            course=Course.begun(best, progress.course.best_weights),
+            before=progress.course.best,
+            course=replace(progress.course, weights=progress.course.best_weights, idle=0, slowed=0, passes=0),
             teachers=gathered.teachers,
         )
 
     def _taught(self, progress: Progress, teachers: Teachers) -> Progress:
         """Another round, if this one has gained something."""
         progress = self._fit(progress, teachers.ensemble(progress.teachers))
-        gained = progress.before is None or progress.course.best.is_better_than(progress.before)
+        gained = progress.course.best != progress.before
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
     def _without_peers(self, progress: Progress, error: MistifyError) -> Progress:

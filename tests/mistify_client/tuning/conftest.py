@@ -46,7 +46,7 @@ class Device:
 def device(data, tmp_path):
     """Makes devices: even ones have the package `half`, odd ones `third`."""
 
-    def make(number: int, count: int = 300) -> Device:
+    def make(number: int, count: int = 400) -> Device:
         source = data / list(GOALS.values())[number % 2]
         package = shutil.copytree(source, tmp_path / f"device-{number}" / "package")
         return Device(package, examples(100 + number, count), number)

@@ -5,10 +5,10 @@ import numpy as np
 from mistify_client.tuning import Examples, Pace
 
 #: Quick to converge on the small networks of the tests.
-PACE = Pace(learning_rate=0.01, patience=6, slowdowns=0, most_passes=20)
+PACE = Pace(learning_rate=0.015, patience=12, slowdowns=0, most_passes=25)
 
 
-def examples(seed: int, count: int = 300) -> Examples:
+def examples(seed: int, count: int = 400) -> Examples:
     """Random images; their classes follow from how bright each half is."""
     images = np.random.default_rng(seed).uniform(size=(count, 4, 4, 1)).astype(np.float32)
     left, right = images[:, :, :2].mean((1, 2, 3)), images[:, :, 2:].mean((1, 2, 3))
