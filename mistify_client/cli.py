@@ -23,13 +23,11 @@ from mistify_client.files import output_directory, read_text
 from mistify_client.monitor import commands as monitor_commands
 from mistify_client.porting import finish, follow
 from mistify_client.progress import Display, display
-from mistify_client.reporting import reported_errors
+from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
 from mistify_client.retry import Backoff
 from mistify_client.submission import attach
 from mistify_client.trial import try_package
 from mistify_client.tuning import commands as tuning_commands
-
-EXIT_INTERRUPTED = 130
 
 #: An embedded server comes back at another address or not at all: no use in waiting for it.
 _EMBEDDED_ATTEMPTS = 4

@@ -1,5 +1,9 @@
 """The command of the tuner: `mistify tune`."""
 
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +14,7 @@ from mistify.errors import Problem, invalid_config
 from mistify.manifest import verify
 from mistify_client.files import read_text
 from mistify_client.progress import display
-from mistify_client.reporting import reported_errors
+from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
 from mistify_client.training import training_of
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.tuning.examples import read_examples
@@ -59,7 +63,7 @@ def tune_package(
             hints = hints_of(settings.hints, examples, manifest, training)
             token = None if token_file is None else read_text(token_file).strip()
             peering = Peering(server, settings.group, hints, settings.peers, token)
-        with display(Console()) as shown:
+        with _resumable(), display(Console()) as shown:
             outcome = tune(
                 package,
                 examples,
@@ -70,6 +74,17 @@ def tune_package(
                 display=shown,
             )
         _tell(outcome)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C leaves a tuning that can be resumed, and says how."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        command = shlex.join(["mistify", *sys.argv[1:]])
+        typer.echo(f"Interrupted. The same command goes on after the last pass: {command}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
 
 
 def _tell(outcome: Outcome) -> None:

@@ -141,7 +141,7 @@ def _held(directory: Path) -> Iterator[Path]:
     Raises:
         MistifyError: CONFLICT, another process uses it.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # weights that know the data lie there
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -57,6 +57,18 @@ def test_tunes_with_peers(tune, device, settings, address):
     assert "bytes sent" in result.output
 
 
+def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
+    own = device(0)
+
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mistify_client.tuning.commands.tune", interrupted)
+    result = tune(own)
+    assert result.exit_code == 130
+    assert "goes on after the last pass" in result.output
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

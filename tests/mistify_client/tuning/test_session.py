@@ -232,6 +232,12 @@ def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
         away.stay()
 
 
+def test_what_knows_the_data_is_the_owners_alone(device):
+    own = device(0)
+    own.tune(pace=Pace(learning_rate=0.01, most_passes=1))
+    assert own.state.stat().st_mode & 0o077 == 0
+
+
 def test_only_one_process_tunes_a_package(device):
     own = device(0)
     with session._held(own.state), pytest.raises(MistifyError, match="already") as caught:
