@@ -74,7 +74,7 @@ class Plan:
     start: str = ""
     data: str = TRUE
     most_passes: int = 60
-    patience: int = 3
+    patience: int = Pace.patience
 
     @property
     def name(self) -> str:

@@ -41,7 +41,7 @@ class TuningFile(Settings):
     hints: dict[str, Any] = Field(default={}, description="a table", examples=[{"view_degrees": 90}])
     privacy: Privacy | None = None
     learning_rate: Annotated[float, Field(gt=0, description="above 0", examples=[0.001])] = Pace.learning_rate
-    patience: Annotated[int, Field(ge=1, description="1 or more", examples=[3])] = Pace.patience
+    patience: Annotated[int, Field(ge=1, description="1 or more", examples=[5])] = Pace.patience
 
     def pace(self) -> Pace:
         """How the network is trained."""

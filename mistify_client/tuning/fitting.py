@@ -40,8 +40,8 @@ class Pace:
     """
 
     learning_rate: float = 1e-3
-    patience: int = 3
-    slowdowns: int = 2
+    patience: int = 5
+    slowdowns: int = 1
     most_passes: int = 60
     kd_weight: float = 1.0
     seed: int = 0
