@@ -10,7 +10,6 @@ the definition.
 `--quick` has 500 devices.
 """
 
-import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -84,17 +83,10 @@ def serving(count: int) -> Iterator[Fleet]:
     with TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         package = fleet.prepare(store)
-        command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
-        with subprocess.Popen(
-            [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
-        ) as server:
-            try:
-                address = server.stdout.readline().split()[-1] if server.stdout else ""
-                devices, seconds = _enter(address, package, count)
-                with grpc.insecure_channel(address) as channel:
-                    yield Fleet(devices, TuningStub(channel), seconds)  # type: ignore[no-untyped-call]
-            finally:
-                server.terminate()
+        with fleet.served(store) as address:
+            devices, seconds = _enter(address, package, count)
+            with grpc.insecure_channel(address) as channel:
+                yield Fleet(devices, TuningStub(channel), seconds)  # type: ignore[no-untyped-call]
 
 
 def _enter(address: str, package: PackageReference, count: int) -> tuple[list[Device], float]:

@@ -1,5 +1,9 @@
 """A store as porting leaves it, with a package whose weights can be tuned; and devices that tune them."""
 
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -45,17 +49,42 @@ def shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 def prepare(directory: Path, width: int = 4) -> PackageReference:
     """Make a store with a group whose job has a package, and say which."""
-    with open_store(directory) as store:
-        serve = _file(store, "serve.tflite", _NETWORK)
-        manifest = _manifest(serve, width).model_dump_json().encode()
-        files = serve, _file(store, MANIFEST, manifest)
-        goal = Goal(id=GOAL, batch=0, budget={"flops": 10.0})
-        job = Job(JOB, JobState.RUNNING, (goal,), created_unix_ms=1)
-        store.jobs.create(Submission(job, [_plan()], "[]", None))
-        met = replace(goal, state=GoalState.MET, accuracy=0.8, files=files)
-        store.jobs.record(JOB, [GoalChanged(met)], 1.0, {})
-        store.tuning.add_group(Group(GROUP, JOB, 0, "spatiotemporal", SETTINGS))
+    serve = PackagedFile(size=len(_NETWORK), sha256=sha256(_NETWORK).hexdigest())
+    manifest = _manifest(serve, width).model_dump_json().encode()
+    prepare_packages(directory, {GOAL: {"serve.tflite": _NETWORK, MANIFEST: manifest}}, SETTINGS)
     return PackageReference(JOB, GOAL, serve.sha256)
+
+
+def prepare_packages(
+    directory: Path, packages: Mapping[str, Mapping[str, bytes]], settings: Mapping[str, object]
+) -> None:
+    """Make a store with a group whose job has these packages: goal -> file -> content.
+
+    Args:
+        directory: of the store.
+        packages: what porting has made.
+        settings: of the group's correlation measure.
+    """
+    goals = [Goal(id=name, batch=0, budget={"flops": 10.0}) for name in packages]
+    with open_store(directory) as store:
+        job = Job(JOB, JobState.RUNNING, tuple(goals), created_unix_ms=1)
+        store.jobs.create(Submission(job, [_plan()], "[]", None))
+        for goal in goals:
+            files = tuple(_file(store, name, content) for name, content in packages[goal.id].items())
+            met = replace(goal, state=GoalState.MET, accuracy=0.8, files=files)
+            store.jobs.record(JOB, [GoalChanged(met)], 1.0, {})
+        store.tuning.add_group(Group(GROUP, JOB, 0, "spatiotemporal", dict(settings)))
+
+
+@contextmanager
+def served(store: Path) -> Iterator[str]:
+    """A server over a store, a process of its own; its address."""
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
+    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield server.stdout.readline().split()[-1] if server.stdout else ""
+        finally:
+            server.terminate()
 
 
 def device(number: int, width: int = 4) -> Device:
@@ -80,7 +109,7 @@ def _file(store: Store, name: str, content: bytes) -> PackageFile:
     return PackageFile(name, len(content), sha256(content).hexdigest())
 
 
-def _manifest(serve: PackageFile, width: int) -> Manifest:
+def _manifest(serve: PackagedFile, width: int) -> Manifest:
     return Manifest(
         job=JOB,
         goal=GOAL,
@@ -95,7 +124,7 @@ def _manifest(serve: PackageFile, width: int) -> Manifest:
             for name, shape in shapes(width).items()
         },
         versions=Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
-        files={serve.name: PackagedFile(size=serve.size, sha256=serve.sha256)},
+        files={"serve.tflite": serve},
         created=datetime(2026, 1, 1, tzinfo=UTC),
     )
 

@@ -15,6 +15,7 @@ from executors.signature import signature_of
 from mistify.budget import FLOPS, latency_axis, size_axis
 from mistify.hardware import HOST
 from mistify.quantization import Quantization, QuantizationConfig
+from mistify.training import TuningConfig
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
@@ -168,10 +169,14 @@ class Porting:
         return result
 
     def write_package(
-        self, checkpoint: Checkpoint, directory: Path, branches: BranchResult | None = None
+        self,
+        checkpoint: Checkpoint,
+        directory: Path,
+        branches: BranchResult | None = None,
+        tuning: TuningConfig | None = None,
     ) -> Path:
         """Put a package into a directory, which is made."""
-        result = self._packaged(checkpoint, Quantization.NONE, branches)
+        result = self._packaged(checkpoint, Quantization.NONE, branches, tuning)
         directory.mkdir(parents=True)
         for name, artifact in result.files.items():
             shutil.copyfile(self._artifacts.path(artifact), directory / name)
@@ -189,7 +194,11 @@ class Porting:
         )
 
     def _packaged(
-        self, checkpoint: Checkpoint, precision: Quantization, branches: BranchResult | None = None
+        self,
+        checkpoint: Checkpoint,
+        precision: Quantization,
+        branches: BranchResult | None = None,
+        tuning: TuningConfig | None = None,
     ) -> PackageResult:
         result = self._workshop.do(
             PackageTask(
@@ -208,6 +217,7 @@ class Porting:
                 accuracy=checkpoint.accuracy,
                 hardware={},
                 seed=0,
+                tuning=tuning or TuningConfig(),
             )
         )
         if not isinstance(result, PackageResult):

@@ -157,6 +157,8 @@ class Manifest(_Record):
         tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
         training: what `train.tflite` trains; None where the package has no such file.
         training_note: why it has none, or why not all of what was asked for is trained.
+        tuned_from: SHA-256 of `serve.tflite` as it was ported, where a device has tuned it since: `accuracy`
+            is then that on the device's own data. None in a package as it was ported.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
         created: when, with its time zone.
@@ -183,6 +185,7 @@ class Manifest(_Record):
     tunable: dict[str, TunableTensor] = {}
     training: Training | None = None
     training_note: str = ""
+    tuned_from: Sha256 | None = None
     versions: Versions
     files: dict[FileName, PackagedFile]
     created: AwareDatetime

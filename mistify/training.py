@@ -1,6 +1,8 @@
 """Tuning on the device (paper 5.1): what a config asks for, and what a manifest says of `train.tflite`."""
 
+import math
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
@@ -82,6 +84,42 @@ class WeightPlace(_Record):
         content = np.ascontiguousarray(part.transpose(self.axes), "<f4").tobytes()
         network[self.offset : self.offset + len(content)] = content
 
+    def get(self, network: bytes, weight: Array) -> None:
+        """Read what stands in a network at this place into the weight."""
+        sizes = [stop - start for start, stop in zip(self.start, self.stop, strict=True)]
+        stored = [sizes[axis] for axis in self.axes]
+        part = np.frombuffer(network, "<f4", math.prod(stored), self.offset).reshape(stored)
+        place = tuple(map(slice, self.start, self.stop))
+        weight[place] = part.transpose(np.argsort(self.axes)) / np.float32(self.factor)
+
+
+class OutputKind(StrEnum):
+    """What an output of a network tells."""
+
+    #: Probabilities of classes.
+    SOFTMAX = "softmax"
+    #: The same before the softmax.
+    LOGITS = "logits"
+    #: How likely a yes is.
+    SIGMOID = "sigmoid"
+    #: The same before the sigmoid.
+    LOGIT = "logit"
+    FIGURES = "figures"
+
+    def predictions(self, output: npt.ArrayLike) -> Array:
+        """What a teacher says of examples: probabilities, or figures.
+
+        Args:
+            output: what its network has given, of any shape; classes are along the last axis.
+        """
+        told = np.asarray(output, np.float32)
+        if self is OutputKind.LOGITS:
+            powers = np.exp(told - told.max(axis=-1, keepdims=True))
+            return np.asarray(powers / powers.sum(axis=-1, keepdims=True), np.float32)
+        if self is OutputKind.LOGIT:
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * told), np.float32)
+        return told
+
 
 class TrainedWeight(_Record):
     """A weight that is trained.
@@ -109,6 +147,7 @@ class Training(_Record):
         adapts: whether there is `adapt`, which needs outputs that tell classes, and scales or shifts.
         targets: output -> the tensor that `train` and `evaluate` take its targets by.
         teachers: output -> the tensor that `train` takes a teacher's probabilities by.
+        kinds: output -> what it tells.
         weights: all weights that are trained.
     """
 
@@ -118,6 +157,7 @@ class Training(_Record):
     adapts: bool
     targets: dict[str, str]
     teachers: dict[str, str]
+    kinds: dict[str, OutputKind]
     weights: tuple[TrainedWeight, ...]
 
 
@@ -142,3 +182,13 @@ def with_weights(network: bytes, training: Training, weights: Mapping[str, Any])
         for place in known[name].places:
             place.put(array, changed)
     return bytes(changed)
+
+
+def weights_in(network: bytes, training: Training) -> dict[str, Array]:
+    """The weights that stand in a `serve.tflite`, by their names: what `with_weights` has written."""
+    found = {}
+    for weight in training.weights:
+        found[weight.name] = np.zeros(weight.shape, np.float32)
+        for place in weight.places:
+            place.get(network, found[weight.name])
+    return found

@@ -64,7 +64,7 @@ class Publication:
         loss: cross entropy on the device's data, or on what it trains on in their place.
         accuracy: share of these that are told right.
         hints: what the device tells of its data.
-        size: of the weights in bytes, as a safetensors file.
+        size: of the weights in bytes, as `mistify.weights.write_weights` makes them.
         sha256: of that file, in hex.
     """
 

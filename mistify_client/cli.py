@@ -23,12 +23,11 @@ from mistify_client.files import output_directory, read_text
 from mistify_client.monitor import commands as monitor_commands
 from mistify_client.porting import finish, follow
 from mistify_client.progress import Display, display
-from mistify_client.reporting import reported_errors
+from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
 from mistify_client.retry import Backoff
 from mistify_client.submission import attach
 from mistify_client.trial import try_package
-
-EXIT_INTERRUPTED = 130
+from mistify_client.tuning import commands as tuning_commands
 
 #: An embedded server comes back at another address or not at all: no use in waiting for it.
 _EMBEDDED_ATTEMPTS = 4
@@ -36,6 +35,7 @@ _WORTH_SAYING_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 monitor_commands.register(app)
+tuning_commands.register(app)
 
 ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]

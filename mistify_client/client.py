@@ -1,7 +1,7 @@
 """The client of the porting service: submit a batch of goals, add more, watch, fetch the packages."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_client.download import ReadFrom, download_package
 from mistify_client.retry import Backoff, resumed, retried
-from mistify_client.rpc import Connection
+from mistify_client.rpc import Connection, Traffic
 
 #: Deadlines of the calls, in seconds. The server inspects the model before it accepts a batch.
 SUBMIT_SECONDS = 300.0
@@ -114,17 +114,29 @@ class PortingClient:
 
         return resumed(events, after_sequence, lambda _, event: event.sequence, self._backoff)
 
-    def fetch(self, job_id: str, goal_id: str, directory: Path) -> Goal:
+    @property
+    def traffic(self) -> Traffic:
+        """What was sent and received."""
+        return self._connection.traffic
+
+    def fetch(self, job_id: str, goal_id: str, directory: Path, only: Collection[str] | None = None) -> Goal:
         """Download the package of a goal into a directory, and answer with the goal as it stands.
 
         A download that broke off (a `*.part` file) goes on where it stopped, also in a later call.
+
+        Args:
+            job_id: of the job.
+            goal_id: of the goal.
+            directory: where the files belong.
+            only: the names of the files; None for all.
 
         Raises:
             MistifyError: NOT_FOUND where the goal has no package (yet); CORRUPT_PACKAGE where a file
                 is not what its digest says, twice in a row.
         """
         goal = self._goal_with_package(job_id, goal_id)
-        download_package(goal.files, directory, self._reader(job_id, goal_id))
+        files = [file for file in goal.files if only is None or file.name in only]
+        download_package(files, directory, self._reader(job_id, goal_id))
         return goal
 
     def _goal_with_package(self, job_id: str, goal_id: str) -> Goal:

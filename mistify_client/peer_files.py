@@ -11,14 +11,14 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import describe_file
 from mistify.tuning import Peer
 
-_SUFFIX = ".safetensors"
+_SUFFIX = ".weights"
 _PART = ".part"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class PeerFile:
-    """A peer, and the safetensors file with its weights."""
+    """A peer, and the file with its weights."""
 
     peer: Peer
     path: Path

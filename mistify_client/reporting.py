@@ -8,6 +8,7 @@ import typer
 from mistify.errors import MistifyError
 
 EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,26 @@ _CHANNEL_OPTIONS = (
 _MAX_CALLS = 256
 
 
+@dataclass
+class Traffic:
+    """Bytes of the messages that were sent and received, without what frames them."""
+
+    sent: int = 0
+    received: int = 0
+
+    def sending(self, request: Any) -> Any:
+        """A request, or several that follow each other, counted as it is sent."""
+        if isinstance(request, Iterator):
+            return map(self.sending, request)
+        self.sent += request.ByteSize()
+        return request
+
+    def receiving(self, message: Any) -> Any:
+        """A message that has arrived, counted."""
+        self.received += message.ByteSize()
+        return message
+
+
 class Connection:
     """The way to the server at one address; it is opened with the first call.
 
@@ -46,6 +67,7 @@ class Connection:
 
     def __init__(self, address: str, token: str | None) -> None:
         self.address = address
+        self.traffic = Traffic()
         self._metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
     @cached_property
@@ -65,15 +87,17 @@ class Connection:
     def call(self, method: Callable[..., Any], request: object, seconds: float) -> Any:
         """The answer to one request, within a deadline in seconds."""
         with self._translated():
-            return self._wait_for(method, request, timeout=seconds, metadata=self._metadata)
+            sending = self.traffic.sending(request)
+            answer = self._wait_for(method, sending, timeout=seconds, metadata=self._metadata)
+        return self.traffic.receiving(answer)
 
     def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
         """The messages that answer one request; the call ends with the iterator."""
         with self._translated():
-            call = self._wait_for(method, request, metadata=self._metadata)
+            call = self._wait_for(method, self.traffic.sending(request), metadata=self._metadata)
             try:
                 while (message := self._wait_for(next, call, None)) is not None:
-                    yield message
+                    yield self.traffic.receiving(message)
             finally:
                 call.cancel()
 

@@ -24,6 +24,7 @@ from mistify.training import (
     TRAIN_STEP,
     WEIGHTS,
     Training,
+    weights_in,
     with_weights,
 )
 from mistify_client.inputs import Array, bind
@@ -50,6 +51,7 @@ class Trainer:
     Attributes:
         manifest: What the package says about itself.
         training: What of it is trained, and how; a step takes `training.batch_size` examples.
+        ported: The weights that it was ported with, before any tuning on a device.
     """
 
     def __init__(self, manifest: Manifest, training: Training, interpreter: Interpreter) -> None:
@@ -58,6 +60,7 @@ class Trainer:
         self._interpreter = interpreter
         self._steps: Mapping[str, Any] = interpreter.get_signature_runner(TRAIN_STEP).get_input_details()
         self._lock = threading.Lock()
+        self.ported = self.weights()
 
     def train_step(
         self,
@@ -183,7 +186,7 @@ class Trainer:
 
 
 def load_trainer(package: str | os.PathLike[str], threads: int | None = None) -> Trainer:
-    """The training network of a package in a directory.
+    """The training network of a package in a directory, with the weights that the package serves.
 
     Args:
         package: The package's directory.
@@ -195,9 +198,11 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     """
     directory = Path(package)
     manifest = verify(directory)
-    training = _training(directory, manifest)
+    training = training_of(directory, manifest)
     interpreter = Interpreter(model_path=str(directory / TRAIN), num_threads=threads)
-    return Trainer(manifest, training, interpreter)
+    trainer = Trainer(manifest, training, interpreter)
+    trainer.restore(weights_in((directory / NETWORK).read_bytes(), training))
+    return trainer
 
 
 def write_weights(
@@ -216,7 +221,7 @@ def write_weights(
     directory = Path(package)
     manifest = verify(directory)
     try:
-        content = with_weights((directory / NETWORK).read_bytes(), _training(directory, manifest), weights)
+        content = with_weights((directory / NETWORK).read_bytes(), training_of(directory, manifest), weights)
     except (KeyError, ValueError) as error:
         raise MistifyError(ErrorCode.INVALID_DATASET, str(error.args[0])) from error
     target = Path(out)
@@ -226,7 +231,12 @@ def write_weights(
     return target
 
 
-def _training(directory: Path, manifest: Manifest) -> Training:
+def training_of(directory: Path, manifest: Manifest) -> Training:
+    """What the training network of a package trains.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is none, with the reason.
+    """
     if manifest.training is None:
         reason = manifest.training_note or "only float32 packages without branches have one"
         raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} has no training network: {reason}")

@@ -13,7 +13,7 @@ from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify_client.peer_files import PeerFile, PeerFiles
 from mistify_client.retry import Backoff, resumed, retried
-from mistify_client.rpc import Connection
+from mistify_client.rpc import Connection, Traffic
 
 #: Deadlines of the calls, in seconds.
 JOIN_SECONDS = 30.0
@@ -27,7 +27,7 @@ CHUNK = 256 * 1024
 def describe(
     package: PackageReference, weights: bytes, *, version: int, loss: float, accuracy: float, hints: Hints
 ) -> Publication:
-    """A publication of weights, the bytes of a safetensors file."""
+    """A publication of weights, as `mistify.weights.write_weights` makes them."""
     return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
 
 
@@ -63,6 +63,11 @@ class TuningClient:
     def _stub(self) -> TuningStub:
         return TuningStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
 
+    @property
+    def traffic(self) -> Traffic:
+        """What was sent and received."""
+        return self._connection.traffic
+
     def join(self, key: MemberKey) -> Membership:
         """Become a member of a group, or stay one.
 
@@ -81,7 +86,7 @@ class TuningClient:
         Args:
             key: of the member.
             publication: describes the model, as `describe` does.
-            weights: a safetensors file.
+            weights: as `mistify.weights.write_weights` makes them.
 
         Raises:
             MistifyError: INVALID_PUBLICATION with everything that is wrong; CONFLICT, the version is stale;

@@ -14,7 +14,7 @@ from mistify.tuning import Publication
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.tuning import TuningStore
 
-_SUFFIX: Final = ".safetensors"
+_SUFFIX: Final = ".weights"
 
 #: How long an upload may take, in seconds.
 UPLOAD_SECONDS: Final = 1800.0

@@ -7,10 +7,11 @@ import keras
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from executors.objectives import Objective
+from executors.objectives import Binary, Categorical, Objective
+from executors.signature import Activation
 from executors.structure import fold_batch_norm
 from mistify.manifest import TunableTensor
-from mistify.training import INFER, TrainedWeight, Training, TuningConfig
+from mistify.training import INFER, OutputKind, TrainedWeight, Training, TuningConfig
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.placement import Places, convert_placed
@@ -92,11 +93,26 @@ def _record(
         adapts=made.adapts,
         targets={name: target_of(name) for name in made.objectives},
         teachers={name: teacher_of(name) for name in made.objectives},
+        kinds={name: _kind(objective) for name, objective in made.objectives.items()},
         weights=tuple(
             TrainedWeight(name=name, tensor=tensor_of(at), shape=tuple(variable.shape), places=places[name])
             for at, (name, variable) in enumerate(trained.items())
         ),
     )
+
+
+def _kind(objective: Objective) -> OutputKind:
+    match objective:
+        case Categorical(activation=Activation.SOFTMAX):
+            return OutputKind.SOFTMAX
+        case Categorical():
+            return OutputKind.LOGITS
+        case Binary(activation=Activation.SIGMOID):
+            return OutputKind.SIGMOID
+        case Binary():
+            return OutputKind.LOGIT
+        case _:
+            return OutputKind.FIGURES
 
 
 def _require_same(network: bytes, training: bytes, examples: litert.Arrays) -> None:

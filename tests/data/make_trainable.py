@@ -1,4 +1,6 @@
-"""Makes the package `trainable/`, whose training the client's tests run, with what TensorFlow says of it.
+"""Makes the packages `trainable/` and `trainable_narrow/`, whose training the client's tests run.
+
+`expected.npz` beside the first is a batch, with what TensorFlow says of training on it.
 
 Needs the server's side, once: `python -m tests.data.make_trainable`. The tests read the files only.
 """
@@ -15,16 +17,16 @@ from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
 from mistify_server.packaging.package import PackageOrder, make_package
 
-HERE = Path(__file__).parent / "trainable"
+HERE = Path(__file__).parent
 BATCH, STEPS, RATE, KD_WEIGHT = 8, 20, 0.05, 0.5
 
 
-def network() -> keras.Model:
+def network(width: int) -> keras.Model:
     """A small network for images [4, 4, 1] of three classes."""
     layers = keras.layers
     keras.utils.set_random_seed(3)
     inputs = keras.Input((4, 4, 1), name="image")
-    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(inputs)))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(inputs)))
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(5, 3, activation="relu", name="second")(x))
     return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
 
@@ -54,15 +56,12 @@ def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]
     return found
 
 
-def main() -> None:
-    """Write the package, and `expected.npz`: a batch, and the losses of steps on it."""
-    from executors.structure import fold_batch_norm
-
-    model = network()
+def write_package(model: keras.Model, goal: str, directory: Path) -> None:
+    """Package a network as it is."""
     schooling = Schooling(examples(1, 80), examples(2, 40), None, 16, "sgd", 0.01, 0.7, 2.0)
     order = PackageOrder(
         job_id="job-1",
-        goal_id="half",
+        goal_id=goal,
         budget={"flops": 1e6},
         accuracy_target=None,
         quantization=QuantizationConfig(),
@@ -72,13 +71,22 @@ def main() -> None:
         predicted={"latency_ms@host": 1.0},
         tuning=TuningConfig(trainable="network", batch_size=BATCH),
     )
-    HERE.mkdir(exist_ok=True)
+    directory.mkdir(exist_ok=True)
     for name, content in make_package(model, order, schooling).files.items():
-        (HERE / name).write_bytes(content)
+        (directory / name).write_bytes(content)
+
+
+def main() -> None:
+    """Write the packages, and `expected.npz`: a batch, and the losses of steps on it."""
+    from executors.structure import fold_batch_norm
+
+    model = network(4)
+    write_package(model, "half", HERE / "trainable")
+    write_package(network(3), "third", HERE / "trainable_narrow")
     batch = examples(5, BATCH)
     taught = np.random.default_rng(6).dirichlet(np.ones(3), BATCH).astype(np.float32)
     np.savez(
-        HERE / "expected.npz",
+        HERE / "trainable" / "expected.npz",
         image=batch.inputs["image"],
         scores=batch.targets["scores"],
         taught=taught,

@@ -12,7 +12,15 @@ from mistify import serde
 from mistify.config import parse_batch
 from mistify.errors import MistifyError
 from mistify.jobs import Goal
-from mistify.training import TrainedWeight, Training, TuningConfig, WeightPlace, with_weights
+from mistify.training import (
+    OutputKind,
+    TrainedWeight,
+    Training,
+    TuningConfig,
+    WeightPlace,
+    weights_in,
+    with_weights,
+)
 
 
 def config(**tuning):
@@ -88,6 +96,10 @@ def test_a_weight_is_put_in_place_and_nowhere_else(weight, data):
     np.testing.assert_array_equal(found[2 : 2 + expected.size], expected.ravel())
     assert not found[:2].any()
     assert not found[2 + expected.size :].any()
+    read = np.zeros_like(weight)
+    place.get(bytes(network), read)
+    read[tuple(map(slice, start, stop))] -= weight[tuple(map(slice, start, stop))]
+    assert not read.any()
 
 
 PLACE = WeightPlace(offset=4, start=(0,), stop=(2,), axes=(0,))
@@ -98,6 +110,7 @@ RECORD = Training(
     adapts=False,
     targets={},
     teachers={},
+    kinds={},
     weights=(TrainedWeight(name="a/bias", tensor="weight_0", shape=(2,), places=(PLACE,)),),
 )
 
@@ -108,6 +121,26 @@ def test_weights_that_are_not_given_stay():
     changed = with_weights(network, RECORD, {"a/bias": [1.0, 2.0]})
     assert changed[:4] + changed[12:] == network[:4] + network[12:]
     assert np.frombuffer(changed[4:12], "<f4").tolist() == [1.0, 2.0]
+
+
+def test_weights_that_were_put_are_found():
+    changed = with_weights(bytes(16), RECORD, {"a/bias": [1.0, 2.0]})
+    found = weights_in(changed, RECORD)
+    assert {name: values.tolist() for name, values in found.items()} == {"a/bias": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "expected"),
+    [
+        (OutputKind.SOFTMAX, [[0.25, 0.75]], [[0.25, 0.75]]),
+        (OutputKind.LOGITS, [[0.0, np.log(3)], [1000.0, 1000.0]], [[0.25, 0.75], [0.5, 0.5]]),
+        (OutputKind.SIGMOID, [0.25], [0.25]),
+        (OutputKind.LOGIT, [-np.log(3), 1000.0], [0.25, 1.0]),
+        (OutputKind.FIGURES, [-3.0], [-3.0]),
+    ],
+)
+def test_what_teachers_say_are_probabilities_or_figures(kind, output, expected):
+    np.testing.assert_allclose(kind.predictions(output), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

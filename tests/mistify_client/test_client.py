@@ -3,6 +3,7 @@ import threading
 import grpc
 import pytest
 
+from mistify import serde
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import JobState
 from mistify.v1 import porting_pb2 as pb
@@ -140,6 +141,20 @@ def test_fetch_downloads_every_file(service, client, tmp_path):
     goal = client.fetch("job-1", "half", tmp_path / "half")
     assert goal.id == "half"
     assert {path.name: path.read_bytes() for path in (tmp_path / "half").iterdir()} == service.fake.files
+
+
+def test_fetch_downloads_those_files_that_are_wanted(service, client, tmp_path):
+    client.fetch("job-1", "half", tmp_path, only=["manifest.json"])
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert [request.file for request in service.fake.requests_of(pb.FetchPackageRequest)] == ["manifest.json"]
+
+
+def test_bytes_are_counted(service, client, tmp_path):
+    client.fetch("job-1", "half", tmp_path, only=["serve.tflite"])
+    data = len(service.fake.files["serve.tflite"])
+    job = serde.job_to_proto(service.fake.job).ByteSize()
+    assert client.traffic.sent == sum(request.ByteSize() for request in service.fake.requests)
+    assert 0 < client.traffic.received - data - job < 0.02 * data  # what frames the chunks
 
 
 def test_fetch_goes_on_where_the_connection_broke(service, client, tmp_path):

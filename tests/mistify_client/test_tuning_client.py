@@ -130,7 +130,7 @@ def test_a_restarted_coordinator_knows_everybody(store, package, backoff, tmp_pa
 def test_damaged_weights_are_fetched_again_once(client, package, tmp_path):
     me, other = (enter(client, package, number) for number in range(2))
     name = described(package, other).sha256
-    part = tmp_path / "peers" / f"{name}.safetensors.part"
+    part = tmp_path / "peers" / f"{name}.weights.part"
     part.parent.mkdir()
     part.write_bytes(b"something else")
     (found,) = client.peers(me.key, 5, part.parent)
@@ -140,7 +140,7 @@ def test_damaged_weights_are_fetched_again_once(client, package, tmp_path):
 def test_weights_that_stay_damaged_are_refused(client, package, store, tmp_path):
     me, other = (enter(client, package, number) for number in range(2))
     name = described(package, other).sha256
-    (kept,) = (store / "weights").glob(f"??/{name}.safetensors")
+    (kept,) = (store / "weights").glob(f"??/{name}.weights")
     kept.write_bytes(b"\0" * len(other.weights))
     with pytest.raises(MistifyError, match="twice") as caught:
         list(client.peers(me.key, 5, tmp_path / "peers"))

@@ -118,7 +118,7 @@ async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coo
 
 async def test_everything_survives_a_restart(coordinator, storage, clock):
     me, peer = await coordinator.enter(0, 1)
-    coordinator.store.weights.put(b"of an upload that a crash has cut off", ".safetensors")
+    coordinator.store.weights.put(b"of an upload that a crash has cut off", ".weights")
     restarted = TuningService(coordinator.store, storage, clock)
     restarted.sweep()
     assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, peer)}

@@ -1,0 +1,98 @@
+"""How soon devices reach with peers what they reach alone (paper 8.2: Figure 6(b)).
+
+`python -m benchmarks.tuning_convergence --data DIR [--work DIR] [--quick] [--json FILE] [--picture FILE]`
+
+`benchmarks/tuning_devices.py` says what the devices are. Each tunes from the common early weights until it
+converges, once alone, and once with 4 peers as the teacher that have done so, as if it came into a group that
+is there already. A curve is the mean over the devices of the test accuracy of the best weights
+so far (by each device's own validation data), by steps; a device that has converged stays where it is.
+`fewer_steps` is how many times fewer steps than alone the curve with peers takes to where the other one ends.
+"""
+
+import math
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from benchmarks import tuning_devices as devices
+from benchmarks.harness import Figures, Target, run
+from benchmarks.tuning_devices import DEVICES, EQUAL, alone, peers_of
+from benchmarks.tuning_run import Plan, Run
+
+TARGETS: Final[dict[str, Target]] = {"fewer_steps": {"min": 3.0, "full_run_only": True}}
+
+Curve = npt.NDArray[np.float64]
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Run the benchmark; the exit code says how it went."""
+    return run("tuning_convergence", TARGETS, measure, argv, add_options)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Its own options."""
+    devices.add_options(parser)
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves")
+
+
+def measure(options: Namespace) -> Figures:
+    """Both curves."""
+    with devices.lab(options) as lab:
+        single = lab.each(alone(EQUAL))
+        plans = [
+            Plan(EQUAL, "4 peers from the start", device, tuple(peers_of(device, 4, EQUAL)))
+            for device in range(DEVICES)
+        ]
+        together = lab.each(plans)
+    curves = mean_curve(single), mean_curve(together)
+    if options.picture:
+        _draw(*curves, single[0].steps, options.picture)
+    figures = figures_of(*curves, single[0].steps)
+    Console().print(f"steps to {figures['final_alone']:.1f} %: alone, with 4 peers: {figures}", markup=False)
+    return {} if options.quick else figures
+
+
+def mean_curve(runs: Sequence[Run]) -> Curve:
+    """Of the accuracy in percent, [1 + passes]; the first one is before any."""
+    curves = [(run.began, *run.curve) for run in runs]
+    longest = max(map(len, curves))
+    kept = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
+    mean: Curve = 100 * np.mean(kept, axis=0)
+    return mean
+
+
+def figures_of(single: Curve, together: Curve, steps: int) -> Figures:
+    """Steps of both to where the first one ends; infinitely many where the second one does not get there."""
+    final = single[-1]
+    needed, reached = (int(np.argmax(curve >= final - 1e-9)) for curve in (single, together))
+    with_peers = reached * steps if together.max() >= final - 1e-9 else math.inf
+    return {
+        "final_alone": float(final),
+        "final_with_peers": float(together[-1]),
+        "steps_alone": float(needed * steps),
+        "steps_with_peers": float(with_peers),
+        "fewer_steps": needed * steps / with_peers if with_peers else math.inf,
+    }
+
+
+def _draw(single: Curve, together: Curve, steps: int, path: Path) -> None:
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axis = figure.subplots()
+    for curve, style, name in ((together, "-", "with 4 peers"), (single, "--", "alone")):
+        axis.plot(steps * np.arange(len(curve)), curve, style, label=name)
+    axis.axhline(single[-1], color="gray", linewidth=0.5)
+    axis.set_xlabel("steps")
+    axis.set_ylabel("accuracy, %")
+    axis.legend()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""The packages of the benchmarks of tuning with peers: early weights, ported to a goal for each device."""
+
+from pathlib import Path
+from typing import Final
+
+import keras
+
+from benchmarks import fleet, tuning_step
+from benchmarks.porting import Porting
+from executors.evaluation import call
+from executors.sources import load_source
+from mistify.manifest import Manifest
+from mistify.training import TuningConfig
+from mistify_client.inputs import Array
+from mistify_server.tasks import DataSource, ModelSource
+
+#: The packages' multiply-adds, as shares of ResNet-8's.
+SHARES: Final = (0.5, 0.4, 0.3, 0.2, 0.15)
+
+#: Training steps of the source, and of each goal.
+SOURCE_STEPS: Final = 50
+GOAL_STEPS: Final = 16
+
+#: With Adam, as the batch norms are folded; 0.001 is a small step for plain descent and a usual one for Adam.
+TUNING: Final = TuningConfig(trainable="network", optimizer="adam", batch_size=32)
+
+
+def make_packages(data: DataSource, scratch: Path, directory: Path) -> None:
+    """Write the package of each device into a directory of its number."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((32, 32, 3), name="image")
+    scaled = keras.layers.Rescaling(1 / 127.5, offset=-1)(inputs)
+    source = scratch / "source.keras"
+    keras.Model(inputs, tuning_step.resnet8()(scaled)).save(source)
+    settings = {"source_steps": SOURCE_STEPS, "learning_rate": 0.05}
+    porting = Porting(ModelSource(path=str(source)), data, scratch / "artifacts", settings)
+    for device, share in enumerate(SHARES):
+        package = porting.write_package(
+            porting.checkpoint(share, GOAL_STEPS), directory / str(device), tuning=TUNING
+        )
+        names = {"job": fleet.JOB, "goal": str(device)}
+        Manifest.load(package).model_copy(update=names).save(package)
+
+
+def pretrained_says(model: Path, images: Array) -> Array:
+    """The probabilities [images, classes] of a pretrained network."""
+    network = load_source(model)
+    return next(iter(call(network, {network.inputs[0].name: images}, training=False).values()))

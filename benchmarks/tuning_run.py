@@ -1,0 +1,248 @@
+"""One run of one device in the benchmarks of tuning with peers; this side needs no TensorFlow."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.manifest import Manifest, describe_file
+from mistify.training import with_weights
+from mistify.tuning import PackageReference, Peer
+from mistify.weights import write_weights
+from mistify_client.inputs import Array
+from mistify_client.ledger import PrivacyLedger
+from mistify_client.network import NETWORK, Execution, Network
+from mistify_client.peer_files import PeerFile
+from mistify_client.privacy import Mechanism, Unit, privatized
+from mistify_client.training import Trainer, Weights, load_trainer
+from mistify_client.tuning.ensemble import Ensemble
+from mistify_client.tuning.examples import Examples, Split, split
+from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
+from mistify_client.tuning.peers import Packages, PeerOutputs
+from mistify_client.tuning.teachers import Teachers
+from mistify_client.tuning.tuner import VALIDATION
+
+#: What a device trains on.
+TRUE, NOISY, RANDOM = "true", "noisy", "random labels"
+
+CLASSES: Final = 10
+
+#: Below the paper's limit of 5; it protects single values of pixels (docs/privacy.md).
+EPSILON: Final = Fraction(4)
+
+_CHUNK: Final = 200
+
+
+class Published(NamedTuple):
+    """A model that teaches: the name of its run, its device, and what its last layer is scaled by."""
+
+    run: str
+    device: int
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run.
+
+    Attributes:
+        part: which division of the images.
+        kind: which setting.
+        device: whose package and images.
+        teachers: the peers.
+        ideal: whether a pretrained network teaches instead.
+        start: the run from whose weights it starts; the package's where it is empty.
+        data: what is made of the images.
+        most_passes: through the images.
+        patience: passes without gain after which steps become smaller.
+    """
+
+    part: str
+    kind: str
+    device: int
+    teachers: tuple[Published, ...] = ()
+    ideal: bool = False
+    start: str = ""
+    data: str = TRUE
+    most_passes: int = 60
+    patience: int = Pace.patience
+
+    @property
+    def name(self) -> str:
+        """Of the run, and of its files."""
+        return f"{self.part} {self.kind} {self.device}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a plan.
+
+    Attributes:
+        accuracy: on the test images, of the best weights.
+        began: of the weights at the start.
+        curve: after each pass, that of the best weights so far.
+        steps: of a pass.
+        trusted: how many peers taught.
+        seconds: of processor time that training took.
+        weights_bytes: of the weights, as they travel.
+    """
+
+    accuracy: float
+    began: float
+    curve: tuple[float, ...]
+    steps: int
+    trusted: int
+    seconds: float
+    weights_bytes: int
+
+
+def load_run(work: Path, name: str) -> Run | None:
+    """A run that was made before."""
+    path = work / "runs" / f"{name}.json"
+    if not path.is_file():
+        return None
+    content = json.loads(path.read_bytes())
+    return Run(**{**content, "curve": tuple(content["curve"])})
+
+
+def load_weights(work: Path, name: str) -> Weights:
+    """The weights that a run has left."""
+    with np.load(work / "runs" / f"{name}.npz") as arrays:
+        return dict(arrays)
+
+
+def train(work: Path, plan: Plan) -> Run:
+    """Make a run, in a process of its own; what comes of it is kept."""
+    trainer = load_trainer(work / "packages" / str(plan.device), threads=1)
+    images = np.load(work / "images.npz")
+    rows = _rows(plan, work)
+    data = _data(plan, trainer, images["train_x"][rows], images["train_y"][rows])
+    test = Tester(work, trainer, Examples({"x": images["test_x"]}, {"y": images["test_y"]}))
+    if plan.start:
+        trainer.restore(load_weights(work, plan.start))
+    with TemporaryDirectory() as directory:
+        teacher, trusted = _teacher(plan, trainer, data, work, Path(directory))
+        began = test(trainer.weights())
+        curve = [began]
+
+        def after_pass(course: Course, score: Score) -> None:
+            curve.append(test(course.best_weights) if course.best is score else curve[-1])
+
+        pace = Pace(patience=plan.patience, most_passes=plan.most_passes)
+        started, tested = process_time(), test.seconds
+        first = score_of(trainer, data.held_out)
+        course = Course.begun(first, trainer.weights(), first, len(data.validation))
+        course = fit(trainer, data, pace, course, after_pass=after_pass, teacher=teacher)
+        seconds = process_time() - started - (test.seconds - tested)
+    # Whoever has learnt random labels knows nothing that could be the best.
+    weights = course.weights if plan.data == RANDOM else course.best_weights
+    run = Run(
+        test(weights),
+        began,
+        tuple(curve[1:]),
+        len(data.training) // trainer.training.batch_size,
+        trusted,
+        seconds,
+        len(write_weights(weights)),
+    )
+    (work / "runs").mkdir(exist_ok=True)
+    np.savez(work / "runs" / f"{plan.name}.npz", **weights)  # type: ignore[arg-type]
+    (work / "runs" / f"{plan.name}.json").write_text(json.dumps(asdict(run)))
+    return run
+
+
+class Tester:
+    """Measures the accuracy of weights in the package's network, as it is served."""
+
+    def __init__(self, work: Path, trainer: Trainer, examples: Examples) -> None:
+        self._content = (work / "packages" / trainer.manifest.goal / NETWORK).read_bytes()
+        self._trainer = trainer
+        self._examples = examples
+        self.seconds = 0.0
+
+    def __call__(self, weights: Weights) -> float:
+        """The share of the test images that is told right."""
+        started = process_time()
+        manifest, training = self._trainer.manifest, self._trainer.training
+        network = Network(manifest, with_weights(self._content, training, weights), Execution())
+        right = sum(
+            int((_classes(network, chunk.inputs["x"]) == chunk.targets["y"]).sum())
+            for chunk in self._examples.chunks(_CHUNK)
+        )
+        self.seconds += process_time() - started
+        return right / len(self._examples)
+
+
+def _classes(network: Network, images: Array) -> Array:
+    given = {network.manifest.inputs[0].name: images.astype(np.float32)}
+    return np.asarray(network(given, 0)[network.manifest.outputs[0].name].argmax(axis=1))
+
+
+def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
+    if plan.data == RANDOM:
+        labels = np.random.default_rng(plan.device).integers(0, CLASSES, len(labels))
+    if plan.data == NOISY:
+        with TemporaryDirectory() as directory:
+            ledger = PrivacyLedger(Path(directory) / "ledger", EPSILON)
+            mechanism = Mechanism(0.0, 255.0, Unit.VALUE, EPSILON)
+            images, labels = privatized(images, labels, mechanism, ledger, classes=CLASSES)
+    (image,), (output,) = trainer.manifest.inputs, trainer.training.targets
+    examples = Examples({image.name: images}, {output: labels})
+    return split(examples, VALIDATION, trainer.training.batch_size)
+
+
+def _teacher(
+    plan: Plan, trainer: Trainer, data: Split, work: Path, directory: Path
+) -> tuple[Teacher | None, int]:
+    """What teaches, by the client's own code from the peers' files on, and how many peers are trusted."""
+    if plan.ideal:
+        (output,) = trainer.training.targets
+        return Ensemble([{output: np.load(work / "ideal.npy")[_rows(plan, work)]}]), 0
+    if not plan.teachers:
+        return None, 0
+    packages = Packages(directory / "packages", trainer.manifest, partial(_copy, work))
+    outputs = PeerOutputs(directory / "outputs" / "data", data.examples)
+    teachers = Teachers(trainer, data, outputs, packages)
+    files = [_file(work, published, directory) for published in plan.teachers]
+    found = teachers.gather(files).teachers
+    return (teachers.ensemble(found) if found else None), len(found)
+
+
+def _rows(plan: Plan, work: Path) -> Array:
+    """The images of the device."""
+    with np.load(work / f"{plan.part}.npz") as parts:
+        return np.asarray(parts[str(plan.device)])
+
+
+def _copy(work: Path, package: PackageReference, directory: Path) -> None:
+    """Stands for a download."""
+    shutil.copytree(work / "packages" / package.goal_id, directory, dirs_exist_ok=True)
+
+
+def _file(work: Path, published: Published, directory: Path) -> PeerFile:
+    """The weights of a peer as they arrive."""
+    manifest = Manifest.load(work / "packages" / str(published.device))
+    weights = scaled(load_weights(work, published.run), manifest.outputs[0].name, published.scale)
+    path = directory / f"{published.run} {published.scale}"
+    path.write_bytes(write_weights(weights))
+    package = PackageReference(manifest.job, manifest.goal, manifest.files[NETWORK].sha256)
+    file = describe_file(path)
+    peer = Peer(path.name, package, 1, 0.0, 0.0, 0.0, file.size, file.sha256)
+    return PeerFile(peer, path)
+
+
+def scaled(weights: Mapping[str, npt.NDArray[np.float32]], layer: str, scale: float) -> Weights:
+    """Weights with a layer that gives its logits times a factor."""
+    return {
+        name: values * np.float32(scale if name.startswith(f"{layer}/") else 1)
+        for name, values in weights.items()
+    }

@@ -1,0 +1,105 @@
+"""The command of the tuner: `mistify tune`."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mistify.errors import Problem, invalid_config
+from mistify.manifest import verify
+from mistify_client.files import read_text
+from mistify_client.progress import display
+from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
+from mistify_client.training import training_of
+from mistify_client.tuning.config import hints_of, read_tuning_file
+from mistify_client.tuning.examples import read_examples
+from mistify_client.tuning.exchange import Peering
+from mistify_client.tuning.session import Outcome, tune
+from mistify_client.versions import current
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to a command line."""
+    app.command(name="tune")(tune_package)
+
+
+def tune_package(
+    package: Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")],
+    data: Annotated[Path, typer.Option(metavar="FILE", help=".npz: arrays named as inputs and outputs.")],
+    *,
+    server: Annotated[
+        str | None,
+        typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: tune without peers."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints, privacy.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File that holds the server's access token.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1)] = None,
+) -> None:
+    """Tune a package on the data of this device, which never leave it; with --server also with its peers.
+
+    What comes of it becomes the current version of the package, which running models go over to, unless it
+    is no better. The same command again goes on where one was broken off. Exit code 4: another tunes it.
+    """
+    with reported_errors():
+        settings = None if config is None else read_tuning_file(config)
+        if server is not None and settings is None:
+            problem = Problem(
+                "--config", "nothing", "a file that names the group", "give one, or no --server"
+            )
+            raise invalid_config([problem], "the command line")
+        version = current(package)
+        manifest = verify(version)
+        training = training_of(version, manifest)
+        examples = read_examples(data, manifest, training)
+        peering = None
+        if server is not None and settings is not None:
+            hints = hints_of(settings.hints, examples, manifest, training)
+            token = None if token_file is None else read_text(token_file).strip()
+            peering = Peering(server, settings.group, hints, settings.peers, token)
+        with _resumable(), display(Console()) as shown:
+            outcome = tune(
+                package,
+                examples,
+                peering,
+                settings.privacy if settings else None,
+                pace=settings.pace() if settings else None,
+                threads=threads,
+                display=shown,
+            )
+        _tell(outcome)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C leaves a tuning that can be resumed, and says how."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        command = shlex.join(["mistify", *sys.argv[1:]])
+        typer.echo(f"Interrupted. The same command goes on after the last pass: {command}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+def _tell(outcome: Outcome) -> None:
+    """What came of it."""
+    began, ended = outcome.began, outcome.ended
+    typer.echo(
+        f"accuracy on examples that were set apart: {began.accuracy:.1%} before, {ended.accuracy:.1%} now"
+    )
+    typer.echo(f"loss: {began.loss:.4g} before, {ended.loss:.4g} now")
+    traffic = outcome.traffic
+    if outcome.rounds or traffic.sent:
+        typer.echo(
+            f"rounds with peers: {outcome.rounds}; {traffic.sent:,} bytes sent, {traffic.received:,} received"
+        )
+    for note in outcome.notes:
+        typer.echo(f"note: {note}")
+    installed = "nothing was gained" if outcome.version is None else f"installed: {outcome.version}"
+    typer.echo(installed)

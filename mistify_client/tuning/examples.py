@@ -1,0 +1,145 @@
+"""The data that a device tunes on: arrays by the names of inputs and outputs, in an `.npz` file."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.manifest import Manifest
+from mistify.training import OutputKind, Training
+from mistify_client.inputs import Array, bind
+
+#: Examples that are enough to tell when to stop.
+MOST_APART = 1_000
+
+#: Stand for the one input and the one output.
+_ALIASES = "x", "y"
+
+_KINDS_OF_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Inputs and targets by name, [examples, ...]."""
+
+    inputs: Mapping[str, Array]
+    targets: Mapping[str, Array]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.inputs.values())))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of names, types, shapes and contents."""
+        digest = sha256()
+        for name, array in (*self.inputs.items(), *self.targets.items()):
+            digest.update(f"{name} {array.dtype} {array.shape};".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def subset(self, rows: Array) -> "Examples":
+        """Some of the examples."""
+        return Examples(
+            {name: array[rows] for name, array in self.inputs.items()},
+            {name: array[rows] for name, array in self.targets.items()},
+        )
+
+    def chunks(self, size: int) -> Iterator["Examples"]:
+        """All of them in their order, so many at a time; the last ones may be fewer."""
+        for start in range(0, len(self), size):
+            yield self.subset(np.arange(start, min(start + size, len(self))))
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples, and which of them are trained on.
+
+    Attributes:
+        examples: all.
+        training: rows of those that are trained on.
+        validation: rows of the others, which tell when to stop.
+    """
+
+    examples: Examples
+    training: Array
+    validation: Array
+
+    @cached_property
+    def held_out(self) -> Examples:
+        """The examples that tell when to stop."""
+        return self.examples.subset(self.validation)
+
+
+def split(examples: Examples, share: float, batch_size: int) -> Split:
+    """Set a share of the examples apart, but no more than `MOST_APART`, always the same ones.
+
+    Raises:
+        MistifyError: INVALID_DATASET, not enough for a step and one more are left.
+    """
+    rows = np.random.default_rng(0).permutation(len(examples))
+    apart = min(max(1, round(share * len(rows))), MOST_APART)
+    if len(rows) - apart < batch_size:
+        least = f"{batch_size} for a step, and {apart} to tell when to stop"
+        raise _invalid(Problem("examples", f"{len(rows)}", least, "gather more"))
+    return Split(examples, np.sort(rows[apart:]), np.sort(rows[:apart]))
+
+
+def read_examples(path: Path, manifest: Manifest, training: Training) -> Examples:
+    """The examples in an `.npz` file: arrays named as inputs and outputs, or `x` and `y` where there is one.
+
+    Raises:
+        MistifyError: INVALID_DATASET, with everything that does not fit the package.
+    """
+    arrays = _read(path)
+    inputs, missing_inputs = _named(arrays, [info.name for info in manifest.inputs], _ALIASES[0])
+    targets, missing_targets = _named(arrays, list(training.targets), _ALIASES[1])
+    problems = [
+        Problem(f"{path}: {name}", "nothing", f"an array [examples, ...]; there are {', '.join(arrays)}", fix)
+        for name, fix in ((name, "add it, or rename one") for name in (*missing_inputs, *missing_targets))
+    ]
+    if not problems:
+        bind(manifest.inputs, (), inputs)
+        problems = list(_problems(Examples(inputs, targets), manifest, training, path))
+    if problems:
+        raise _invalid(*problems)
+    return Examples(inputs, targets)
+
+
+def _read(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as error:
+        raise _invalid(Problem(str(path), str(error), "an .npz file with arrays", "write it anew")) from error
+
+
+def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[dict[str, Array], list[str]]:
+    """The arrays of some names, and the names of which there is none."""
+    stored = {name: alias if len(names) == 1 and name not in arrays else name for name in names}
+    found = {name: arrays[stored[name]] for name in names if stored[name] in arrays}
+    return found, [name for name in names if name not in found]
+
+
+def _problems(examples: Examples, manifest: Manifest, training: Training, path: Path) -> Iterator[Problem]:
+    shapes = {info.name: info.shape for info in manifest.outputs}
+    for name, array in (*examples.inputs.items(), *examples.targets.items()):
+        if len(array) != len(examples):
+            yield Problem(f"{path}: {name}", f"{len(array)} examples", f"{len(examples)}", "give all as many")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
+    for name, kind in training.kinds.items():
+        array, classes = examples.targets[name], shapes[name][-1]
+        if kind in _KINDS_OF_CLASSES and array.dtype.kind in "iu" and array.size:
+            lowest, highest = int(array.min()), int(array.max())
+            if lowest < -1 or highest >= classes:
+                given = f"classes from {lowest} to {highest}"
+                yield Problem(f"{path}: {name}", given, f"0 to {classes - 1}, or -1", "correct them")
+
+
+def _invalid(*problems: Problem) -> MistifyError:
+    return MistifyError(ErrorCode.INVALID_DATASET, "the data cannot be used", problems)

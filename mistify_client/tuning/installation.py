@@ -1,0 +1,57 @@
+"""Tuned weights as the new version of a package, which running models go over to."""
+
+import shutil
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest, describe_file
+from mistify.training import TRAIN
+from mistify_client.network import NETWORK
+from mistify_client.training import Weights, write_weights
+from mistify_client.tuning.fitting import Score
+from mistify_client.versions import current, install
+
+
+def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:
+    """Make a package with tuned weights the current version, unless another one has become it meanwhile.
+
+    Args:
+        package: the directory of the package that was shipped.
+        tuned: the directory of the version that was tuned.
+        weights: what became of it.
+        score: on examples that were set apart.
+        examples: how many these were.
+
+    Returns:
+        The directory of the new version.
+
+    Raises:
+        MistifyError: CONFLICT, the package has another current version than was tuned; as `install`.
+    """
+    if current(package) != tuned:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"{package} has got another version while this one was tuned; nothing was installed: tune again",
+        )
+    with tempfile.TemporaryDirectory(prefix="mistify-") as directory:
+        new = Path(directory)
+        write_weights(tuned, weights, new / NETWORK)
+        shutil.copyfile(tuned / TRAIN, new / TRAIN)
+        _describe(Manifest.load(tuned), new, score, examples).save(new)
+        install(package, new)
+    return current(package)
+
+
+def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:
+    """The manifest of a tuned package; its accuracy is that on the device's own data."""
+    return manifest.model_copy(
+        update={
+            "accuracy": score.accuracy,
+            "accuracy_examples": examples,
+            "tuned_from": manifest.tuned_from or manifest.files[NETWORK].sha256,
+            "files": {**manifest.files, NETWORK: describe_file(new / NETWORK)},
+            "created": datetime.now(UTC),
+        }
+    )

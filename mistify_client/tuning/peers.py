@@ -1,0 +1,153 @@
+"""What peers say of the device's data: their weights in their packages' networks, run once (paper 5.1).
+
+Below the tuner's directory lie
+
+    weights/                    of peers, by digest (`mistify_client.peer_files`)
+    packages/DIGEST/            the network and the manifest of a package, by the network's digest
+    outputs/DATA/PEER/N.npy     what a peer says of all examples, the N-th output
+
+so that nothing is downloaded or computed twice, and outputs need not fit into memory.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+
+import numpy as np
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest, describe_file
+from mistify.training import Training, with_weights
+from mistify.tuning import PackageReference, Peer
+from mistify.weights import read_weights
+from mistify_client.inputs import Array, bind
+from mistify_client.network import NETWORK, Execution, Network
+from mistify_client.peer_files import PeerFile
+from mistify_client.tuning.ensemble import Told
+from mistify_client.tuning.examples import Examples
+from mistify_client.versions import check_interchangeable
+
+#: Examples that a peer is asked about at a time.
+_CHUNK = 64
+
+#: Downloads network and manifest of a package into a directory.
+Fetch = Callable[[PackageReference, Path], object]
+
+
+class Packages:
+    """The packages that peers have tuned, each downloaded once.
+
+    Args:
+        directory: where they lie.
+        own: a package whose inputs and outputs all have.
+        fetch: downloads one.
+    """
+
+    def __init__(self, directory: Path, own: Manifest, fetch: Fetch) -> None:
+        self._directory = directory
+        self._own = own
+        self._fetch = fetch
+
+    def get(self, reference: PackageReference) -> tuple[Manifest, bytes]:
+        """Its manifest and its network.
+
+        Raises:
+            MistifyError: whatever downloading raises; CORRUPT_PACKAGE, the network is another one than was
+                tuned; INVALID_MODEL, it takes or gives something else than the own one.
+        """
+        directory = self._directory / sha256(reference.sha256.encode()).hexdigest()
+        network = directory / NETWORK
+        if not network.is_file() or describe_file(network).sha256 != reference.sha256:
+            self._fetch(reference, directory)
+            if describe_file(network).sha256 != reference.sha256:
+                shutil.rmtree(directory)
+                reason = f"the package of the goal {reference.goal_id} is not the one that the peer has tuned"
+                raise MistifyError(ErrorCode.CORRUPT_PACKAGE, reason)
+        manifest = Manifest.load(directory)
+        check_interchangeable(self._own, manifest, directory)
+        return manifest, network.read_bytes()
+
+
+class PeerOutputs:
+    """What peers say of the device's examples.
+
+    Args:
+        directory: where it is kept; of these examples alone.
+        examples: all that the device has.
+    """
+
+    def __init__(self, directory: Path, examples: Examples) -> None:
+        self._directory = directory
+        self._examples = examples
+
+    def key(self, peer: Peer) -> str:
+        """The name under which a peer's outputs are kept: another one for other weights."""
+        return sha256(f"{peer.package.sha256}{peer.sha256}".encode()).hexdigest()
+
+    def has(self, key: str) -> bool:
+        """Whether the outputs of a peer are there."""
+        return (self._directory / key).is_dir()
+
+    def read(self, key: str, manifest: Manifest) -> Told:
+        """The outputs of a peer, [examples, ...] each, which stay on disk until they are used."""
+        return {
+            info.name: np.load(self._directory / key / f"{at}.npy", mmap_mode="r")
+            for at, info in enumerate(manifest.outputs)
+        }
+
+    def compute(self, file: PeerFile, packages: Packages) -> str:
+        """Run a peer on all examples, unless that was done; its key.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, its weights cannot be used; as `Packages.get`.
+        """
+        key = self.key(file.peer)
+        if self.has(key):
+            return key
+        manifest, content = packages.get(file.peer.package)
+        if manifest.training is None:
+            reason = f"the package of the goal {file.peer.package.goal_id} has no weights to tune"
+            raise MistifyError(ErrorCode.INVALID_PUBLICATION, reason)
+        weights = read_weights(file.path, manifest.tunable)
+        network = Network(manifest, with_weights(content, manifest.training, weights), Execution())
+        self._write(key, network, manifest.training)
+        return key
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Remove the outputs of all other peers, and of other examples."""
+        for directory in (*self._directory.parent.glob("*"), *self._directory.glob("*")):
+            if directory.name not in keys and directory != self._directory:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _write(self, key: str, network: Network, training: Training) -> None:
+        """Write outputs chunk by chunk: they are there completely or not at all."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        partial = Path(mkdtemp(dir=self._directory))
+        arrays: dict[str, Array] = {}
+        for start, told in _told(network, training, self._examples):
+            for at, (name, output) in enumerate(told.items()):
+                if name not in arrays:
+                    shape = (len(self._examples), *output.shape[1:])
+                    arrays[name] = np.lib.format.open_memmap(partial / f"{at}.npy", "w+", np.float32, shape)
+                arrays[name][start : start + len(output)] = output
+        for array in arrays.values():
+            array.flush()  # type: ignore[attr-defined]  # a memmap
+        os.replace(partial, self._directory / key)
+
+
+def _told(network: Network, training: Training, examples: Examples) -> Iterator[tuple[int, dict[str, Array]]]:
+    """Chunks of what a network says of examples: the row of the first one, the outputs in their order."""
+    start = 0
+    for chunk in examples.chunks(_CHUNK):
+        found = network(bind(network.manifest.inputs, (), chunk.inputs), 0)
+        yield (
+            start,
+            {
+                info.name: training.kinds[info.name].predictions(found[info.name])
+                for info in network.manifest.outputs
+            },
+        )
+        start += len(chunk)

@@ -1,0 +1,85 @@
+"""What the figures of the benchmarks of tuning with peers say, and how images are divided."""
+
+import math
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
+
+from benchmarks import tuning_accuracy, tuning_adversaries, tuning_communication, tuning_convergence
+from benchmarks.tuning_devices import DEVICES, peers_of, skewed
+from benchmarks.tuning_run import Run, scaled
+
+
+def a_run(accuracy, curve=(), trusted=4):
+    return Run(accuracy, 0.1, tuple(curve), 10, trusted, 1.0, 100)
+
+
+@pytest.mark.parametrize(
+    ("peers", "alone", "ideal", "expected"),
+    [
+        (70, 50, 60, 70 / 54),
+        (70, 50, 80, 1.0),
+        (63, 60, 70, 1.0),
+        (50, 60, 70, 50 / 63),
+        (90, 20, 100, 90 / 28),
+    ],
+)
+def test_the_target_that_applies_is_measured(peers, alone, ideal, expected):
+    assert tuning_accuracy.goal(peers, alone, ideal) == pytest.approx(expected)
+
+
+def test_steps_to_where_the_curve_alone_ends():
+    single = tuning_convergence.mean_curve([a_run(0.4, [0.2, 0.3, 0.4]), a_run(0.3, [0.3])])
+    assert single.tolist() == pytest.approx([10, 25, 30, 35])
+    together = np.array([10, 20, 36, 36])
+    figures = tuning_convergence.figures_of(single, together, 10)
+    assert (figures["steps_alone"], figures["steps_with_peers"], figures["fewer_steps"]) == (30, 20, 1.5)
+
+
+def test_a_curve_that_does_not_get_there_takes_for_ever():
+    single, together = np.array([10.0, 35.0]), np.array([10.0, 20.0])
+    figures = tuning_convergence.figures_of(single, together, 10)
+    assert figures["steps_with_peers"] == math.inf
+    assert figures["fewer_steps"] == 0
+
+
+def test_points_lost_to_hostile_peers():
+    made = {
+        "4 peers": [a_run(0.5)] * 2,
+        "random labels": [a_run(0.4), a_run(0.5, trusted=6)],
+        "scaled logits": [a_run(0.6)] * 2,
+    }
+    figures = tuning_adversaries.figures_of(made)
+    assert figures["random_labels_lost"] == pytest.approx(5)
+    assert figures["random_labels_trusted"] == 5
+    assert figures["scaled_logits_lost"] == pytest.approx(-10)
+
+
+def test_communication_over_training():
+    ratios = tuning_communication.ratios_of({1: 10**6, 2: 3 * 10**6}, 10.0)
+    assert ratios[1] == pytest.approx([0.1, 0.3])
+    assert ratios[50] == pytest.approx([0.002, 0.006])
+
+
+def test_every_image_belongs_to_one_device_and_classes_are_skewed():
+    classes = np.random.default_rng(0).integers(0, 10, 2_000)
+    parts = skewed(classes, 100)
+    assert sorted(np.concatenate(parts)) == list(range(2_000))
+    assert min(map(len, parts)) >= 100
+    shares = np.array([np.bincount(classes[part], minlength=10) / len(part) for part in parts])
+    assert shares.max() > 0.3  # a tenth where they are equal
+
+
+def test_peers_are_others():
+    for device in range(DEVICES):
+        assert sorted(peer.device for peer in peers_of(device, 4, "random")) == [
+            other for other in range(DEVICES) if other != device
+        ]
+
+
+def test_the_last_layer_alone_is_scaled():
+    weights = {"scores/kernel": np.ones(2, np.float32), "scores2/kernel": np.ones(2, np.float32)}
+    found = scaled(weights, "scores", 8.0)
+    assert (found["scores/kernel"][0], found["scores2/kernel"][0]) == (8, 1)

@@ -1,0 +1,72 @@
+"""A coordinator whose group tunes two packages, and devices with data."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks import fleet
+from mistify.hints import Hints
+from mistify_client.retry import Backoff
+from mistify_client.training import load_trainer
+from mistify_client.tuning import Examples, Peering, tune
+from mistify_client.versions import state_directory
+from tests.mistify_client.coordinators import running
+from tests.mistify_client.tuning.devices import PACE, examples
+
+GOALS = {"half": "trainable", "third": "trainable_narrow"}
+
+
+@dataclass
+class Device:
+    """A package of its own, and data."""
+
+    package: Path
+    examples: Examples
+    number: int
+
+    def tune(self, address=None, count=4, backoff=None, privacy=None, pace=PACE, **options):
+        peering = None
+        if address is not None:
+            hints = Hints(view_degrees=float(self.number))
+            backoff = backoff or Backoff(attempts=2, wait=lambda seconds: None)
+            peering = Peering(address, fleet.GROUP, hints, count, backoff=backoff)
+        return tune(self.package, self.examples, peering, privacy, pace=pace, **options)
+
+    @property
+    def state(self) -> Path:
+        return state_directory(self.package) / "tuning"
+
+    def trainer(self):
+        return load_trainer(self.package, threads=1)
+
+
+@pytest.fixture
+def device(data, tmp_path):
+    """Makes devices: even ones have the package `half`, odd ones `third`."""
+
+    def make(number: int, count: int = 400) -> Device:
+        source = data / list(GOALS.values())[number % 2]
+        package = shutil.copytree(source, tmp_path / f"device-{number}" / "package")
+        return Device(package, examples(100 + number, count), number)
+
+    return make
+
+
+@pytest.fixture
+def store(data, tmp_path):
+    packages = {
+        goal: {
+            path.name: path.read_bytes() for path in (data / name).iterdir() if path.name != "expected.npz"
+        }
+        for goal, name in GOALS.items()
+    }
+    fleet.prepare_packages(tmp_path / "store", packages, {"view_degrees": 90.0})
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def address(store):
+    with running(store) as bound:
+        yield bound

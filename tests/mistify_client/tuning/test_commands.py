@@ -1,0 +1,117 @@
+"""`mistify tune` as a user sees it."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mistify.errors import MistifyError
+from mistify.hints import Hints
+from mistify.manifest import Manifest
+from mistify_client.cli import app
+from mistify_client.tuning.config import hints_of, read_tuning_file
+from mistify_client.versions import current
+from tests.mistify_client.tuning.devices import examples
+
+SETTINGS = 'group = "cameras"\npatience = 2\nlearning_rate = 0.01\n[hints]\nview_degrees = 90\n'
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def write(text):
+        path = tmp_path / "tuning.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def tune(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.delenv("MISTIFY_SERVER", raising=False)
+
+    def run(device, *args):
+        np.savez(
+            tmp_path / "data.npz", x=device.examples.inputs["image"], y=device.examples.targets["scores"]
+        )
+        given = ["tune", "--package", device.package, "--data", tmp_path / "data.npz", *args]
+        return CliRunner().invoke(app, [str(arg) for arg in given])
+
+    return run
+
+
+def test_tunes_alone(tune, device, settings):
+    own = device(0)
+    result = tune(own, "--config", settings(SETTINGS))
+    assert result.exit_code == 0, result.output
+    assert "accuracy on examples that were set apart: " in result.output
+    told = result.output.replace("\n", "")
+    assert f"installed: {current(own.package)}" in told or "nothing was gained" in told
+
+
+def test_tunes_with_peers(tune, device, settings, address):
+    device(1).tune(address)
+    result = tune(device(0), "--server", address, "--config", settings(SETTINGS))
+    assert result.exit_code == 0, result.output
+    assert "round 1: learns from 1 peers" in result.output
+    assert "bytes sent" in result.output
+
+
+def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
+    own = device(0)
+
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mistify_client.tuning.commands.tune", interrupted)
+    result = tune(own)
+    assert result.exit_code == 130
+    assert "goes on after the last pass" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "group: got nothing; expected the name of a group"),
+        ('group = "a"\npeers = 0', "peers: got 0; expected 1 to 64"),
+        ('group = "a"\nlearning_rat = 1', 'did you mean "learning_rate"?'),
+        ('group = "a"\n[privacy]\nlower = 0\nupper = 1\nunit = "value"\nbudget = 5', "privacy.epsilon"),
+        ('group = "a"\n[privacy]\nlower = 2\nupper = 1\nunit = "value"\nepsilon = 1\nbudget = 5', "bounds 2"),
+        ("group", "no TOML"),
+    ],
+)
+def test_mistakes_in_the_file_are_told(settings, text, told):
+    with pytest.raises(MistifyError) as caught:
+        read_tuning_file(settings(text))
+    assert told in str(caught.value)
+
+
+def test_a_server_needs_a_group(tune, device):
+    result = tune(device(0), "--server", "127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "--config" in result.output
+
+
+def test_bad_data_cost_nothing(tune, device, address, settings):
+    own = device(0)
+    own.examples.targets["scores"][0] = 7
+    result = tune(own, "--server", address, "--config", settings(SETTINGS))
+    assert result.exit_code == 2
+    assert "classes from 0 to 7" in result.output
+
+
+def test_a_ledger_lies_where_the_file_says(settings, tmp_path):
+    privacy = '[privacy]\nlower = 0\nupper = 1\nunit = "value"\nepsilon = 4\nbudget = 5\nledger = "spent"'
+    assert read_tuning_file(settings(f"{SETTINGS}{privacy}")).privacy.ledger == tmp_path / "spent"
+
+
+def test_labels_are_counted_where_the_file_says(data):
+    manifest = Manifest.load(data / "trainable")
+    some = examples(1, 40)
+    some.targets["scores"][:] = [0] * 10 + [2] * 20 + [-1] * 10
+    found = hints_of({"view_degrees": 5, "labels": "counted"}, some, manifest, manifest.training)
+    assert found == Hints(view_degrees=5, labels=(1 / 3, 0, 2 / 3))
+    assert hints_of({"view_degrees": 5}, some, manifest, manifest.training) == Hints(view_degrees=5)
+    some.targets["scores"][:] = -1
+    with pytest.raises(MistifyError, match=r"hints\.labels"):
+        hints_of({"labels": "counted"}, some, manifest, manifest.training)

@@ -1,0 +1,80 @@
+"""Data files on the device: what fits, and what is told of those that do not."""
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest
+from mistify_client.tuning.examples import read_examples, split
+from tests.mistify_client.tuning.devices import examples
+
+
+@pytest.fixture
+def read(data, tmp_path):
+    manifest = Manifest.load(data / "trainable")
+
+    def read(**arrays):
+        np.savez(tmp_path / "data.npz", **arrays)
+        return read_examples(tmp_path / "data.npz", manifest, manifest.training)
+
+    return read
+
+
+IMAGES = np.linspace(0, 1, 96, dtype=np.float32).reshape(6, 4, 4, 1)
+CLASSES = np.array([0, 1, 2, 0, 1, -1])
+
+
+@pytest.mark.parametrize("names", [("image", "scores"), ("x", "y"), ("image", "y")])
+def test_arrays_are_found_by_name_or_as_x_and_y(read, names):
+    found = read(**dict(zip(names, (IMAGES, CLASSES), strict=True)))
+    np.testing.assert_array_equal(found.inputs["image"], IMAGES)
+    np.testing.assert_array_equal(found.targets["scores"], CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "told"),
+    [
+        ({"x": IMAGES}, "scores: got nothing"),
+        ({"y": CLASSES}, "image: got nothing"),
+        ({"x": IMAGES[:, :3], "y": CLASSES}, "shape"),
+        ({"x": IMAGES, "y": CLASSES[:5]}, "5 examples; expected 6"),
+        ({"x": IMAGES, "y": CLASSES + 1}, "classes from 0 to 3; expected 0 to 2"),
+        ({"x": IMAGES, "y": CLASSES - 1}, "classes from -2"),
+        ({"x": IMAGES * np.float32("nan"), "y": CLASSES}, "NaN"),
+    ],
+)
+def test_what_does_not_fit_is_told(read, arrays, told):
+    with pytest.raises(MistifyError, match=told) as caught:
+        read(**arrays)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04nonsense", b"[1, 2]"])
+def test_files_that_are_no_arrays_are_told(data, tmp_path, content):
+    manifest = Manifest.load(data / "trainable")
+    (tmp_path / "data.npz").write_bytes(content)
+    with pytest.raises(MistifyError, match=r"an \.npz file"):
+        read_examples(tmp_path / "data.npz", manifest, manifest.training)
+
+
+def test_every_example_is_trained_on_or_set_apart_and_always_the_same_ones():
+    some = examples(1, 50)
+    found = split(some, 0.2, 8)
+    assert len(found.validation) == 10
+    assert sorted([*found.training, *found.validation]) == list(range(50))
+    np.testing.assert_array_equal(split(some, 0.2, 8).validation, found.validation)
+    np.testing.assert_array_equal(found.held_out.inputs["image"], some.inputs["image"][found.validation])
+
+
+def test_too_few_examples_are_told():
+    with pytest.raises(MistifyError, match="8 for a step") as caught:
+        split(examples(1, 8), 0.1, 8)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+
+
+def test_digests_tell_examples_apart():
+    some = examples(1, 10)
+    assert some.digest == examples(1, 10).digest
+    changed = examples(1, 10)
+    changed.targets["scores"][3] += 1
+    assert len({some.digest, changed.digest, examples(1, 9).digest, examples(2, 10).digest}) == 4

@@ -1,0 +1,131 @@
+"""What peers say of the data: computed once, from packages that are what they say."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest, describe_file
+from mistify.tuning import PackageReference, Peer
+from mistify.weights import write_weights
+from mistify_client.peer_files import PeerFile
+from mistify_client.training import load_trainer
+from mistify_client.tuning.examples import split
+from mistify_client.tuning.peers import Packages, PeerOutputs
+from mistify_client.tuning.teachers import Teachers
+from tests.mistify_client.tuning.devices import examples
+
+COUNT = 150
+
+
+class Fetched:
+    """Copies packages as if they were downloaded, and counts how often."""
+
+    def __init__(self, data):
+        self.data = data
+        self.count = 0
+
+    def __call__(self, reference, directory):
+        self.count += 1
+        source = {"half": "trainable", "third": "trainable_narrow", "other": "other"}[reference.goal_id]
+        shutil.copytree(self.data / source, directory, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def fetched(data):
+    return Fetched(data)
+
+
+@pytest.fixture
+def packages(data, tmp_path, fetched):
+    return Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetched)
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    return PeerOutputs(tmp_path / "outputs" / "these", examples(1, COUNT))
+
+
+@pytest.fixture
+def peer(data, tmp_path, device):
+    """Makes peers whose weights are those of the packages, or tuned ones, each times a factor."""
+
+    def make(number, factor=1.0, spoil=lambda content: content, tuned=False):
+        own = device(number)
+        version = own.tune().version if tuned else own.package
+        trained = load_trainer(version).weights()
+        weights = {name: values * np.float32(factor) for name, values in trained.items()}
+        path = tmp_path / f"{number}-{factor}.weights"
+        path.write_bytes(spoil(write_weights(weights)))
+        manifest = Manifest.load(own.package)
+        package = PackageReference(manifest.job, manifest.goal, manifest.files["serve.tflite"].sha256)
+        file = describe_file(path)
+        found = Peer(f"{number}", package, 1, 0.5, 0.5, 0.1, file.size, file.sha256)
+        return PeerFile(found, path), own
+
+    return make
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_they_are_those_of_the_network_with_the_weights(peer, outputs, packages, number):
+    file, own = peer(number)
+    key = outputs.compute(file, packages)
+    found = outputs.read(key, Manifest.load(own.package))["scores"]
+    trainer = own.trainer()
+    trainer.restore({name: values.astype(np.float16) for name, values in trainer.weights().items()})
+    np.testing.assert_allclose(found, trainer.infer(examples(1, COUNT).inputs)["scores"], atol=1e-5)
+
+
+def test_nothing_is_computed_or_downloaded_twice(peer, outputs, packages, fetched, monkeypatch):
+    file, _ = peer(1)
+    key = outputs.compute(file, packages)
+    monkeypatch.setattr("mistify_client.tuning.peers.Network", None)
+    assert outputs.compute(file, packages) == key
+    monkeypatch.undo()
+    other, _ = peer(3, 1.1)
+    assert outputs.compute(other, packages) != key
+    assert fetched.count == 1
+
+
+def test_only_those_that_are_used_are_kept(peer, outputs, packages, tmp_path):
+    keys = [outputs.compute(peer(number)[0], packages) for number in (0, 1)]
+    (tmp_path / "outputs" / "of data before").mkdir()
+    outputs.keep([keys[1]])
+    assert [outputs.has(key) for key in keys] == [False, True]
+    assert [path.name for path in (tmp_path / "outputs").iterdir()] == ["these"]
+
+
+def test_a_package_that_is_not_the_tuned_one_is_refused(peer, packages):
+    file, _ = peer(0)
+    with pytest.raises(MistifyError, match="not the one") as caught:
+        packages.get(replace(file.peer.package, sha256="0" * 64))
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_package_that_gives_something_else_is_refused(data, tmp_path):
+    other = shutil.copytree(data / "trainable", tmp_path / "other")
+    manifest = Manifest.load(other)
+    renamed = tuple(info.model_copy(update={"name": "other"}) for info in manifest.outputs)
+    manifest.model_copy(update={"outputs": renamed}).save(other)
+    packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), Fetched(tmp_path))
+    digest = manifest.files["serve.tflite"].sha256
+    with pytest.raises(MistifyError) as caught:
+        packages.get(PackageReference("job-1", "other", digest))
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+
+
+def test_peers_that_cannot_be_used_are_left_out_with_the_reason(peer, outputs, packages, device):
+    """One is cut off, one has NaN although the coordinator should have refused it, one is all right."""
+    own = device(0)
+    good, cut = peer(2, tuned=True)[0], peer(1, 1.0, lambda content: content[:-9])[0]
+    broken = peer(3, float("nan"))[0]
+    data = split(examples(1, COUNT), 0.1, 8)
+    gathered = Teachers(own.trainer(), data, outputs, packages).gather([cut, good, broken])
+    assert gathered.teachers == (outputs.key(good.peer),)
+    assert [note.split(":")[0] for note in gathered.notes] == [
+        "the peer 1 is left out", "the peer 3 is left out",
+    ]  # fmt: skip
+    assert "cut off" in gathered.notes[0]
+    assert "NaN" in gathered.notes[1]

@@ -1,0 +1,316 @@
+"""Tuning from beginning to end, against a real coordinator, with faults."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mistify_client
+from benchmarks import fleet
+from mistify.errors import ErrorCode, MistifyError
+from mistify.hints import Hints
+from mistify.manifest import Manifest, verify
+from mistify.tuning import MemberKey, PackageReference
+from mistify.weights import write_weights
+from mistify_client.retry import Backoff
+from mistify_client.tuning import Pace, Privacy, session
+from mistify_client.tuning_client import TuningClient, describe
+from mistify_client.versions import current, install
+from tests.mistify_client.coordinators import running
+from tests.mistify_client.tuning.devices import examples
+
+NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
+
+
+def accuracy(package, held_out):
+    """Of the current version, as it is served."""
+    told = mistify_client.load(package)(held_out.inputs["image"])
+    return float(np.mean(told.argmax(1) == held_out.targets["scores"]))
+
+
+def stranger(address, number, weights, goal="half", data="trainable"):
+    """A member that has published these weights of a package."""
+    manifest = Manifest.load(Path(__file__).parents[2] / "data" / data)
+    package = PackageReference("job-1", goal, manifest.files["serve.tflite"].sha256)
+    key = MemberKey(fleet.GROUP, bytes([number]) * 32)
+    content = write_weights(weights)
+    with TuningClient(address) as client:
+        client.join(key)
+        hints = Hints(view_degrees=float(number))
+        client.publish(
+            key, describe(package, content, version=1, loss=0.5, accuracy=0.5, hints=hints), content
+        )
+    return key
+
+
+def test_alone_a_package_becomes_better_and_running_models_go_over(device):
+    alone = device(0)
+    model = mistify_client.load(alone.package, threads=1)
+    test = examples(7, 300)
+    before = accuracy(alone.package, test)
+    outcome = alone.tune()
+    assert outcome.ended.loss < outcome.began.loss
+    assert outcome.version == current(alone.package) != alone.package
+    manifest = verify(outcome.version)
+    assert manifest.tuned_from == Manifest.load(alone.package).files["serve.tflite"].sha256
+    assert manifest.accuracy == outcome.ended.accuracy
+    assert accuracy(alone.package, test) > before + 0.2
+    for _ in range(1000):  # until the new version is loaded, in the background
+        model(test.inputs["image"][:1])
+        if model.manifest.tuned_from:
+            break
+    assert model.manifest == manifest
+    assert (outcome.rounds, outcome.notes, outcome.traffic.sent) == (0, (), 0)
+
+
+def test_a_tuned_version_is_tuned_on(device):
+    alone = device(0)
+    first = alone.tune()
+    second = alone.tune()
+    assert second.began == pytest.approx(first.ended, rel=1e-4)
+    assert second.ended.loss <= second.began.loss
+    ported = alone.trainer().weights()
+    again = mistify_client.load_trainer(current(alone.package))
+    for name, values in ported.items():
+        np.testing.assert_array_equal(again.ported[name], values)
+    assert Manifest.load(current(alone.package)).tuned_from == Manifest.load(first.version).tuned_from
+
+
+def test_what_cannot_be_improved_stays_as_it_is(device):
+    """At this rate every step destroys the network."""
+    alone = device(0)
+    outcome = alone.tune(pace=Pace(learning_rate=1e6, patience=2, most_passes=4))
+    assert outcome.ended == outcome.began
+    assert outcome.version is None
+    assert current(alone.package) == alone.package
+
+
+def test_devices_of_other_architectures_learn_from_each_other(address, device):
+    first, second, third = device(0), device(1), device(2)
+    alone = first.tune(address)
+    assert alone.rounds == 0
+    assert alone.notes == ("there are no peers to learn from yet",)
+    outcome = second.tune(address)
+    assert outcome.rounds >= 1
+    assert outcome.notes == ()
+    assert outcome.ended.loss <= outcome.began.loss
+    both = third.tune(address, count=2)
+    assert both.rounds >= 1
+    assert len(list((third.state / "packages").iterdir())) == 2
+    assert both.traffic.sent > 1_000
+    assert 2 * 1_000 < both.traffic.received < 40_000  # weights and networks of both, and no train.tflite
+
+
+def test_a_peer_with_nan_or_of_another_package_is_refused_or_left_out(address, device, store):
+    """The coordinator refuses NaN; here what it has kept is spoilt, as by a faulty one."""
+    own, peer = device(0), device(1)
+    peer.tune(address)
+    weights = own.trainer().weights()
+    with pytest.raises(MistifyError, match="NaN"):
+        stranger(address, 3, {name: values * np.float32("nan") for name, values in weights.items()})
+    broken = {name: values * np.float32(0.9) for name, values in weights.items()}
+    broken["scores/bias"] = np.float32([1e4, -1e4, 0])
+    tunable = Manifest.load(own.package).tunable
+    assert tunable["scores/bias"].norm < 1
+    with pytest.raises(MistifyError, match="norm"):
+        stranger(address, 3, broken)
+    outcome = own.tune(address)
+    assert outcome.rounds >= 1
+
+
+def test_a_peer_that_has_learnt_nothing_is_left_out(address, device):
+    own = device(0)
+    for number in (1, 3, 5):
+        device(number).tune(address)
+    random = np.random.default_rng(0)
+    guesses = {
+        name: random.permutation(values.ravel()).reshape(values.shape) * np.float32(-1)
+        for name, values in own.trainer().weights().items()
+    }
+    key = stranger(address, 2, guesses)
+    outcome = own.tune(address, count=4)
+    assert [note for note in outcome.notes if key.member in note]
+    assert outcome.rounds >= 1
+    assert all(key.member in note for note in outcome.notes)
+
+
+def test_without_a_server_a_device_tunes_alone_and_says_so(device):
+    own = device(0)
+    outcome = own.tune("127.0.0.1:1")
+    assert outcome.version is not None
+    assert outcome.rounds == 0
+    assert "away" in outcome.notes[0]
+    assert "goes on without peers" in outcome.notes[1]
+
+
+def test_a_server_that_goes_in_the_middle_costs_the_rounds_alone(store, device, monkeypatch):
+    own = device(0)
+    with running(store) as address:
+        device(1).tune(address)
+    leaving = running(store)
+    address = leaving.__enter__()
+    publish = session.Exchange.publish
+
+    def last(self, weights, score):
+        publish(self, weights, score)
+        leaving.__exit__(None, None, None)
+
+    monkeypatch.setattr(session.Exchange, "publish", last)
+    outcome = own.tune(address)
+    assert outcome.rounds == 0
+    assert "goes on without peers" in outcome.notes[0]
+    assert outcome.version is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "told"),
+    [
+        ({"hints": Hints()}, ErrorCode.INVALID_PUBLICATION, "hints.view_degrees"),
+        ({"group": "lions"}, ErrorCode.NOT_FOUND, "lions"),
+    ],
+)
+def test_what_the_group_refuses_is_told_before_anything_is_trained(address, device, change, code, told):
+    own = device(0)
+    peering = session.Peering(**{"server": address, "group": fleet.GROUP, "hints": Hints(), **change})
+    with pytest.raises(MistifyError, match=told) as caught:
+        session.tune(own.package, own.examples, peering)
+    assert caught.value.code is code
+    assert not (own.state / "progress.safetensors").exists()
+
+
+def test_private_devices_publish_what_knows_the_noisy_data_alone(address, device, store):
+    own = device(0)
+    privacy = Privacy.model_validate(NOISY)
+    first = own.tune(address, privacy=privacy)
+    assert first.version is not None
+    (published,) = (store / "weights").glob("??/*.weights")
+    kept = published.read_bytes()
+    assert kept != write_weights(mistify_client.load_trainer(first.version).weights())
+    (noisy,) = own.state.glob("noisy-*.npz")
+    drawn = noisy.read_bytes()
+    own.tune(address, privacy=privacy)  # the same data, for no more epsilon, from the ported weights again
+    assert noisy.read_bytes() == drawn
+    (published,) = (store / "weights").glob("??/*.weights")
+    assert published.read_bytes() == kept
+
+
+def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):
+    own, other = device(0), device(2)
+    privacy = Privacy.model_validate(NOISY | {"ledger": own.package.parent / "ledger"})
+    own.tune(address, privacy=privacy)
+    before = sorted((store / "weights").glob("??/*.weights"))
+    outcome = other.tune(address, privacy=privacy)
+    assert "needs an epsilon of 4; 1 is left" in outcome.notes[0]
+    assert outcome.version is not None
+    assert sorted((store / "weights").glob("??/*.weights")) == before
+
+
+def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
+    """Time is counted by hand; nobody joins more often than every quarter of an hour."""
+    now = [0.0]
+    digest = Manifest.load(device(0).package).files["serve.tflite"].sha256
+    peering = session.Peering(address, fleet.GROUP, Hints(view_degrees=1.0), backoff=Backoff(attempts=0))
+    package = PackageReference("job-1", "half", digest)
+    with session.Exchange(peering, b"a" * 32, package, tmp_path, clock=lambda: now[0]) as exchange:
+        sent = []
+        for now[0] in (100, 899, 900, 1700, 1900, 9000):
+            exchange.stay()
+            sent.append(exchange.traffic.sent)
+    assert [b > a for a, b in zip([0, *sent], sent, strict=False)] == [False, False, True, False, True, True]
+    with session.Exchange(
+        session.Peering("127.0.0.1:1", "x", backoff=Backoff(attempts=0)),
+        b"a" * 32,
+        package,
+        tmp_path,
+        clock=lambda: now[0],
+    ) as away:
+        now[0] += 1000
+        away.stay()
+
+
+def test_what_knows_the_data_is_the_owners_alone(device):
+    own = device(0)
+    own.tune(pace=Pace(learning_rate=0.01, most_passes=1))
+    assert own.state.stat().st_mode & 0o077 == 0
+
+
+def test_only_one_process_tunes_a_package(device):
+    own = device(0)
+    with session._held(own.state), pytest.raises(MistifyError, match="already") as caught:
+        own.tune()
+    assert caught.value.code is ErrorCode.CONFLICT
+
+
+def test_a_version_that_came_meanwhile_is_not_replaced(device, data, monkeypatch):
+    own = device(0)
+    run = session.Tuner.run
+
+    def meanwhile(self, *args):
+        progress = run(self, *args)
+        install(own.package, data / "trainable_narrow")
+        return progress
+
+    monkeypatch.setattr(session.Tuner, "run", meanwhile)
+    with pytest.raises(MistifyError, match="another version") as caught:
+        own.tune()
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert Manifest.load(current(own.package)).goal == "third"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mistify.hints import Hints
+from mistify_client.tuning import Peering, tune
+from mistify_client.tuning.progress import ProgressFile
+from tests.mistify_client.tuning.devices import PACE, examples
+
+package, address, group, left = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+save = ProgressFile.save
+
+def counted(self, progress):
+    global left
+    save(self, progress)
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+ProgressFile.save = counted
+tune(package, examples(100), Peering(address, group, Hints(view_degrees=0)), pace=PACE)
+"""
+
+
+def test_a_killed_tuner_goes_on_where_it_was(address, device):
+    """Killed again and again, it ends like one that was left alone."""
+    device(1).tune(address)
+    own = device(0)
+    kept = []
+    for saves in (2, 9, 3):
+        command = [sys.executable, "-c", KILLED, str(own.package), address, fleet.GROUP, str(saves)]
+        finished = subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ)
+        assert finished.returncode == -signal.SIGKILL, finished.stderr
+        kept.append((own.state / "progress.safetensors").stat().st_mtime_ns)
+    assert kept == sorted(set(kept))
+    said = []
+    outcome = own.tune(address, display=Lines(said))
+    assert said[0].startswith("goes on: ")
+    assert outcome.ended.loss < outcome.began.loss
+    assert outcome.version is not None
+    assert not (own.state / "progress.safetensors").exists()
+
+
+class Lines:
+    """A display that remembers what was said."""
+
+    def __init__(self, said):
+        self.said = said
+
+    def update(self, subject, progress, source):
+        pass
+
+    def say(self, line):
+        self.said.append(line)
