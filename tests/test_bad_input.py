@@ -214,7 +214,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
     ),
     "unknown algorithm": (
         config(algorithm={"name": "morfnet"}),
-        Told("[0].algorithm.name", '"morfnet"', "one of morphnet", 'did you mean "morphnet"?'),
+        Told("[0].algorithm.name", '"morfnet"', "one of chamnet, morphnet", 'did you mean "morphnet"?'),
     ),
     "wrong setting": (
         config(algorithm={"config": {"cuts": "many"}}),

@@ -190,7 +190,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms", "accuracy"]
     asked = ["id", "parent", "quantization", "compression", "hardware", "budget"]
     for goal in report["goals"]:
-        assert list(goal) == [*asked, "achieved", "met", "reason", "note", "seconds", "steps"]
+        assert list(goal) == [*asked, "achieved", "branches", "met", "reason", "note", "seconds", "steps"]
         assert (goal["quantization"]["precision"], goal["hardware"], goal["note"]) == ("none", "host", "")
         assert list(goal["achieved"]) == [*figures, "metric"]
         assert all(goal["achieved"][figure] > 0 for figure in figures)

@@ -170,7 +170,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 ) -> None:
     for budget in (1, 2):
         (site.control / f"hold-adapt-{budget}").touch()
-    engine = make(slots=2, leases={**LEASES, "adapt": 4.0})
+    engine = make(slots=2, leases={**LEASES, "adapt": 10.0})
     silent, busy = submit(engine, *(adapt_task(site, flops=budget) for budget in (1.0, 2.0)))
     await wait_until(lambda: len(pids(site)) == 2)
     stopped = next(task["pid"] for task in site.tasks("adapt") if task["budget"]["flops"] == 1.0)
@@ -209,9 +209,9 @@ async def test_a_model_that_never_loads_is_told_when_time_is_over(
 ) -> None:
     for name in ("load-adapt", "hold-adapt"):
         (site.control / name).touch()
-    result = await make(deadlines={**DEADLINES, "adapt": 2.0}).run(adapt_task(site), ignore)
+    result = await make(deadlines={**DEADLINES, "adapt": 8.0}).run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
-    assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 2 s to load")
+    assert (result.code, result.message) == ("INVALID_MODEL", "the model took more than 8 s to load")
 
 
 @pytest.mark.parametrize(
