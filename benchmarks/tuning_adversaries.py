@@ -48,7 +48,10 @@ def measure(options: Namespace) -> Figures:
             "random labels": [[*peers, *mistaken] for peers in honest],
             "scaled logits": [[*peers, *scaled] for peers in honest],
         }
-        made = {kind: lab.each(taught(EQUAL, kind, teachers)) for kind, teachers in settings.items()}
+        made = {
+            kind: lab.each(taught(EQUAL, kind if teachers is honest else f"beside {kind}", teachers))
+            for kind, teachers in settings.items()
+        }
     Console().print(_table(made))
     return {} if options.quick else figures_of(made)
 

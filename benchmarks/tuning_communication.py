@@ -92,7 +92,7 @@ def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
                 with _exchange(lab, address, member, 1, Path(directory)) as exchange:
                     exchange.publish(tuned[member % DEVICES], Score(0.5, 1.0))
             for count in PEERS:
-                with _exchange(lab, address, 100 + count, count, Path(directory)) as exchange:
+                with _exchange(lab, address, DEVICES * (10 + count), count, Path(directory)) as exchange:
                     yield count, _round(exchange, tuned[0], Path(directory) / f"networks-{count}")
 
 

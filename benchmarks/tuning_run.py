@@ -127,6 +127,7 @@ def train(work: Path, plan: Plan) -> Run:
     rows = _rows(plan, work)
     data = _data(plan, trainer, images["train_x"][rows], images["train_y"][rows])
     test = Tester(work, trainer, Examples({"x": images["test_x"]}, {"y": images["test_y"]}))
+    floor = score_of(trainer, data.held_out)
     if plan.start:
         trainer.restore(load_weights(work, plan.start))
     with TemporaryDirectory() as directory:
@@ -140,7 +141,7 @@ def train(work: Path, plan: Plan) -> Run:
         pace = Pace(patience=plan.patience, most_passes=plan.most_passes)
         started, tested = process_time(), test.seconds
         first = score_of(trainer, data.held_out)
-        course = Course.begun(first, trainer.weights(), first, len(data.validation))
+        course = Course.begun(first, trainer.weights(), floor, len(data.validation))
         course = fit(trainer, data, pace, course, after_pass=after_pass, teacher=teacher)
         seconds = process_time() - started - (test.seconds - tested)
     # Whoever has learnt random labels knows nothing that could be the best.
