@@ -40,7 +40,7 @@ class Evolution:
         """The first population; its first member keeps all proportions."""
         widths = self.rng.normal(0, _SPREAD, (count, self.groups))
         stays = self.rng.random((count, self.blocks)) >= _LEFT_OUT
-        widths[0], stays[0] = 0, True
+        widths[:1], stays[:1] = 0, True
         return list(np.concatenate([widths, stays], axis=1))
 
     def child(self, parents: Sequence[Genes]) -> Genes:

@@ -1,6 +1,7 @@
 """Whether a package from the server is fit to take the place of the one in use: tried on this device."""
 
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +91,7 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             values = dict(arrays)
-    except (OSError, ValueError, EOFError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         problem = Problem(str(path), str(error), "an .npz file with an array for each input", "write it anew")
         raise MistifyError(ErrorCode.INVALID_DATASET, f"{path} cannot be used", [problem]) from error
     bind(package.inputs, (), values)

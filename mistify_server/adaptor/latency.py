@@ -100,6 +100,8 @@ def deviation_at(budget: Budget, readings: Sequence[Reading]) -> float:
     same_for_all = last.measured_ms - slope * last.predicted_ms
     limits = (limit / last.costs[axis] for axis, limit in budget.items() if hardware_of(axis))
     limit_ms = min(limits) * last.predicted_ms
+    if last.measured_ms <= limit_ms:
+        return last.deviation
     if limit_ms <= same_for_all:
         return _MOST_STEEP * last.deviation
     return min(slope * limit_ms / (limit_ms - same_for_all), _MOST_STEEP * last.deviation)

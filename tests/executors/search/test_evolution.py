@@ -19,6 +19,10 @@ def test_the_first_of_the_founders_keeps_all_proportions():
     assert np.std([genes[:GROUPS] for genes in founders[1:]]) == pytest.approx(0.5, rel=0.2)
 
 
+def test_there_may_be_no_founders():
+    assert evolution().founders(0) == []
+
+
 def test_without_mutation_one_gene_is_not_a_parents():
     some = evolution(mutation=0.0)
     parents = [np.full(GROUPS + BLOCKS, 0.0), np.full(GROUPS + BLOCKS, 1.0)]

@@ -14,20 +14,10 @@ from executors.search import Architecture, Inheritance
 from executors.sparsity import Masks
 from executors.structure import analyse, narrow, residual_blocks, shallower
 
-from ..conftest import small_resnet
-
-
-@pytest.fixture(scope="module")
-def source(digits):
-    model = small_resnet()
-    model.compile(keras.optimizers.Adam(5e-3), "sparse_categorical_crossentropy")
-    model.fit(digits[0].inputs["image"], digits[0].targets["digit"], batch_size=64, epochs=4, verbose=0)
-    return model
-
 
 @pytest.fixture
-def inheritance(source, schooling):
-    structure = analyse(copied(source))
+def inheritance(trained, schooling):
+    structure = analyse(copied(trained))
     rng = np.random.default_rng(0)
     compensation = Compensation(structure)
     return Inheritance(
@@ -76,8 +66,8 @@ def test_what_was_cut_before_is_not_kept(inheritance):
 
 
 @pytest.mark.parametrize("shallow", [False, True])
-def test_quality_is_that_of_the_network_that_would_be_adopted(inheritance, source, schooling, shallow):
-    model = copied(source)
+def test_quality_is_that_of_the_network_that_would_be_adopted(inheritance, trained, schooling, shallow):
+    model = copied(trained)
     structure = analyse(model)
     blocks = residual_blocks(structure.graph) if shallow else []
     architecture = half(structure, frozenset(block.name for block in blocks))

@@ -74,15 +74,16 @@ def test_outputs_that_are_not_finite_are_refused(fast, slow, tmp_path):
     [
         ({"image": np.zeros((2, 3), np.float32)}, "image: got shape"),
         ({"picture": np.zeros((2, 4, 4, 1), np.float32)}, "picture: got an array; expected one of image"),
-        (None, "an .npz file"),
+        (b"no arrays", "an .npz file"),
+        (b"PK\x03\x04 an archive that was cut short", "an .npz file"),
     ],
 )
 def test_examples_that_do_not_fit_are_told(fast, tmp_path, content, message):
     from mistify.manifest import Manifest
 
     path = tmp_path / "examples.npz"
-    if content is None:
-        path.write_text("no arrays")
+    if isinstance(content, bytes):
+        path.write_bytes(content)
     else:
         np.savez(path, **content)
     with pytest.raises(MistifyError, match=message) as caught:

@@ -92,6 +92,16 @@ def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
     assert machine(outcome.model) <= 0.84
 
 
+@pytest.mark.parametrize(("limit", "second"), [(1.2, 1.1), (1.2, 1.0), (0.4, 0.3)])
+def test_where_the_limit_holds_already_the_last_reading_counts(limit: float, second: float) -> None:
+    """As where another limit does not; the second network may take no less than the first."""
+    readings = [
+        Reading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
+        for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
+    ]
+    assert deviation_at({"latency_ms@host": limit}, readings) == readings[-1].deviation
+
+
 @pytest.mark.parametrize(("second", "times"), [(0.9, 2.0), (0.999, 2.0), (1.1, 2.0), (0.5, 1.0)])
 def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float, times: float) -> None:
     """The second network is predicted to take half as long as the first, 1 ms."""
