@@ -274,7 +274,7 @@ class Porting:
                 algorithm_config=settings,
                 hardware={},
                 exceed=exceed,
-                seed=0,
+                seed=self._seed,
             )
         )
         if not isinstance(result, SourceResult):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite, log
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,9 @@ from executors.training import Schooling
 
 #: Training examples that batch norms are calibrated on, and as many others that candidates are measured on.
 _EXAMPLES: Final = 500
+
+#: Of a candidate whose outputs overflow.
+_WORST_LOSS: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class Inheritance:
         loss = sum(
             float(objective.loss(outputs[name], test.targets[name])) for name, objective in objectives.items()
         )
-        return -float(np.log(max(loss, SMALLEST)))
+        finite = min(loss, _WORST_LOSS) if isfinite(loss) else _WORST_LOSS
+        return -log(max(finite, SMALLEST))
 
     @contextmanager
     def _cut(self, keep: Keep) -> Iterator[None]:

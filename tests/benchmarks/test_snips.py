@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import snips
 from benchmarks.porting import Reached
-from benchmarks.snips import FILES, LENGTH, encoder, figures_of, main, prepare
+from benchmarks.snips import FILES, LENGTH, SHARES, Ported, encoder, figures_of, main, prepare
 from executors.structure import analyse
 
 UTTERANCES = {
@@ -28,7 +28,7 @@ def data(tmp_path):
 
 
 def test_words_slots_and_intents_become_numbers(data, tmp_path):
-    _, source = prepare(data, tmp_path)
+    _, source = prepare(data, tmp_path, 0)
     train, test = (dict(np.load(path)) for path in (source.train, source.test))
     # Known are the words that occur twice: "play" and "some", in the order of the alphabet.
     assert train["words"][0][:5].tolist() == [2, 3, 1, 0, 0]
@@ -42,7 +42,7 @@ def test_words_slots_and_intents_become_numbers(data, tmp_path):
 
 
 def test_the_network_fits_the_data_and_can_shrink_everywhere(data, tmp_path):
-    model, source = prepare(data, tmp_path)
+    model, source = prepare(data, tmp_path, 0)
     network = keras.models.load_model(model.path)
     slots, intent = network(np.load(source.test)["words"])
     assert (slots.shape, intent.shape) == ((1, LENGTH, 4), (1, 2))
@@ -54,7 +54,7 @@ def test_the_network_fits_the_data_and_can_shrink_everywhere(data, tmp_path):
 
 def test_padding_tells_nothing():
     """What stands after the utterance does not change what is said of it."""
-    network = encoder(10, 4, 2)
+    network = encoder(10, 4, 2, 0)
     words = np.zeros((1, LENGTH), np.int32)
     words[0, :3] = [2, 3, 4]
     before, _ = (np.asarray(output) for output in network(words))
@@ -65,15 +65,22 @@ def test_padding_tells_nothing():
     np.testing.assert_allclose(after[:, :3], before[:, :3], atol=1e-5)
 
 
-def test_what_is_lost_is_against_the_source():
-    reached = {share: Reached(accuracy, share, 10, {}) for share, accuracy in ((1.0, 80.0), (0.5, 77.0))}
-    figures = figures_of(81.0, reached)
-    assert figures == {
-        "exact_match": 81.0,
-        "exact_match_at_1": 80.0,
-        "exact_match_at_0.5": 77.0,
-        "loss_at_half": 4.0,
-    }
+def test_what_is_lost_is_the_median_of_the_seeds_losses():
+    """Each goal is compared with the source that it comes from."""
+    found = [
+        Ported(source, {share: Reached(half if share == 0.5 else 60.0, share, 10, {}) for share in SHARES})
+        for source, half in ((81.0, 77.0), (70.0, 69.0), (75.0, 73.0))
+    ]
+    figures = figures_of(found)
+    assert figures["exact_match"] == 75.0
+    assert figures["exact_match_at_0.5"] == 73.0
+    assert figures["exact_match_at_2"] == 60.0
+    assert figures["loss_at_half"] == 2.0  # of 4, 1 and 2
+
+
+def test_seeds_start_from_networks_of_their_own():
+    first, second = (encoder(10, 4, 2, seed).get_layer("word").get_weights()[0] for seed in (0, 1))
+    assert np.abs(first - second).max() > 0
 
 
 def test_is_skipped_without_data(tmp_path, monkeypatch, capsys):

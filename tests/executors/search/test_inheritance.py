@@ -100,3 +100,14 @@ def test_few_examples_serve_for_both(inheritance, schooling):
     few = replace(schooling, train=schooling.train.subset(np.arange(40)))
     found = replace(inheritance, schooling=few)
     assert np.isfinite(found.quality(half(found.structure), found.structure))
+
+
+def test_a_candidate_whose_outputs_overflow_is_worse_than_all_others(inheritance):
+    architecture = half(inheritance.structure)
+    before = inheritance.quality(architecture, inheritance.structure)
+    for own in inheritance.structure.graph.variables.values():
+        for variable in own:
+            variable.assign(np.full(variable.shape, 1e38))
+    quality = inheritance.quality(architecture, inheritance.structure)
+    assert np.isfinite(quality)
+    assert quality < before
