@@ -5,8 +5,7 @@ next share of the way to the goal. Candidates inherit its weights. The predictor
 measured: some of the source, once for all goals, and those that the searches proposed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from math import log2
 from operator import itemgetter
 from typing import Final
@@ -14,12 +13,13 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from executors.base import Assignment, StuckError
-from executors.gradual import GradualExecutor, GradualParams, copied
-from executors.search import Evolution, Genes, Inheritance, Predictor, Sample, Space
+from executors.base import Assignment
+from executors.gradual import GradualParams, copied
+from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.predictor import Floats
+from executors.searching import Fitted, SearchExecutor
 from executors.structure import residual_blocks
-from mistify.budget import FLOPS, Costs, exceeded
+from mistify.budget import FLOPS
 
 #: Searches in each iteration, after each of which the predictor learns.
 _ROUNDS: Final = 3
@@ -52,7 +52,7 @@ class ChamNetParams(GradualParams):
     samples: int = Field(default=100, ge=0)
 
 
-class ChamNetExecutor(GradualExecutor):
+class ChamNetExecutor(SearchExecutor):
     """Search over widths and depth."""
 
     name = "chamnet"
@@ -70,68 +70,38 @@ class ChamNetExecutor(GradualExecutor):
         self._assignment, self._cuts = assignment, 0
         self._take(copied(assignment.model), None)
         self._survey()
-        whole, rng = self.measure()[FLOPS], self._evolution.rng
-        founders = self._evolution.founders(self._params.samples)
-        cut = (self._space.fitted(genes, {FLOPS: whole * _LEAST_SHARE ** rng.random()}) for genes in founders)
+        whole, some = self.measure()[FLOPS], self._random_genes(self._params.samples)
+        shares = _LEAST_SHARE ** self._rng.random(len(some))
+        limits = ({FLOPS: whole * share} for share in shares)
+        cut = map(self._space.fitted, some, limits)
         return Predictor(self._measured(genes for genes in cut if genes is not None)).saved()
 
-    def adjust(self, weights: Mapping[str, float]) -> None:
-        """Nothing is steered: every candidate meets all limits."""
+    @property
+    def _population(self) -> int:
+        return self._params.init_population
 
-    def _cut(self, limits: Costs) -> None:
-        """Search among what meets the limits, and adopt the best that was measured."""
-        self._survey()
-        fitted = partial(self._space.fitted, limits=limits)
-        population = [
-            genes
-            for genes in map(fitted, self._evolution.founders(self._params.init_population))
-            if genes is not None
-        ]
-        if not population:
-            self._adopt_genes(self._space.least)
-            over = ", ".join(exceeded(self.measure(), self._assignment.budget))
-            raise StuckError(
-                f"{over} over the limit with every channel group at its last unit and no block left"
-            )
+    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        """The best of those that were measured."""
+        evolution = Evolution(
+            self._space.size[0], self._params.crossover_rate, self._params.mutation, self._rng
+        )
         measured: dict[bytes, tuple[float, Genes]] = {}
         for _ in range(_ROUNDS):
-            population = self._evolution.evolved(population, _GENERATIONS, fitted, self._promise)
+            population = evolution.evolved(population, _GENERATIONS, fitted, self._promise)
             new = [genes for genes in population if genes.tobytes() not in measured]
             samples = self._measured(new)
             measured.update(
                 {g.tobytes(): (sample.quality, g) for g, sample in zip(new, samples, strict=True)}
             )
             self._predictor.learn(samples)
-        self._adopt_genes(max(measured.values(), key=itemgetter(0))[1])
-
-    def _survey(self) -> None:
-        """Find out what can be cut from the network as it is."""
-        moments = self._compensation.moments(self._assignment.schooling.train)
-        self._space = Space(self._structure, self._masks.widths, self._assignment.profiles)
-        rng = np.random.default_rng([self._assignment.seed, self._cuts])
-        groups, blocks = self._space.size
-        self._evolution = Evolution(groups, blocks, self._params.crossover_rate, self._params.mutation, rng)
-        self._inheritance = Inheritance(
-            self._structure,
-            self._masks,
-            self._compensation,
-            moments,
-            self.trainer.evaluation,
-            self._values(moments),
-            self._assignment.schooling,
-        )
+        return max(measured.values(), key=itemgetter(0))[1]
 
     def _promise(self, candidates: Sequence[Genes]) -> Floats:
         mean, deviation = self._predictor([self._features(genes) for genes in candidates])
         return mean + _CURIOSITY * deviation
 
     def _measured(self, candidates: Iterable[Genes]) -> list[Sample]:
-        samples = []
-        for genes in candidates:
-            architecture = self._space.architecture(genes)
-            structure = self._space.without(architecture.left_out)
-            samples.append(Sample(self._features(genes), self._inheritance.quality(architecture, structure)))
-        return samples
+        return [Sample(self._features(genes), self._quality(genes)) for genes in candidates]
 
     def _features(self, genes: Genes) -> tuple[float, ...]:
         """Halvings of each group of the source; its blocks; and the halvings that were there before."""
@@ -150,8 +120,3 @@ class ChamNetExecutor(GradualExecutor):
             log2(width / source.groups[name].size) for name, width in widths_before if name in source.groups
         ]
         return (*widths, *blocks, float(np.mean(before)))
-
-    def _adopt_genes(self, genes: Genes) -> None:
-        architecture = self._space.architecture(genes)
-        blocks = [self._space.blocks[name] for name in architecture.left_out]
-        self._adopt(self._inheritance.keep(architecture), self._inheritance.moments, blocks)

@@ -1,8 +1,8 @@
 """Searching for architectures: which there are, what they promise, and how the best are found."""
 
-from executors.search.evolution import Evolution
+from executors.search.evolution import Evolution, founders
 from executors.search.inheritance import Inheritance
 from executors.search.predictor import Predictor, Sample
 from executors.search.space import Architecture, Genes, Space
 
-__all__ = ["Architecture", "Evolution", "Genes", "Inheritance", "Predictor", "Sample", "Space"]
+__all__ = ["Architecture", "Evolution", "Genes", "Inheritance", "Predictor", "Sample", "Space", "founders"]

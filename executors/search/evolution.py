@@ -18,30 +18,29 @@ _SPREAD = 0.5
 _LEFT_OUT = 0.1
 
 
+def founders(groups: int, blocks: int, count: int, rng: np.random.Generator) -> list[Genes]:
+    """Genes of random architectures; the first of them keeps all proportions."""
+    widths = rng.normal(0, _SPREAD, (count, groups))
+    stays = rng.random((count, blocks)) >= _LEFT_OUT
+    widths[:1], stays[:1] = 0, True
+    return list(np.concatenate([widths, stays], axis=1))
+
+
 @dataclass(frozen=True)
 class Evolution:
     """Crossover and mutation.
 
     Attributes:
         groups: The genes that are widths; those behind them are blocks.
-        blocks: How many blocks there are.
         crossover_rate: Share of the children that have two parents.
         mutation: Share of a child's genes that change.
         rng: Where randomness comes from.
     """
 
     groups: int
-    blocks: int
     crossover_rate: float
     mutation: float
     rng: np.random.Generator
-
-    def founders(self, count: int) -> list[Genes]:
-        """The first population; its first member keeps all proportions."""
-        widths = self.rng.normal(0, _SPREAD, (count, self.groups))
-        stays = self.rng.random((count, self.blocks)) >= _LEFT_OUT
-        widths[:1], stays[:1] = 0, True
-        return list(np.concatenate([widths, stays], axis=1))
 
     def child(self, parents: Sequence[Genes]) -> Genes:
         """A child of parents drawn from some; the first of them are drawn more often."""

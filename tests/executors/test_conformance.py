@@ -19,7 +19,11 @@ BOARD = HardwareProfile("board", 1.0, 0.5)
 QUICK = {"adapt_steps": 12, "batch_size": 32}
 
 #: Settings that make an algorithm quick, besides.
-QUICKER = {"chamnet": {"init_population": 2, "cuts": 1}}
+QUICKER = {
+    "chamnet": {"init_population": 2, "cuts": 1},
+    "random": {"candidates": 4, "cuts": 1},
+    "uniform": {"cuts": 1},
+}
 
 
 def assignment(model, schooling, budget, seed=3):

@@ -202,7 +202,10 @@ def test_an_interrupted_command_can_be_resumed(service, config, tmp_path, signal
         released.wait(),
     )
     command = [MISTIFY, "port", config, "--out", tmp_path / "out", "--server", service.address]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell that runs the tests in the background may have them ignore SIGINT, which is inherited.
+    process = subprocess.Popen(
+        ["env", "--default-signal=INT", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert watching.wait(60)
     process.send_signal(signal_number)
     _, errors = process.communicate(timeout=60)

@@ -1,0 +1,119 @@
+"""What algorithms share that choose each cut among whole architectures; and the two simplest of them."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from pydantic import Field
+
+from executors.base import StuckError
+from executors.gradual import GradualExecutor, GradualParams
+from executors.search import Genes, Inheritance, Space, founders
+from mistify.budget import Costs, exceeded
+
+#: Makes genes meet limits, or returns None where that cannot be.
+Fitted: TypeAlias = Callable[[Genes], Genes | None]
+
+
+class SearchExecutor(GradualExecutor):
+    """Each cut takes what is left to one of the architectures that meet the next share of the way."""
+
+    def adjust(self, weights: Mapping[str, float]) -> None:
+        """Nothing is steered: every candidate meets all limits."""
+
+    @property
+    @abstractmethod
+    def _population(self) -> int:
+        """How many random candidates a choice starts from."""
+
+    @abstractmethod
+    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        """The architecture to go on with.
+
+        Args:
+            population: Random candidates that meet the limits, at least one; the first keeps all proportions
+                unless it cannot meet them.
+            fitted: Makes others meet the limits.
+        """
+
+    def _cut(self, limits: Costs) -> None:
+        self._survey()
+        fitted = partial(self._space.fitted, limits=limits)
+        population = [
+            genes for genes in map(fitted, self._random_genes(self._population)) if genes is not None
+        ]
+        if population:
+            self._adopt_genes(self._chosen(population, fitted))
+            return
+        self._adopt_genes(self._space.least)
+        over = ", ".join(exceeded(self.measure(), self._assignment.budget))
+        raise StuckError(f"{over} over the limit with every channel group at its last unit and no block left")
+
+    def _survey(self) -> None:
+        """Find out what can be cut from the network as it is."""
+        moments = self._compensation.moments(self._assignment.schooling.train)
+        self._space = Space(self._structure, self._masks.widths, self._assignment.profiles)
+        self._rng = np.random.default_rng([self._assignment.seed, self._cuts])
+        self._inheritance = Inheritance(
+            self._structure,
+            self._masks,
+            self._compensation,
+            moments,
+            self.trainer.evaluation,
+            self._values(moments),
+            self._assignment.schooling,
+        )
+
+    def _random_genes(self, count: int) -> list[Genes]:
+        return founders(*self._space.size, count, self._rng)
+
+    def _quality(self, genes: Genes) -> float:
+        """How well a candidate does with the weights that it inherits; more is better."""
+        architecture = self._space.architecture(genes)
+        return self._inheritance.quality(architecture, self._space.without(architecture.left_out))
+
+    def _adopt_genes(self, genes: Genes) -> None:
+        architecture = self._space.architecture(genes)
+        blocks = [self._space.blocks[name] for name in architecture.left_out]
+        self._adopt(self._inheritance.keep(architecture), self._inheritance.moments, blocks)
+
+
+class UniformExecutor(SearchExecutor):
+    """Uniform width scaling: all channel groups lose the same share of their units."""
+
+    name = "uniform"
+    params_class = GradualParams
+
+    @property
+    def _population(self) -> int:
+        return 1
+
+    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        return population[0]
+
+
+class RandomSearchParams(GradualParams):
+    """Random search's settings.
+
+    Attributes:
+        candidates: Architectures that are measured before each cut.
+    """
+
+    candidates: int = Field(default=30, ge=1, le=10_000)
+
+
+class RandomSearchExecutor(SearchExecutor):
+    """The best of some random architectures, with the weights that they inherit."""
+
+    name = "random"
+    params_class = RandomSearchParams
+    _params: RandomSearchParams
+
+    @property
+    def _population(self) -> int:
+        return self._params.candidates
+
+    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        return max(population, key=self._quality)
