@@ -115,6 +115,11 @@ class Porting:
         """The tuned source's, in percent."""
         return 100 * self._made.teacher_accuracy
 
+    @property
+    def tuned(self) -> ModelSource:
+        """The tuned source, for another porting."""
+        return ModelSource(path=str(self._artifacts.path(self._made.teacher)))
+
     def source(self) -> keras.Model:
         """The tuned source."""
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
@@ -239,8 +244,9 @@ class Porting:
         """The tuned source, widened where a goal is larger."""
         if share <= 1:
             return self._made.root
-        tuned = ModelSource(path=str(self._artifacts.path(self._made.teacher)))
-        return self._prepare(tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}).root
+        return self._prepare(
+            self.tuned, {**self._settings, "source_steps": 0}, {FLOPS: share * self._full}
+        ).root
 
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """All steps are taken, a part of them on the way: the factor by which costs fall."""

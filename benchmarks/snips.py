@@ -43,7 +43,8 @@ _LEAST_COUNT: Final = 2
 _IGNORED: Final = -1
 
 _WIDTH, _HEADS, _LAYERS, _DROPOUT = 128, 4, 2, 0.3
-_SOURCE_STEPS, _QUICK_SOURCE_STEPS = 3_000, 300
+SETTINGS: Final[dict[str, object]] = {"optimizer": "adam", "learning_rate": 1e-3, "source_steps": 3_000}
+_QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 300}
 
 #: As many as `adapt_steps` and `tune_steps` are by default.
 _STEPS, _QUICK_STEPS = 1_000, 60
@@ -86,12 +87,7 @@ def figures_of(found: Sequence[Ported]) -> dict[str, float]:
 
 
 def _ported(made: tuple[ModelSource, DataSource], directory: Path, seed: int, quick: bool) -> Ported:
-    settings: dict[str, object] = {
-        "optimizer": "adam",
-        "learning_rate": 1e-3,
-        "source_steps": _QUICK_SOURCE_STEPS if quick else _SOURCE_STEPS,
-        "seed": seed,
-    }
+    settings = SETTINGS | {"seed": seed} | (_QUICK_SETTINGS if quick else {})
     porting = Porting(*made, directory, settings)
     goals = porting.collective(dict.fromkeys(SHARES, _QUICK_STEPS if quick else _STEPS))
     return Ported(porting.accuracy, goals)

@@ -1,0 +1,132 @@
+"""How accurate adaptation algorithms are at equal steps, and how long they take.
+
+`python -m benchmarks.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N] [--quick]
+[--json FILE]`
+
+MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are tuned on their data once for each
+seed; then every algorithm goes down the same path of goals, one from the other, with the same training steps
+for each goal. An algorithm's time holds all that it does: preparing, searching, training.
+
+`--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import snips
+from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
+from mistify_server.settings import params_of
+from mistify_server.tasks import DataSource, ModelSource
+
+ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
+NETWORKS: Final = ("resnet8", "snips")
+SHARES: Final = (0.75, 0.5, 0.25, 0.125)
+
+_QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
+_QUICK_STEPS: Final = 30
+
+TARGETS: Final[dict[str, Target]] = {}
+
+
+class Descent(NamedTuple):
+    """What one algorithm makes of the goals, from one seed.
+
+    Attributes:
+        accuracy: In percent, by the goals' shares.
+        seconds: Preparing included.
+    """
+
+    accuracy: Mapping[float, float]
+    seconds: float
+
+
+def measure(options: Namespace) -> Figures:
+    """Every algorithm on every network."""
+    data = data_with({*FILES, *snips.FILES}, options)
+    figures: dict[str, float] = {}
+    for network in [options.network] if options.network else NETWORKS:
+        found: dict[str, list[Descent]] = {algorithm: [] for algorithm in ALGORITHMS}
+        for seed in range(1 if options.quick else options.seeds):
+            with TemporaryDirectory() as directory:
+                for algorithm, descent in _descents(network, data, Path(directory), seed, options).items():
+                    found[algorithm].append(descent)
+            Console(stderr=True).print(_table(f"{network}, seeds 0 to {seed}", found))
+        Console().print(_table(network, found))
+        figures |= figures_of(network, found)
+    return figures
+
+
+def figures_of(network: str, found: Mapping[str, Sequence[Descent]]) -> Figures:
+    """Medians over the seeds, of each goal and of the mean over the goals."""
+    figures = {}
+    for algorithm, descents in found.items():
+        name = f"{network}_{algorithm}"
+        for share in SHARES:
+            figures[f"{name}_at_{share:g}"] = median(descent.accuracy[share] for descent in descents)
+        figures[f"{name}_mean"] = median(sum(one.accuracy.values()) / len(SHARES) for one in descents)
+        figures[f"{name}_seconds"] = median(descent.seconds for descent in descents)
+    return figures
+
+
+def _descents(network: str, data: Path, directory: Path, seed: int, options: Namespace) -> dict[str, Descent]:
+    model, files, settings = _source(network, data, directory, seed)
+    settings |= {"seed": seed} | (_QUICK_SETTINGS if options.quick else {})
+    tuned = Porting(model, files, directory, settings).tuned
+    steps = dict.fromkeys(SHARES, _QUICK_STEPS if options.quick else options.steps)
+    found = {}
+    for algorithm in ALGORITHMS:
+        start = perf_counter()
+        cuts = params_of(algorithm, {}).model_dump()["cuts"]
+        porting = Porting(
+            tuned, files, directory, settings | {"source_steps": 0}, algorithm=algorithm, cuts=cuts
+        )
+        reached = porting.collective(steps)
+        accuracy = {share: one.accuracy for share, one in reached.items()}
+        found[algorithm] = Descent(accuracy, perf_counter() - start)
+    return found
+
+
+def _source(
+    network: str, data: Path, directory: Path, seed: int
+) -> tuple[ModelSource, DataSource, dict[str, object]]:
+    if network == "snips":
+        return *snips.prepare(data, directory, seed), dict(snips.SETTINGS)
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    return ModelSource(path=str(data / RESNET8)), files, {}
+
+
+def _table(title: str, found: Mapping[str, Sequence[Descent]]) -> Table:
+    table = Table(title=f"{title}: accuracy in percent, medians", title_justify="left")
+    for column in ("algorithm", *(f"{share:g}x" for share in SHARES), "mean", "seconds"):
+        table.add_column(column, justify="right")
+    for algorithm, descents in found.items():
+        figures = figures_of(title, {algorithm: descents}).values()
+        table.add_row(algorithm, *(f"{figure:.1f}" for figure in figures))
+    return table
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The options of this benchmark."""
+    add_data_option(parser)
+    parser.add_argument("--network", choices=NETWORKS, help="this one alone")
+    parser.add_argument("--steps", type=int, metavar="N", default=600, help="training steps of each goal")
+    parser.add_argument("--seeds", type=int, metavar="N", default=1, help="repeat with so many seeds")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run it; returns the exit code."""
+    return run("executors", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
