@@ -87,8 +87,10 @@ class Run:
     """What came of a plan.
 
     Attributes:
-        accuracy: on the test images, of the best weights.
-        began: of the weights at the start.
+        accuracy: on the test images, of the best weights; all classes are alike there.
+        own_accuracy: the same with classes as frequent as on the device.
+        began: accuracy of the weights at the start.
+        own_began: the same with classes as frequent as on the device.
         curve: after each pass, that of the best weights so far.
         steps: of a pass.
         trusted: how many peers taught.
@@ -97,7 +99,9 @@ class Run:
     """
 
     accuracy: float
+    own_accuracy: float
     began: float
+    own_began: float
     curve: tuple[float, ...]
     steps: int
     trusted: int
@@ -127,16 +131,18 @@ def train(work: Path, plan: Plan) -> Run:
     rows = _rows(plan, work)
     data = _data(plan, trainer, images["train_x"][rows], images["train_y"][rows])
     test = Tester(work, trainer, Examples({"x": images["test_x"]}, {"y": images["test_y"]}))
+    own = _weights(images["test_y"], images["train_y"][rows])
     floor = score_of(trainer, data.held_out)
     if plan.start:
         trainer.restore(load_weights(work, plan.start))
     with TemporaryDirectory() as directory:
         teacher, trusted = _teacher(plan, trainer, data, work, Path(directory))
         began = test(trainer.weights())
-        curve = [began]
+        curve = [float(began.mean())]
 
         def after_pass(course: Course, score: Score) -> None:
-            curve.append(test(course.best_weights) if course.best is score else curve[-1])
+            better = course.best is score
+            curve.append(float(test(course.best_weights).mean()) if better else curve[-1])
 
         pace = Pace(patience=plan.patience, most_passes=plan.most_passes)
         started, tested = process_time(), test.seconds
@@ -146,9 +152,12 @@ def train(work: Path, plan: Plan) -> Run:
         seconds = process_time() - started - (test.seconds - tested)
     # Whoever has learnt random labels knows nothing that could be the best.
     weights = course.weights if plan.data == RANDOM else course.best_weights
+    right = test(weights)
     run = Run(
-        test(weights),
-        began,
+        float(right.mean()),
+        float(right @ own),
+        float(began.mean()),
+        float(began @ own),
         tuple(curve[1:]),
         len(data.training) // trainer.training.batch_size,
         trusted,
@@ -162,7 +171,7 @@ def train(work: Path, plan: Plan) -> Run:
 
 
 class Tester:
-    """Measures the accuracy of weights in the package's network, as it is served."""
+    """Measures weights in the package's network, as it is served."""
 
     def __init__(self, work: Path, trainer: Trainer, examples: Examples) -> None:
         self._content = (work / "packages" / trainer.manifest.goal / NETWORK).read_bytes()
@@ -170,17 +179,24 @@ class Tester:
         self._examples = examples
         self.seconds = 0.0
 
-    def __call__(self, weights: Weights) -> float:
-        """The share of the test images that is told right."""
+    def __call__(self, weights: Weights) -> npt.NDArray[np.bool_]:
+        """Which test images are told right."""
         started = process_time()
         manifest, training = self._trainer.manifest, self._trainer.training
         network = Network(manifest, with_weights(self._content, training, weights), Execution())
-        right = sum(
-            int((_classes(network, chunk.inputs["x"]) == chunk.targets["y"]).sum())
+        right = [
+            _classes(network, chunk.inputs["x"]) == chunk.targets["y"]
             for chunk in self._examples.chunks(_CHUNK)
-        )
+        ]
         self.seconds += process_time() - started
-        return right / len(self._examples)
+        return np.concatenate(right)
+
+
+def _weights(tested: Array, own: Array) -> npt.NDArray[np.float64]:
+    """What each test image counts if classes are as frequent as on a device; they sum to 1."""
+    wanted, there = (np.bincount(classes, minlength=CLASSES) / len(classes) for classes in (own, tested))
+    weights: npt.NDArray[np.float64] = (wanted / there)[tested] / len(tested)
+    return weights
 
 
 def _classes(network: Network, images: Array) -> Array:

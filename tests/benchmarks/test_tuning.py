@@ -9,11 +9,11 @@ pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[ben
 
 from benchmarks import tuning_accuracy, tuning_adversaries, tuning_communication, tuning_convergence
 from benchmarks.tuning_devices import DEVICES, peers_of, skewed
-from benchmarks.tuning_run import Run, scaled
+from benchmarks.tuning_run import Run, _weights, scaled
 
 
 def a_run(accuracy, curve=(), trusted=4):
-    return Run(accuracy, 0.1, tuple(curve), 10, trusted, 1.0, 100)
+    return Run(accuracy, accuracy, 0.1, 0.1, tuple(curve), 10, trusted, 1.0, 100)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,11 @@ def test_the_last_layer_alone_is_scaled():
     weights = {"scores/kernel": np.ones(2, np.float32), "scores2/kernel": np.ones(2, np.float32)}
     found = scaled(weights, "scores", 8.0)
     assert (found["scores/kernel"][0], found["scores2/kernel"][0]) == (8, 1)
+
+
+def test_own_accuracy_counts_classes_as_often_as_the_device_has_them():
+    """Right in all of class 0, which is half of the tests and a quarter of the device's images."""
+    tested = np.array([0] * 5 + list(range(1, 10)))
+    own = np.array([0] * 9 + [1] * 3 + [2] * 24)
+    assert _weights(tested, own) @ (tested == 0) == pytest.approx(0.25)
+    assert _weights(tested, own).sum() == pytest.approx(1)
