@@ -4,10 +4,11 @@
 
 `benchmarks/tuning_devices.py` says what the devices are. Each tunes alone until it converges, then once more
 with a teacher, until it converges again: the ideal one (MLPerf Tiny's pretrained ResNet-8, which has seen all
-of CIFAR-10), or 1, 2 or 4 peers that have tuned alone; with noise, 4 peers whose models were trained from the
-early weights on images with Laplacian noise (epsilon 4 for each value of a pixel) alone. Figures are means
-over the devices, in percent of 2,000 test images, in which all classes are alike; of skewed parts also with
-classes as frequent as on each device, which is what it is used for and what it can measure by itself.
+of CIFAR-10), or 1, 2 or 4 peers that have tuned alone; then, as the paper's step (iv) says, further rounds
+with what the 4 peers have become, as many as the client has. With noise, 4 peers whose models were trained
+from the early weights on images with Laplacian noise (epsilon 4 for each value of a pixel) alone. Figures are
+means over the devices, in percent of 2,000 test images, in which all classes are alike; of skewed parts also
+with classes as frequent as on each device, which is what it is used for and what it can measure by itself.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and `mlperf_tiny/resnet8_cifar10.h5`.
 `--quick` has 100 images a device and two passes: it shows that all works.
@@ -19,6 +20,7 @@ teacher's, at least 90 % of the latter's: `goal` is by how much the target that 
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Final
@@ -31,10 +33,14 @@ from benchmarks import tuning_devices as devices
 from benchmarks.harness import Figures, Target, run
 from benchmarks.tuning_devices import DEVICES, EQUAL, SKEWED, Lab, alone, noisy, peers_of, taught
 from benchmarks.tuning_run import Plan, Run
+from mistify_client.tuning import tuner
 
 EARLY, ALONE, IDEAL = "early weights", "alone", "ideal teacher"
 PEERS: Final = (1, 2, 4)
 PRIVATE: Final = "4 noisy peers"
+
+#: With 4 peers: the first, and those that follow.
+ROUNDS: Final = ("4 peers", *(f"round {number}" for number in range(2, tuner.ROUNDS + 1)))
 
 #: What devices of skewed parts have, as each has it.
 OWN: Final = f"{SKEWED}_own"
@@ -87,6 +93,9 @@ def accuracies(lab: Lab, part: str) -> dict[str, dict[str, list[float]]]:
     plans = {IDEAL: ideal, **{kind: taught(part, kind, teachers) for kind, teachers in settings.items()}}
     made = lab.runs([plan for of in plans.values() for plan in of])
     kinds = {ALONE: first} | {kind: [made[plan.name] for plan in of] for kind, of in plans.items()}
+    for before, kind in pairwise(ROUNDS):
+        teachers = [peers_of(device, 4, part, before) for device in range(DEVICES)]
+        kinds[kind] = lab.each(taught(part, kind, teachers, before))
     found = {part: {EARLY: _percent(first, "began")} | _each(kinds, "accuracy")}
     if part == SKEWED:
         found[OWN] = {EARLY: _percent(first, "own_began")} | _each(kinds, "own_accuracy")
@@ -107,7 +116,7 @@ def figures_of(found: Mapping[str, Accuracies]) -> Figures:
     for part, of in found.items():
         means = {kind: mean(each) for kind, each in of.items()}
         figures |= {f"{part}_{kind.replace(' ', '_')}": accuracy for kind, accuracy in means.items()}
-        figures[f"{part}_goal"] = goal(means["4 peers"], means[ALONE], means[IDEAL])
+        figures[f"{part}_goal"] = goal(means[ROUNDS[-1]], means[ALONE], means[IDEAL])
         figures[f"{part}_noisy_goal"] = goal(means[PRIVATE], means[ALONE], means[IDEAL])
     return figures
 

@@ -105,10 +105,10 @@ def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
     ]
 
 
-def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]]) -> list[Plan]:
-    """Step (iii): every device goes on from where it was alone, with these peers."""
+def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start: str = "alone") -> list[Plan]:
+    """Step (iii): every device goes on from where it was alone, or in another setting, with these peers."""
     return [
-        Plan(part, kind, device, tuple(teachers[device]), start=Plan(part, "alone", device).name)
+        Plan(part, kind, device, tuple(teachers[device]), start=Plan(part, start, device).name)
         for device in range(DEVICES)
     ]
 
