@@ -43,6 +43,8 @@ _LEAST_COUNT: Final = 2
 _IGNORED: Final = -1
 
 _WIDTH, _HEADS, _LAYERS, _DROPOUT = 128, 4, 2, 0.3
+METRIC: Final = Metric.EXACT_MATCH
+MODEL: Final = "snips.keras"
 SETTINGS: Final[dict[str, object]] = {"optimizer": "adam", "learning_rate": 1e-3, "source_steps": 3_000}
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 300}
 
@@ -110,9 +112,9 @@ def prepare(data: Path, directory: Path, seed: int) -> tuple[ModelSource, DataSo
             slots=_padded(utterances.slots, slots, _IGNORED, _IGNORED),
             intent=np.asarray([intents[intent] for intent in utterances.intents]),
         )
-    path = directory / "snips.keras"
+    path = directory / MODEL
     encoder(len(vocabulary) + 2, len(slots), len(intents), seed).save(path)
-    settings = DataSettings(metric=Metric.EXACT_MATCH)
+    settings = DataSettings(metric=METRIC)
     return ModelSource(path=str(path)), DataSource(**files, settings=settings)
 
 

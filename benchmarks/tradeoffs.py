@@ -1,0 +1,173 @@
+"""What accuracy is paid for multiply-adds, memory and latency (paper 8.4: Figure 8).
+
+`python -m benchmarks.tradeoffs --data DIR [--network {resnet8,snips}] [--quick] [--json FILE]
+[--picture FILE]`
+
+MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are ported by a server, in one job
+each, to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and
+0.05 times the source. Every package is measured in LiteRT. The JSON has the points, by network and axis, as
+`NETWORK_AXIS_NUMBER` (what was reached, of the source's) and `NETWORK_AXIS_NUMBER_accuracy` (in percent).
+
+`--quick` has two goals for each axis, and trains with few steps.
+"""
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import snips
+from benchmarks.harness import Figures, Target, add_data_option, data_with, run
+from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
+from mistify.budget import FLOPS, MEMORY, latency_axis
+from mistify.hardware import HOST
+from mistify.jobs import Goal, GoalState, Job
+from mistify_client.client import PortingClient
+from mistify_client.embedded import embedded_server
+
+NETWORKS: Final = ("resnet8", "snips")
+COUNT: Final = 8
+QUICK_COUNT: Final = 2
+LARGEST, SMALLEST = 0.9, 0.05
+
+#: Key of a config's limit -> axis of costs.
+AXES: Final[Mapping[str, str]] = {"FLOP": FLOPS, "memory": MEMORY, "latency": latency_axis(HOST.name)}
+
+_STEPS: Final[dict[str, object]] = {"adapt_steps": 400, "tune_steps": 400}
+_QUICK_STEPS: Final[dict[str, object]] = {"source_steps": 60, "adapt_steps": 40, "tune_steps": 40}
+
+TARGETS: Final[dict[str, Target]] = {
+    f"{network}_goals": {"min": 20, "full_run_only": True} for network in NETWORKS
+}
+
+
+class Point(NamedTuple):
+    """A goal that was met: its key in the config, what it reached as a share of the source, its accuracy."""
+
+    key: str
+    share: float
+    accuracy: float
+
+
+def measure(options: Namespace) -> Figures:
+    """Port every network; prints the tables and draws the picture."""
+    data = data_with({*FILES, *snips.FILES}, options)
+    found: dict[str, list[Point]] = {}
+    for network in [options.network] if options.network else NETWORKS:
+        job = _ported(network, data, options.quick)
+        found[network] = points_of(job)
+        Console().print(_table(network, job, found[network]))
+    if options.picture:
+        _draw(found, options.picture)
+    return {} if options.quick else figures_of(found)
+
+
+def points_of(job: Job) -> list[Point]:
+    """The goals that are met, by axis, the largest first."""
+    if job.source is None:
+        raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
+    points = []
+    for key, axis in AXES.items():
+        met = [goal for goal in job.goals if goal.state is GoalState.MET and axis in goal.budget]
+        reached = [_point(key, axis, goal, job.source.costs) for goal in met]
+        points += sorted(reached, key=lambda point: -point.share)
+    return points
+
+
+def figures_of(found: Mapping[str, Sequence[Point]]) -> Figures:
+    """Every point, and how many goals there are."""
+    figures: dict[str, float] = {}
+    for network, points in found.items():
+        for key, of in groupby(points, lambda point: point.key):
+            for number, point in enumerate(of):
+                figures[f"{network}_{key}_{number}"] = point.share
+                figures[f"{network}_{key}_{number}_accuracy"] = point.accuracy
+        figures[f"{network}_goals"] = len(points)
+    return figures
+
+
+def _point(key: str, axis: str, goal: Goal, source: Mapping[str, float]) -> Point:
+    reached = {**goal.achieved, **goal.measured}[axis]
+    return Point(key, reached / source[axis], 100 * (goal.accuracy or 0.0))
+
+
+def _ported(network: str, data: Path, quick: bool) -> Job:
+    """A job with all goals, as it ended."""
+    with TemporaryDirectory() as directory:
+        root, common, settings = _source(network, data, Path(directory) / "data")
+        common["algorithm"] = {"name": "morphnet", "config": settings | (_QUICK_STEPS if quick else _STEPS)}
+        configs = [{**goal, **common} for goal in _goals(QUICK_COUNT if quick else COUNT)]
+        with (
+            embedded_server(Path(directory) / "store", [root.resolve()]) as address,
+            PortingClient(address) as client,
+        ):
+            job = client.submit(json.dumps(configs), network)
+            for event in client.watch(job.id):
+                if isinstance(event.event, GoalState) and event.event.ended:
+                    print(event.goal_id, event.event.value, file=sys.stderr, flush=True)
+            return client.job(job.id)
+
+
+def _source(network: str, data: Path, directory: Path) -> tuple[Path, dict[str, object], dict[str, object]]:
+    """Where the model and the data are, what they are called, and the algorithm's settings."""
+    if network == "resnet8":
+        return data, {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}, {}
+    directory.mkdir()
+    snips.prepare(data, directory, 0)
+    dataset = {"train": "train.npz", "test": "test.npz", "metric": snips.METRIC.value}
+    return directory, {"model": snips.MODEL, "dataset": dataset}, snips.SETTINGS
+
+
+def _goals(count: int) -> Iterator[dict[str, object]]:
+    for key in AXES:
+        for place in range(count):
+            share = LARGEST * (SMALLEST / LARGEST) ** (place / (count - 1))
+            yield {"id": f"{key}-{share:.3f}", "adaptation_goal": {key: f"{share:.4f}x"}}
+
+
+def _table(network: str, job: Job, points: Sequence[Point]) -> Table:
+    table = Table(
+        title=f"{network}: {len(job.goals)} goals in {job.seconds or 0:,.0f} s", title_justify="left"
+    )
+    for column in ("limit on", "share of the source's", "accuracy"):
+        table.add_column(column, justify="right")
+    for point in points:
+        table.add_row(point.key, f"{point.share:.3f}", f"{point.accuracy:.1f} %")
+    return table
+
+
+def _draw(found: Mapping[str, Sequence[Point]], file: Path) -> None:
+    figure = Figure(figsize=(9, 3 * len(found)), layout="constrained")
+    rows = figure.subplots(len(found), len(AXES), sharex=True, sharey="row", squeeze=False)
+    for row, (network, points) in zip(rows, found.items(), strict=True):
+        for axes, key in zip(row, AXES, strict=True):
+            of = [point for point in points if point.key == key]
+            axes.plot([point.share for point in of], [point.accuracy for point in of], "o-", markersize=4)
+            axes.set(xscale="log", title=f"{network}: {key}", xlabel="share of the source's")
+            axes.grid(alpha=0.3)
+        row[0].set_ylabel("accuracy, %")
+    figure.savefig(file, dpi=120)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The options of this benchmark."""
+    add_data_option(parser)
+    parser.add_argument("--network", choices=NETWORKS, help="port only this one")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the points into this PNG file")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the benchmark; returns the exit code."""
+    return run("tradeoffs", TARGETS, measure, argv, add_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
