@@ -5,32 +5,23 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
+    ConfigDict,
     Field,
     PlainSerializer,
     PlainValidator,
     StringConstraints,
     ValidationError,
+    create_model,
     model_validator,
 )
 
+from mistify.axes import Axis, Condition, axis_of, registry
 from mistify.branches import BranchesConfig
-from mistify.budget import (
-    FLOPS,
-    LATENCY,
-    MEMORY,
-    PARAMS,
-    SIZE,
-    Costs,
-    latency_axis,
-    memory_axis,
-    quantity_of,
-    size_axis,
-    source_axis,
-)
+from mistify.budget import Costs, source_axis
 from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
@@ -38,20 +29,14 @@ from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
 from mistify.metric import Metric
 from mistify.quantities import (
     Quantity,
-    format_bytes,
-    format_count,
     format_share,
-    format_time,
-    parse_bytes,
-    parse_count,
     parse_figure,
     parse_share,
-    parse_time,
 )
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.relaxed_json import JsonError, read_json
 from mistify.training import TuningConfig
-from mistify.validation import InvalidValue, Settings, problems_of
+from mistify.validation import InvalidValue, Settings, json_path, problems_of, shown, unknown_name
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -68,9 +53,6 @@ def _check_id(given: str) -> str:
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
-Latency = Annotated[Quantity, PlainValidator(parse_time), PlainSerializer(format_time)]
-Count = Annotated[Quantity, PlainValidator(parse_count), PlainSerializer(format_count)]
-Bytes = Annotated[Quantity, PlainValidator(parse_bytes), PlainSerializer(format_bytes)]
 Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
 
 
@@ -102,28 +84,53 @@ class AlgorithmConfig(Settings):
 class AdaptationGoal(Settings):
     """What is asked of the adapted network (4.1): limits on its costs, and an accuracy to reach.
 
-    `FLOP` is a number of multiply-adds, `memory` and `size` are bytes, `latency` is milliseconds.
+    Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
     """
 
-    latency: Latency | None = None
+    model_config = ConfigDict(extra="allow")
+
     accuracy: Figure | None = None
-    FLOP: Count | None = None
-    num_of_params: Count | None = None
-    memory: Bytes | None = None
-    size: Bytes | None = None
+
+    @property
+    def limits(self) -> dict[str, Quantity]:
+        """The limits as they were given, by the key of their axis; without those that are not known here."""
+        given = {key: getattr(self, key) for key in registry().axes}
+        return {key: limit for key, limit in given.items() if limit is not None}
 
     @model_validator(mode="after")
     def _limits_something(self) -> "AdaptationGoal":
-        if all(getattr(self, key) is None for key in _AXIS_OF_KEY):
+        if not self.limits and not self.model_extra:
+            known = registry().axes
             raise InvalidValue(
                 self.model_dump(exclude_none=True),
-                f"a limit on at least one of {', '.join(_AXIS_OF_KEY)}",
+                f"a limit on at least one of {', '.join(known)}",
                 'add one, for example "FLOP": "0.5x"',
             )
         return self
 
 
-_AXIS_OF_KEY = {"FLOP": FLOPS, "num_of_params": PARAMS, "memory": MEMORY, "size": SIZE, "latency": LATENCY}
+def _limit_on(axis: Axis) -> Any:
+    return Annotated[Quantity, PlainValidator(axis.kind.parse), PlainSerializer(axis.kind.format)] | None
+
+
+def _limit_on_broken(name: str, reason: str) -> Any:
+    def refuse(given: object) -> None:
+        raise InvalidValue(
+            given, "the name of a metric that can be used", f"mend the plug-in {name}: {reason}"
+        )
+
+    return Annotated[None, PlainValidator(refuse)]
+
+
+if TYPE_CHECKING:
+    _KnownGoal = AdaptationGoal
+else:
+    _KnownGoal = create_model(
+        "AdaptationGoal",
+        __base__=AdaptationGoal,
+        **{name: (_limit_on_broken(name, why), None) for name, why in registry().broken.items()},
+        **{key: (_limit_on(axis), None) for key, axis in registry().axes.items()},
+    )
 
 
 class PortingConfig(Settings):
@@ -138,7 +145,7 @@ class PortingConfig(Settings):
         examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],
     )
     algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
-    adaptation_goal: AdaptationGoal = Field(
+    adaptation_goal: _KnownGoal = Field(
         description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
     )
     hardware: HardwareConfig | None = None
@@ -182,15 +189,13 @@ class PortingConfig(Settings):
         return resolve(self.hardware)
 
     def limits(self) -> dict[str, Quantity]:
-        """The goal's limits by cost axis (`mistify.budget`), absolute or relative to the source."""
-        precision = self.quantization.precision
-        axes = {
-            LATENCY: latency_axis(self.profile.name),
-            MEMORY: memory_axis(precision),
-            SIZE: size_axis(precision),
+        """The goal's limits by cost axis (`mistify.axes`), absolute or relative to the source."""
+        condition = Condition(self.quantization.precision, self.profile)
+        axes = registry().axes
+        return {
+            axes[key].name(condition): axes[key].limit(asked)
+            for key, asked in self.adaptation_goal.limits.items()
         }
-        given = {axis: getattr(self.adaptation_goal, key) for key, axis in _AXIS_OF_KEY.items()}
-        return {axes.get(axis, axis): limit for axis, limit in given.items() if limit is not None}
 
 
 @dataclass(frozen=True)
@@ -207,12 +212,15 @@ class CollectiveBatch:
     indices: tuple[int, ...]
 
 
-def parse_batch(text: str, source: str = "the config") -> tuple[PortingConfig, ...]:
+def parse_batch(
+    text: str, source: str = "the config", *, server_knows_more: bool = False
+) -> tuple[PortingConfig, ...]:
     """Read a batch of configs: a JSON list as in Figure 3, or a single object, read as a list of one.
 
     Args:
         text: JSON, in which comments and trailing commas are allowed.
         source: what errors call the text, such as its file name.
+        server_knows_more: whether limits on axes that are not known here are kept, for a server to judge.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the text. A value that already has a problem
@@ -233,6 +241,8 @@ def parse_batch(text: str, source: str = "the config") -> tuple[PortingConfig, .
         except ValidationError as error:
             found = problems_of(error, PortingConfig, f"[{index}]")
             problems += [problem for problem in found if problem.place not in known]
+    if not server_knows_more:
+        problems += _unknown_limits(entries)
     problems += [*_repeated_ids(entries), *_above_one(entries), *_unequal_hardware(configs)]
     if problems:
         raise invalid_config(problems, source)
@@ -246,6 +256,16 @@ def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
         if isinstance(given, str) and first.setdefault(given.casefold(), index) != index:
             expected = f"an id unlike that of [{first[given.casefold()]}], also without regard to case"
             yield InvalidValue(given, expected, "rename one of them").problem(f"[{index}].id")
+
+
+def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
+    known = _KnownGoal.model_fields
+    for index, entry in enumerate(entries):
+        goal = entry.get("adaptation_goal") if isinstance(entry, dict) else None
+        for key in goal if isinstance(goal, dict) else ():
+            if key not in known:
+                place = json_path([key], f"[{index}].adaptation_goal")
+                yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
 
 
 def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
@@ -329,5 +349,4 @@ def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
 
 def goal_path(axis: str) -> str:
     """Where in a config a cost axis is limited: `adaptation_goal.FLOP` for `flops`."""
-    quantity = quantity_of(axis)
-    return next(f"adaptation_goal.{key}" for key, known in _AXIS_OF_KEY.items() if known == quantity)
+    return f"adaptation_goal.{axis_of(axis).key}"

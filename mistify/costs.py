@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from mistify.budget import FLOPS, PARAMS, Costs, latency_axis, memory_axis, size_axis
+from mistify.axes import known_axes
+from mistify.budget import Costs
 from mistify.hardware import HardwareProfile
-from mistify.quantization import STORED, Quantization
+from mistify.quantization import Quantization
 
 FLOAT_BYTES = 4
 
@@ -133,14 +134,16 @@ class NetworkCost:
         return profile.latency_ms(moved, self.flops)
 
     def costs(self, profiles: Iterable[HardwareProfile] = ()) -> Costs:
-        """Every axis of the network's costs: a latency per hardware profile, bytes per precision."""
-        return {
-            FLOPS: float(self.flops),
-            PARAMS: float(self.params),
-            **{memory_axis(precision): float(self.memory_bytes(precision)) for precision in STORED},
-            **{size_axis(precision): float(self.size_bytes(precision)) for precision in STORED},
-            **{latency_axis(profile.name): self.latency_ms(profile) for profile in profiles},
-        }
+        """Every axis of the network's costs, under every condition (`mistify.axes`).
+
+        Args:
+            profiles: the hardware of those that depend on it.
+
+        Raises:
+            MistifyError: INTERNAL, what a plug-in says is no cost.
+        """
+        on = tuple(profiles)
+        return {name: cost for axis in known_axes() for name, cost in axis.costs(self, on)}
 
     def _storage(self) -> list[int]:
         """For each tensor the tensor whose memory it uses: its own, or that of its input."""

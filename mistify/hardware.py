@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
 from mistify.quantities import format_bandwidth, format_compute_power, parse_bandwidth, parse_compute_power
+from mistify.quantization import Quantization
 from mistify.validation import InvalidValue, Settings, unknown_name
 
 _SEPARATORS = re.compile(r"[\s_]+")
@@ -73,6 +74,8 @@ def _normalise_name(given: object) -> object:
     name = _SEPARATORS.sub("-", given.strip().lower())
     if not _NAME.fullmatch(name):
         raise InvalidValue(given, "a hardware name", "use up to 64 letters, digits, dots and hyphens")
+    if name in set(Quantization):
+        raise InvalidValue(given, "a hardware name", "call it something that is no precision")
     return name
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 from mistify.branches import BranchesConfig
 from mistify.budget import Budget, Costs
 from mistify.compression import CompressionConfig
+from mistify.legend import Legend
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
@@ -54,11 +55,15 @@ class PackageFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The model that is ported, as it came. `accuracy` is what `metric` says of it."""
+    """The model that is ported, as it came. `accuracy` is what `metric` says of it.
+
+    `legends` say how the costs are read that plug-ins of the server have added.
+    """
 
     costs: Costs
     accuracy: float
     metric: Metric = Metric.ACCURACY
+    legends: tuple[Legend, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from mistify.validation import InvalidValue
 
 _LITERAL = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*([^\s0-9.]*)\s*")
+_UNIT = re.compile(r"[^\W\d_][^\s0-9.]{0,15}|%")
 _LONGEST = 400
 
 
@@ -31,18 +32,34 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """A kind of quantity: its units with their sizes, the plain number's unit being 1.
 
-    `written` are the units that formatting chooses from, ascending.
+    Attributes:
+        expected: what errors say of it.
+        units: name -> size; "" is the plain number's.
+        written: the units that formatting chooses from, ascending.
+        relative: whether "0.5x" of the source model can be written.
+        whole: whether there are no parts of a plain unit.
     """
 
     expected: str
     units: Mapping[str, Decimal]
     written: tuple[str, ...]
     relative: bool = False
+    whole: bool = False
+
+    @property
+    def plain(self) -> str:
+        """The name of a plain number's unit, empty where it has none."""
+        return next((unit for unit, size in self.units.items() if unit and size == 1), "")
 
     def parse(self, given: object) -> Quantity:
+        """What a number or a text stands for.
+
+        Raises:
+            InvalidValue: wrong type, unknown unit, or not above 0 and finite.
+        """
         number, unit = self._split(given)
         if unit == "x" and self.relative:
             return Quantity(self._positive(number, given), relative=True)
@@ -51,7 +68,8 @@ class _Kind:
             raise InvalidValue(given, self.expected, f"the unit {unit!r} is unknown, use {', '.join(known)}")
         return Quantity(self._positive(number * self.units[unit], given))
 
-    def format(self, value: Quantity | float, digits: int | None) -> str:
+    def format(self, value: Quantity | float, digits: int | None = None) -> str:
+        """A value as text, in the largest unit that keeps the number at 1 or above; see `format_time`."""
         quantity = value if isinstance(value, Quantity) else Quantity(value)
         number = Decimal(
             repr(float(quantity.value)) if digits is None else f"{quantity.value:.{digits - 1}e}"
@@ -90,33 +108,62 @@ def _units(**sizes: str) -> Mapping[str, Decimal]:
     return MappingProxyType({"": Decimal(1)} | {unit: Decimal(size) for unit, size in sizes.items()})
 
 
-_TIME = _Kind(
+def measured_in(units: Mapping[str, float]) -> Kind:
+    """A kind of one's own: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
+
+    Args:
+        units: name -> size, of which one is 1: that of a plain number.
+
+    Raises:
+        ValueError: a name that cannot be read, a size that is not above 0, or none that is 1.
+    """
+    sizes = {name: Decimal(repr(float(units[name]))) for name in sorted(units, key=lambda n: (units[n], n))}
+    plain = next((name for name, size in sizes.items() if size == 1), None)
+    if plain is None or not all(size > 0 and size.is_finite() for size in sizes.values()):
+        raise ValueError(f"the units {dict(units)} need sizes above 0, of which one is 1")
+    unreadable = [name for name in units if not _UNIT.fullmatch(name) or name == "x"]
+    if unreadable:
+        raise ValueError(f"units cannot be called {unreadable}: they are letters, per cents and slashes")
+    return Kind(
+        f'an amount such as "2{plain}" (a plain number is {plain}), or "0.5x" of the source model',
+        MappingProxyType({"": Decimal(1)} | sizes),
+        written=tuple(sizes),
+        relative=True,
+    )
+
+
+TIME = Kind(
     'a time such as "30ms" (a plain number is milliseconds) or "0.5x" of the source model',
     _units(ns="1e-6", us="1e-3", ms="1", s="1e3", min="6e4"),
     written=("ns", "us", "ms", "s"),
     relative=True,
 )
-_COUNT = _Kind(
+COUNT = Kind(
     'a number such as "5G" or 5000000000, or "0.5x" of the source model',
     _units(K="1e3", k="1e3", M="1e6", G="1e9", T="1e12"),
     written=("", "K", "M", "G", "T"),
     relative=True,
+    whole=True,
 )
-_BYTES = _Kind(
+BYTES = Kind(
     'a number of bytes such as "0.5GB" (a plain number is bytes), or "0.5x" of the source model',
     _units(
         B="1", KB="1e3", kB="1e3", MB="1e6", GB="1e9", TB="1e12", KiB="1024", MiB="1048576", GiB="1073741824"
     ),
     written=("B", "KB", "MB", "GB", "TB"),
     relative=True,
+    whole=True,
 )
-_SHARE = _Kind('a share above 0 and up to 1 such as "0.80" or "80%"', _units(**{"%": "1e-2"}), written=("%",))
-_COMPUTE_POWER = _Kind(
+#: Of what nothing is known but its number.
+PLAIN = Kind("a number", _units(), written=("",))
+
+_SHARE = Kind('a share above 0 and up to 1 such as "0.80" or "80%"', _units(**{"%": "1e-2"}), written=("%",))
+_COMPUTE_POWER = Kind(
     'a compute power such as "10GFLOP/s" (a plain number is GFLOP/s)',
     _units(**{"MFLOP/s": "1e-3", "GFLOP/s": "1", "TFLOP/s": "1e3"}),
     written=("MFLOP/s", "GFLOP/s", "TFLOP/s"),
 )
-_BANDWIDTH = _Kind(
+_BANDWIDTH = Kind(
     'a memory bandwidth such as "8.5GB/s" (a plain number is GB/s)',
     _units(**{"KB/s": "1e-6", "MB/s": "1e-3", "GB/s": "1", "TB/s": "1e3"}),
     written=("KB/s", "MB/s", "GB/s", "TB/s"),
@@ -129,17 +176,17 @@ def parse_time(given: object) -> Quantity:
     Raises:
         InvalidValue: a `ValueError`; wrong type, unknown unit, or not above 0 and finite. So do the others.
     """
-    return _TIME.parse(given)
+    return TIME.parse(given)
 
 
 def parse_count(given: object) -> Quantity:
     """A number of multiply-adds or parameters ("5G", "20M", 5e9), or relative to the source ("0.5x")."""
-    return _COUNT.parse(given)
+    return COUNT.parse(given)
 
 
 def parse_bytes(given: object) -> Quantity:
     """A memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
-    return _BYTES.parse(given)
+    return BYTES.parse(given)
 
 
 def parse_share(given: object) -> float:
@@ -173,17 +220,17 @@ def format_time(value: Quantity | float, digits: int | None = None) -> str:
         digits: how many significant digits to keep, for tables; None keeps them all, so that parsing
             gives back the same value. The other `format_*` functions do the same.
     """
-    return _TIME.format(value, digits)
+    return TIME.format(value, digits)
 
 
 def format_count(value: Quantity | float, digits: int | None = None) -> str:
     """Multiply-adds or parameters as text: "12.5M"."""
-    return _COUNT.format(value, digits)
+    return COUNT.format(value, digits)
 
 
 def format_bytes(value: Quantity | float, digits: int | None = None) -> str:
     """Bytes as text: "314.7KB"."""
-    return _BYTES.format(value, digits)
+    return BYTES.format(value, digits)
 
 
 def format_share(value: float, digits: int | None = None) -> str:

@@ -16,7 +16,9 @@ from mistify.jobs import (
     ProgressUpdate,
     Source,
 )
+from mistify.legend import Legend
 from mistify.metric import Metric
+from mistify.quantities import measured_in
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
@@ -29,9 +31,7 @@ def job_to_proto(job: Job) -> pb.Job:
         state=_JOB_STATES[job.state],
         seconds=job.seconds,
         spent=job.spent,
-        source=None
-        if job.source is None
-        else pb.Source(costs=job.source.costs, accuracy=job.source.accuracy, metric=job.source.metric),
+        source=None if job.source is None else _source_to_proto(job.source),
         goals=[goal_to_proto(goal) for goal in job.goals],
         reason=job.reason,
         created_unix_ms=job.created_unix_ms,
@@ -40,15 +40,12 @@ def job_to_proto(job: Job) -> pb.Job:
 
 def job_from_proto(message: pb.Job) -> Job:
     """A job with its goals from a message."""
-    source = message.source
     return Job(
         id=message.id,
         state=_job_state_from_proto(message.state),
         seconds=message.seconds,
         spent=dict(message.spent),
-        source=Source(dict(source.costs), source.accuracy, _metric(source.metric))
-        if message.HasField("source")
-        else None,
+        source=_source_from_proto(message.source) if message.HasField("source") else None,
         goals=tuple(goal_from_proto(goal) for goal in message.goals),
         reason=message.reason,
         created_unix_ms=message.created_unix_ms,
@@ -171,6 +168,28 @@ def error_from_proto(message: pb.ErrorInfo) -> MistifyError:
     code = ErrorCode.__members__.get(message.code, ErrorCode.INTERNAL)
     problems = [Problem(p.place, p.given, p.expected, p.fix) for p in message.problems]
     return MistifyError(code, message.message, problems)
+
+
+def _source_to_proto(source: Source) -> pb.Source:
+    legends = (
+        pb.Legend(
+            quantity=legend.quantity,
+            label=legend.label,
+            units={name: float(size) for name, size in legend.kind.units.items() if name},
+        )
+        for legend in source.legends
+    )
+    return pb.Source(costs=source.costs, accuracy=source.accuracy, metric=source.metric, legends=legends)
+
+
+def _source_from_proto(message: pb.Source) -> Source:
+    try:
+        legends = tuple(
+            Legend(legend.quantity, legend.label, measured_in(legend.units)) for legend in message.legends
+        )
+    except ValueError as error:
+        raise _unknown("a legend", error) from error
+    return Source(dict(message.costs), message.accuracy, _metric(message.metric), legends)
 
 
 def _quantization_to_proto(quantization: QuantizationConfig) -> pb.Quantization:

@@ -76,7 +76,7 @@ def port(
     """
     with reported_errors():
         text = read_text(config)
-        parse_batch(text, str(config))
+        parse_batch(text, str(config), server_knows_more=True)
         token = _token(token_file)
         output_directory(out)
         store = _store_directory(store, out)
@@ -107,7 +107,7 @@ def add(
     """
     with reported_errors():
         text = read_text(config)
-        only = [goal.id for goal in parse_batch(text, str(config))]
+        only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
         token = _token(token_file)
         output_directory(out)
         console = Console()

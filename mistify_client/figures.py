@@ -1,33 +1,29 @@
 """Costs as people read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 
-from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, Costs, hardware_of, quantity_of, source_axis
+from mistify.axes import built_in_legends
+from mistify.budget import Costs, quantity_of, source_axis
+from mistify.jobs import Source
+from mistify.legend import Legend, legend_of
 from mistify.metric import Metric
-from mistify.quantities import format_bytes, format_count, format_time
 
 _DIGITS = 3
-_LABELS = {FLOPS: "multiply-adds", PARAMS: "params", MEMORY: "memory", SIZE: "size", LATENCY: "latency"}
-_ORDER = tuple(_LABELS)
-_FORMATS: Mapping[str, Callable[..., str]] = {
-    FLOPS: format_count,
-    PARAMS: format_count,
-    MEMORY: format_bytes,
-    SIZE: format_bytes,
-    LATENCY: format_time,
-}
 
 
-def label(axis: str) -> str:
-    """What an axis of costs is called: `latency on jetson-nano`, `memory in int8`."""
-    quantity, _, condition = axis.partition("@")
-    relation = "on" if hardware_of(axis) else "in"
-    return _LABELS[quantity] + (f" {relation} {condition}" if condition else "")
+def label(axis: str, legends: Iterable[Legend] = ()) -> str:
+    """What an axis of costs is called: `latency on jetson-nano`, `memory in int8`.
+
+    Args:
+        axis: the axis.
+        legends: of axes that the server knows and Mistify itself does not. So also below.
+    """
+    return _legend(axis, legends).on(axis)
 
 
-def amount(axis: str, value: float | None) -> str:
+def amount(axis: str, value: float | None, legends: Iterable[Legend] = ()) -> str:
     """A cost in its unit, with three significant digits; a dash where there is none."""
-    return "-" if value is None else _FORMATS[quantity_of(axis)](value, _DIGITS)
+    return "-" if value is None else _legend(axis, legends).amount(value, _DIGITS)
 
 
 def quality(metric: Metric, figure: float | None) -> str:
@@ -35,11 +31,22 @@ def quality(metric: Metric, figure: float | None) -> str:
     return "-" if figure is None else metric.shown(figure)
 
 
-def shares(costs: Costs, source: Costs) -> str:
-    """Costs as shares of the source model's, in float32 both: `multiply-adds 48%, params 51%`."""
-    known = sorted((axis for axis in costs if source.get(axis) and axis == source_axis(axis)), key=_place)
-    return ", ".join(f"{label(axis)} {costs[axis] / source[axis]:.0%}" for axis in known)
+def shares(costs: Costs, source: Source) -> str:
+    """Costs as shares of the source model's, in float32 both: `multiply-adds 48%, parameters 51%`."""
+    known = [axis for axis in costs if source.costs.get(axis) and axis == source_axis(axis)]
+    shown = {axis: _legend(axis, source.legends) for axis in sorted(known, key=_place)}
+    return ", ".join(
+        f"{legend.on(axis)} {legend.turned(costs[axis]) / legend.turned(source.costs[axis]):.0%}"
+        for axis, legend in shown.items()
+    )
 
 
-def _place(axis: str) -> tuple[int, str]:
-    return _ORDER.index(quantity_of(axis)), axis
+def _place(axis: str) -> tuple[bool, int, str]:
+    """Mistify's own axes first, in their order."""
+    order = [legend.quantity for legend in built_in_legends()]
+    foreign = quantity_of(axis) not in order
+    return foreign, 0 if foreign else order.index(quantity_of(axis)), axis
+
+
+def _legend(axis: str, legends: Iterable[Legend]) -> Legend:
+    return legend_of(axis, (*built_in_legends(), *legends))

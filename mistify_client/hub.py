@@ -154,7 +154,7 @@ def _ported(
 
 def _package(client: PortingClient, config: str, server: str, cache: Path) -> Path:
     """The package of a batch of one config, ported where the cache does not have it."""
-    (parsed,) = parse_batch(config, "porting.config")
+    (parsed,) = parse_batch(config, "porting.config", server_knows_more=True)
     out = cache / "ported" / hashlib.sha256(config.encode()).hexdigest()
     package = package_directory(out, parsed.id)
     try:

@@ -124,7 +124,7 @@ def _stage(progress: ProgressUpdate) -> str:
 
 def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Source | None) -> str:
     parts = [f"{of.metric} {quality(of.metric, of.accuracy)}"] if of.accuracy is not None else []
-    parts += [shares(costs, source.costs)] if source is not None and costs else []
+    parts += [shares(costs, source)] if source is not None and costs else []
     return ", ".join(filter(None, parts))
 
 

@@ -9,10 +9,21 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, Costs, hardware_of, latency_axis, memory_axis
+from mistify.budget import (
+    FLOPS,
+    LATENCY,
+    MEMORY,
+    PARAMS,
+    Costs,
+    conditions_of,
+    latency_axis,
+    memory_axis,
+    quantity_of,
+)
 from mistify.compression import COMPRESSION_AXES
 from mistify.hardware import HOST
 from mistify.jobs import BranchFigures, Goal, GoalState, Job, Source
+from mistify.legend import INVERSE, legend_of
 from mistify.quantization import Quantization
 from mistify_client.figures import amount, quality
 
@@ -49,9 +60,11 @@ def report(job: Job) -> dict[str, object]:
     the same of each branch, the cheapest first, with its budget as a `share` of the goal's; it is empty where
     the package has one network. `compression` is null where none was asked for; else it is what was asked
     for, with what was measured of it.
+    `metrics` are those that plug-ins of the server have added; their figures stand beside the others.
     `spent` are seconds by activity, the most first, summed over all tasks.
     """
     source = job.source
+    legends = source.legends if source else ()
     return {
         "job": job.id,
         "seconds": job.seconds,
@@ -60,23 +73,27 @@ def report(job: Job) -> dict[str, object]:
         if source is None
         else {
             **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
+            **_plugged_in(source.costs, source),
             "accuracy": source.accuracy,
             "metric": source.metric.value,
         },
-        "goals": [_goal_report(goal) for goal in job.goals],
+        "metrics": {legend.name: {"label": legend.label, "unit": legend.kind.plain} for legend in legends},
+        "goals": [_goal_report(goal, source) for goal in job.goals],
     }
 
 
-def _goal_report(goal: Goal) -> dict[str, object]:
+def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
     return {
         "id": goal.id,
         "parent": goal.parent,
         "quantization": goal.quantization.model_dump(mode="json"),
         "compression": _compression_report(goal),
-        "hardware": hardware_of(_latency_axis(goal)),
-        "budget": dict(goal.budget),
-        "achieved": {**_achieved(goal, goal), "metric": goal.metric.value},
-        "branches": [{"share": branch.share, **_achieved(goal, branch)} for branch in goal.branch_figures],
+        "hardware": _hardware(goal),
+        "budget": _limits(goal, source),
+        "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
+        "branches": [
+            {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
+        ],
         "met": goal.state is GoalState.MET,
         "reason": goal.reason,
         "note": goal.note,
@@ -85,12 +102,35 @@ def _goal_report(goal: Goal) -> dict[str, object]:
     }
 
 
-def _achieved(goal: Goal, network: Goal | BranchFigures) -> dict[str, float | None]:
+def _limits(goal: Goal, source: Source | None) -> dict[str, float]:
+    """A goal's budget, with amounts where costs are their reciprocals."""
+    legends = source.legends if source else ()
+    found = {axis: legend_of(axis, legends) for axis in goal.budget}
+    return {axis.removeprefix(INVERSE): legend.turned(goal.budget[axis]) for axis, legend in found.items()}
+
+
+def _plugged_in(
+    costs: Costs,
+    source: Source | None,
+    hardware: str = HOST.name,
+    precision: Quantization = Quantization.NONE,
+) -> dict[str, float | None]:
+    """What a network has of what plug-ins have added, under the conditions that it depends on."""
+    found: dict[str, float | None] = {}
+    for legend in source.legends if source else ():
+        cost = legend.cost(costs, hardware, precision)
+        found[legend.name] = None if cost is None else legend.turned(cost)
+    return found
+
+
+def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
     """The costs and accuracy of a goal's package, or of one of its branches."""
-    latency = _latency_axis(goal)
+    latency = latency_axis(_hardware(goal))
+    precision = goal.quantization.precision
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
-        MEMORY: network.achieved.get(memory_axis(goal.quantization.precision)),
+        MEMORY: network.achieved.get(memory_axis(precision)),
+        **_plugged_in(network.achieved, source, _hardware(goal), precision),
         "latency_ms": network.achieved.get(latency),
         "measured_latency_ms": network.measured.get(latency),
         "accuracy": network.accuracy,
@@ -104,9 +144,10 @@ def _compression_report(goal: Goal) -> dict[str, object] | None:
     return {**asked, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
 
 
-def _latency_axis(goal: Goal) -> str:
-    """The axis on which a goal's latency counts: that of its limit, else of the server's machine."""
-    return next((axis for axis in goal.budget if hardware_of(axis)), latency_axis(HOST.name))
+def _hardware(goal: Goal) -> str:
+    """The hardware on which a goal's costs count: that of its limits, else the server's machine."""
+    named = (conditions_of(axis)[0] for axis in goal.budget)
+    return next(filter(None, named), HOST.name)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -124,13 +165,14 @@ def table(job: Job, width: int = 80) -> Table:
     columns = [column for column, least in _COLUMNS.items() if width >= least]
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
         columns = [column for column in columns if column != _PRECISION]
+    source = job.source
+    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _asked_of_plug_ins(job.goals, source)
     for column in columns:
         if column in (_GOAL, _PARENT):
             table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
         else:
             left = column in (_PRECISION, _MET)
             table.add_column(column, justify="left" if left else "right", no_wrap=True)
-    source = job.source
     if source is not None:
         row = _source_row(source)
         table.add_row(*(row.get(column, "") for column in columns), end_section=True)
@@ -138,6 +180,12 @@ def table(job: Job, width: int = 80) -> Table:
         for row in (_goal_row(goal, source), *_branch_rows(goal, source)):
             table.add_row(*(row.get(column, "") for column in columns))
     return table
+
+
+def _asked_of_plug_ins(goals: Iterable[Goal], source: Source | None) -> list[str]:
+    """The columns of what plug-ins have added and goals limit."""
+    limited = {quantity_of(axis) for goal in goals for axis in goal.budget}
+    return [legend.label for legend in (source.legends if source else ()) if legend.quantity in limited]
 
 
 def _where_time_went(spent: Mapping[str, float]) -> str | None:
@@ -161,6 +209,7 @@ def _source_row(source: Source) -> dict[str, str]:
         _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
         _PREDICTED: amount(LATENCY, source.costs.get(latency_axis(HOST.name))),
         _MEASURED: amount(LATENCY, None),
+        **_plugged_in_cells(source.costs, source),
         _ACCURACY: quality(source.metric, source.accuracy),
     }
 
@@ -182,13 +231,27 @@ def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
 
 
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
-    latency = _latency_axis(goal)
+    latency, precision = latency_axis(_hardware(goal)), goal.quantization.precision
     return {
         **_counts(network.achieved, source),
-        _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(goal.quantization.precision))),
+        **_plugged_in_cells(network.achieved, source, _hardware(goal), precision),
+        _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
         _PREDICTED: amount(LATENCY, network.achieved.get(latency)),
         _MEASURED: amount(LATENCY, network.measured.get(latency)),
         _ACCURACY: quality(goal.metric, network.accuracy),
+    }
+
+
+def _plugged_in_cells(
+    costs: Costs,
+    source: Source | None,
+    hardware: str = HOST.name,
+    precision: Quantization = Quantization.NONE,
+) -> dict[str, str]:
+    legends = source.legends if source else ()
+    return {
+        legend.label: amount(legend.quantity, legend.cost(costs, hardware, precision), legends)
+        for legend in legends
     }
 
 

@@ -59,8 +59,16 @@ class Standing:
         return found
 
     def unmeasured(self, batches: Sequence[ResolvedBatch]) -> list[ResolvedBatch]:
-        """Those of the batches that name hardware for which their source has not been measured."""
-        return [batch for batch in batches if batch.hardware.keys() - self._plan(batch).hardware.keys()]
+        """Those of the batches with limits on axes, such as of new hardware, that nothing is known of yet."""
+        return [
+            batch
+            for batch in batches
+            if batch.hardware.keys() - self._plan(batch).hardware.keys()
+            or any(
+                config.limits().keys() - self._plan(batch).source_costs.keys()
+                for config in batch.batch.configs
+            )
+        ]
 
     def grown(
         self, batches: Sequence[ResolvedBatch], findings: Findings

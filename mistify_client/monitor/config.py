@@ -109,7 +109,7 @@ def goal_template(path: Path) -> PortingConfig:
     Raises:
         MistifyError: INVALID_CONFIG, it is none, or has several goals.
     """
-    goals = parse_batch(read_text(path), str(path))
+    goals = parse_batch(read_text(path), str(path), server_knows_more=True)
     if len(goals) > 1:
         raise invalid_config(
             [Problem(str(path), f"{len(goals)} goals", "one", "leave the others out")], str(path)

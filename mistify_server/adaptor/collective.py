@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mistify.budget import Costs, exceeded
+from mistify.budget import Costs, exceeded, excess
 from mistify.errors import Problem
 from mistify.jobs import Goal, GoalState, PackageFile
 from mistify.quantization import QuantizationConfig
@@ -272,13 +272,12 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
         adapted: The checkpoint, which may have been asked for more accuracy than this goal asks for.
         package: What was made of it.
     """
-    over = exceeded(costs, goal.budget)
+    over = excess(costs, goal.budget)
     reached = goal.metric.reaches(adapted.accuracy, goal.accuracy_target)
     if adapted.reason and (exceeded(adapted.costs, goal.budget) if over else not reached):
         return adapted.reason
     if over:
-        limits = (f"{axis} {costs[axis]:,.4g} over {goal.budget[axis]:,.4g}" for axis in over)
-        return f"{', '.join(limits)}, as measured on the package"
+        return f"{over}, as measured on the package"
     missed = goal.metric.missed(package.accuracy, goal.accuracy_target)
     if missed:
         made = goal.quantization.precision.value

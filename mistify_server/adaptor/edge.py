@@ -10,7 +10,7 @@ from executors.base import AdaptationExecutor, Assignment, Params, StuckError
 from executors.evaluation import evaluate
 from executors.structure import analyse
 from executors.training import Trainer, cosine
-from mistify.budget import Costs, exceeded, meets
+from mistify.budget import Costs, excess, meets
 from mistify_server.adaptor.latency import (
     Reading,
     Stopwatch,
@@ -164,10 +164,9 @@ def _shortfall(
     costs: Costs, assignment: Assignment, reached: float, accuracy_target: float | None, steps: int
 ) -> str:
     """What the goal asks for and the network does not give, in words; empty when it is met."""
-    over = exceeded(costs, assignment.budget)
+    over = excess(costs, assignment.budget)
     if over:
-        limits = ", ".join(f"{axis} {costs[axis]:,.4g} over {assignment.budget[axis]:,.4g}" for axis in over)
-        return f"{limits} after {steps:,} steps, the step limit"
+        return f"{over} after {steps:,} steps, the step limit"
     metric = assignment.schooling.metric
     missed = metric.missed(reached, accuracy_target)
     return f"{missed} after {steps:,} steps" if missed else ""

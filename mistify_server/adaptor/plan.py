@@ -1,9 +1,10 @@
 """From configs to what has to be done: the goal tree of a collective batch (paper 4.3)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE, Budget, Costs, quantity_of, source_axis
+from mistify.axes import axis_of
+from mistify.budget import Budget, Costs, source_axis
 from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
 from mistify.hardware import HOST
@@ -25,7 +26,7 @@ _NO_STRUCTURE = (
     "this model has no Keras structure, so its architecture cannot be adapted, only quantized and packaged"
 )
 _WHAT_IT_TAKES = f"what it takes: {_NO_STRUCTURE}"
-_GIVE_KERAS = "raise it, or give the Keras model itself, saved by model.save(FILE)"
+_GIVE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,22 @@ def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Prob
         if not inspection.adaptable:
             yield from _untrainable(index, config)
         for axis, limit in goal_budget(config, inspection.costs).items():
-            least = inspection.floor.get(axis, 0.0)
-            if limit < least:
-                given = config.limits()[axis]
-                amount = _amount(axis, limit)
-                yield Problem(
-                    place=f"[{index}].{goal_path(axis)}",
-                    given=f'"{given.value:g}x" ({amount})' if given.relative else amount,
-                    expected=f"at least {_amount(axis, least)}, "
-                    + ("the least that this network can become" if inspection.adaptable else _WHAT_IT_TAKES),
-                    fix="raise it, or start from a smaller model" if inspection.adaptable else _GIVE_KERAS,
-                )
+            if limit < inspection.floor.get(axis, 0.0):
+                yield _too_tight(index, axis, config, limit, inspection)
+
+
+def _too_tight(index: int, axis: str, config: PortingConfig, limit: float, inspection: Inspection) -> Problem:
+    """A limit below the least that a network can cost; of what is the better the more, above the most."""
+    found, asked, adaptable = axis_of(axis), config.limits()[axis], inspection.adaptable
+    amount, least = found.legend.spelled(limit), found.legend.spelled(inspection.floor[axis])
+    bound, change = ("most", "lower") if found.higher_is_better else ("least", "raise")
+    what = f"the {bound} that this network can become" if adaptable else _WHAT_IT_TAKES
+    return Problem(
+        place=f"[{index}].{goal_path(axis)}",
+        given=f'"{found.limit(asked).value:g}x" ({amount})' if asked.relative else amount,
+        expected=f"at {bound} {least}, {what}",
+        fix=f"{change} it, or {'start from a smaller model' if adaptable else _GIVE_KERAS}",
+    )
 
 
 def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
@@ -150,19 +156,3 @@ def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, 
         for axis, limit in largest.items()
         if limit > source_costs[source_axis(axis)]
     }
-
-
-def _amount(axis: str, value: float) -> str:
-    return _AMOUNTS.get(quantity_of(axis), _milliseconds)(value)
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value:,.4g} ms"
-
-
-_AMOUNTS: Mapping[str, Callable[[float], str]] = {
-    FLOPS: lambda value: f"{value:,.0f} multiply-adds",
-    PARAMS: lambda value: f"{value:,.0f} parameters",
-    MEMORY: lambda value: f"{value:,.0f} bytes",
-    SIZE: lambda value: f"{value:,.0f} bytes",
-}

@@ -18,7 +18,8 @@ from executors.objectives import Objective, empty_classes, named, objectives_of
 from executors.optimization import compressed, quantization_aware
 from executors.signature import output_names, signature_of
 from executors.training import Schooling
-from mistify.budget import Budget, Costs, hardware_of, latency_axis, size_axis
+from mistify.axes import known_axes
+from mistify.budget import Budget, Costs, hardware_of, latency_axis
 from mistify.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
@@ -173,7 +174,9 @@ def described(
     measured = each[default]
     served = Served(network, measured.latency.median_ms, measured.accuracy.accuracy)
     found = {} if order.compression is None else measured_compression(network)
-    size = {size_axis(precision): float(len(network))}
+    counted = {
+        name: cost for axis in known_axes() for name, cost in axis.measured(network, precision).items()
+    }
     memory = order.branches.memory(precision) if order.branches else {}
     runner = litert.Runner(network)
     trained = converted.training or Trainable(network)
@@ -184,7 +187,7 @@ def described(
         budget=dict(order.budget),
         metric=order.metric,
         accuracy_target=order.accuracy_target,
-        achieved={**order.costs, **memory, **size, **found},
+        achieved={**order.costs, **memory, **counted, **found},
         measured=on_all_hardware(measured.latency.median_ms, order.predicted),
         accuracy=measured.accuracy.accuracy,
         accuracy_examples=measured.accuracy.examples,

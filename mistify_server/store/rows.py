@@ -7,7 +7,9 @@ from pydantic import TypeAdapter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mistify.axes import plugged_in
 from mistify.branches import BranchesConfig
+from mistify.budget import Costs
 from mistify.compression import CompressionConfig
 from mistify.jobs import (
     BranchFigures,
@@ -131,13 +133,16 @@ def job_of(session: Session, row: JobRow) -> Job:
         state=JobState(row.state),
         goals=tuple(goal_of(goal, files.get(goal.id, ())) for goal in goals),
         created_unix_ms=row.created_unix_ms,
-        source=None
-        if result is None
-        else Source({**planned_costs, **result.source_costs}, result.source_accuracy, result.metric),
+        source=None if result is None else _source(result, planned_costs),
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,
     )
+
+
+def _source(made: SourceResult, planned_costs: Costs) -> Source:
+    costs = {**planned_costs, **made.source_costs}
+    return Source(costs, made.source_accuracy, made.metric, plugged_in(costs))
 
 
 def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from mistify.compression import CompressionConfig
-from mistify.jobs import BranchFigures
+from mistify.jobs import BranchFigures, Source
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_client.figures import amount, label, shares
 from mistify_client.report import report, table, write_json
@@ -24,6 +24,7 @@ def test_report_has_exactly_the_documented_form(service):
             "accuracy": 0.8,
             "metric": "accuracy",
         },
+        "metrics": {},
         "goals": [
             {
                 "id": "half",
@@ -252,9 +253,10 @@ def test_labels_name_the_hardware():
 
 def test_shares_leave_out_what_the_source_lacks():
     costs = {"size_bytes": 7.0, "params": 10.0, "flops": 50.0}
-    assert shares(costs, {"flops": 100.0, "params": 0.0}) == "multiply-adds 50%"
+    assert shares(costs, Source({"flops": 100.0, "params": 0.0}, 0.5)) == "multiply-adds 50%"
 
 
 def test_shares_are_always_in_the_same_order():
     costs = {"latency_ms@host": 1.0, "size_bytes": 1.0, "flops": 1.0, "latency_ms@a": 1.0}
-    assert shares(costs, costs) == "multiply-adds 100%, size 100%, latency on a 100%, latency on host 100%"
+    shown = "multiply-adds 100%, size 100%, latency on a 100%, latency on host 100%"
+    assert shares(costs, Source(costs, 0.5)) == shown
