@@ -7,8 +7,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
+from numbers import Real
 from typing import TYPE_CHECKING, Final
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, axis_name, quantity_of
@@ -86,7 +87,7 @@ class Axis:
         for precision in STORED if self.by_precision else (Quantization.NONE,):
             for profile in profiles if self.by_hardware else (HOST,):
                 condition = Condition(precision, profile)
-                yield self.name(condition), self._checked(self.cost(network, condition))
+                yield self.name(condition), self._checked(partial(self.cost, network, condition))
 
     def measured(self, package: bytes, precision: Quantization) -> dict[str, float]:
         """What a package costs on this machine, by axis; empty where the axis is not measured on packages.
@@ -96,7 +97,7 @@ class Axis:
         """
         if self.measure is None:
             return {}
-        return {self.name(Condition(precision)): self._checked(self.measure(package))}
+        return {self.name(Condition(precision)): self._checked(partial(self.measure, package))}
 
     def limit(self, asked: Quantity) -> Quantity:
         """What costs may be at the most, for a limit as it stands in a config; and the other way round.
@@ -106,10 +107,17 @@ class Axis:
         """
         return Quantity(self.legend.turned(asked.value), asked.relative)
 
-    def _checked(self, amount: float) -> float:
+    def _checked(self, tell: Callable[[], float]) -> float:
+        """The cost that an amount is, of a plug-in if it is one."""
         if self.key in _BUILT_IN:
-            return float(amount)
-        if not isinstance(amount, int | float) or not 0 < amount < math.inf:
+            return float(tell())
+        try:
+            amount = tell()
+        except Exception as error:  # what a plug-in raises is its own business
+            raise MistifyError(
+                ErrorCode.INTERNAL, f"the metric {self.key} cannot tell what a network has: {error!r}"
+            ) from error
+        if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < float(amount) < math.inf:
             raise MistifyError(
                 ErrorCode.INTERNAL,
                 f"the metric {self.key} is said to be {amount!r}; expected a number above 0",

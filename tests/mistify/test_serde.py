@@ -16,6 +16,8 @@ from mistify.jobs import (
     ProgressUpdate,
     Source,
 )
+from mistify.legend import Legend
+from mistify.quantities import measured_in
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
@@ -61,13 +63,19 @@ goals = st.builds(
     files=st.lists(files, max_size=3).map(tuple),
     branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
 )
+units = st.dictionaries(
+    st.text("abcdJ/", min_size=1, max_size=5).filter(lambda name: name[0] != "/"),
+    st.floats(1e-30, 1e30).filter(lambda size: size != 1),
+    max_size=3,
+)
+legends = st.builds(Legend, names, texts, units.map(lambda units: measured_in({**units, "W": 1})))
 jobs = st.builds(
     Job,
     id=names,
     state=st.sampled_from(JobState),
     goals=st.lists(goals, max_size=3).map(tuple),
     created_unix_ms=int64,
-    source=st.none() | st.builds(Source, costs, finite),
+    source=st.none() | st.builds(Source, costs, finite, legends=st.lists(legends, max_size=2).map(tuple)),
     seconds=finite,
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,

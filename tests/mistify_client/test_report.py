@@ -7,6 +7,8 @@ from rich.console import Console
 
 from mistify.compression import CompressionConfig
 from mistify.jobs import BranchFigures, Source
+from mistify.legend import Legend
+from mistify.quantities import measured_in
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_client.figures import amount, label, shares
 from mistify_client.report import report, table, write_json
@@ -244,6 +246,58 @@ def test_no_width_cuts_an_id_short(service, width):
 )
 def test_amounts_have_three_digits(axis, value, text):
     assert amount(axis, value) == text
+
+
+def plugged_in(job):
+    """A job in which energy and, the more of it the better, speed are limited by the goal `half`."""
+    legends = (
+        Legend("energy_mj", "energy", measured_in({"uJ": 1e-3, "mJ": 1})),
+        Legend("1/frames_per_s", "speed", measured_in({"fps": 1})),
+        Legend("carbon_g", "carbon", measured_in({"g": 1})),
+    )
+    half, tenth = job.goals
+    costs = {"energy_mj": 2.0, "energy_mj@int8": 0.5, "1/frames_per_s@host": 0.1, "carbon_g": 7.0}
+    costs |= {"1/frames_per_s@pi": 0.05}
+    half = replace(
+        half,
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+        budget={"energy_mj@int8": 0.4, "1/frames_per_s@pi": 0.04},
+        achieved={**costs, **half.achieved, "energy_mj@int8": 0.3, "1/frames_per_s@pi": 0.02},
+    )
+    return replace(job, goals=(half, tenth), source=replace(job.source, costs=costs, legends=legends))
+
+
+def test_metrics_of_plug_ins_are_reported_at_the_goals_precision_and_hardware(service):
+    found = report(plugged_in(service.fake.job))
+    assert found["metrics"] == {
+        "energy_mj": {"label": "energy", "unit": "mJ"},
+        "frames_per_s": {"label": "speed", "unit": "fps"},
+        "carbon_g": {"label": "carbon", "unit": "g"},
+    }
+    expected = {"energy_mj": 2.0, "frames_per_s": 10.0, "carbon_g": 7.0}
+    assert {name: found["source"][name] for name in expected} == expected
+    half, tenth = found["goals"]
+    assert half["hardware"] == "pi"
+    assert half["budget"] == {"energy_mj@int8": 0.4, "frames_per_s@pi": 25.0}
+    expected = {"energy_mj": 0.3, "frames_per_s": 50.0, "carbon_g": 7.0}
+    assert {name: half["achieved"][name] for name in expected} == expected
+    assert {tenth["achieved"][name] for name in expected} == {None}
+
+
+def test_the_table_has_metrics_that_goals_limit(service):
+    console = Console(width=140, file=io.StringIO())
+    console.print(table(plugged_in(service.fake.job), 140))
+    lines = console.file.getvalue().splitlines()
+    assert [name in lines[2] for name in ("energy", "speed", "carbon")] == [True, True, False]
+    assert all(text in next(line for line in lines if "half" in line) for text in ("300uJ", "50fps"))
+    assert all(text in next(line for line in lines if "source" in line) for text in ("2mJ", "10fps"))
+
+
+def test_shares_know_the_metrics_of_plug_ins(service):
+    job = plugged_in(service.fake.job)
+    costs = {"carbon_g": 3.5, "1/frames_per_s@pi": 0.01, "energy_mj@int8": 0.1, "flops": 1.0}
+    source = replace(job.source, costs={**job.source.costs, "flops": 2.0})
+    assert shares(costs, source) == "multiply-adds 50%, speed on pi 500%, carbon 50%"
 
 
 def test_labels_name_the_hardware():

@@ -1,0 +1,43 @@
+"""The energy of an inference, estimated by published figures for a 45 nm process.
+
+Mark Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2014: so many picojoules per
+operation and per 32 bits read. Real devices differ by their process, their caches and what they do besides;
+the ratios between networks and precisions hold far better than the amounts.
+"""
+
+from mistify.axes import Axis, Condition
+from mistify.costs import NetworkCost
+from mistify.quantities import measured_in
+from mistify.quantization import Quantization
+
+#: A multiplication and an addition.
+FLOAT_PJ = 3.7 + 0.9
+INTEGER_PJ = 0.2 + 0.03
+
+#: A byte: of the weights, which come from DRAM; of the activations, which stay in a small SRAM.
+DRAM_PJ = 640 / 4
+SRAM_PJ = 5 / 4
+
+_PJ_PER_MJ = 1e9
+
+
+def energy_mj(network: NetworkCost, at: Condition) -> float:
+    """Millijoules of one inference at batch 1.
+
+    Every weight is read once, every activation is written once and read once.
+    """
+    computes = FLOAT_PJ if at.precision in (Quantization.NONE, Quantization.FLOAT16) else INTEGER_PJ
+    written = sum(network.elements[layer.output] for layer in network.layers if not layer.in_place)
+    moved = DRAM_PJ * network.weight_bytes(at.precision)
+    moved += 2 * SRAM_PJ * at.precision.storage.activation * written
+    return (computes * network.flops + moved) / _PJ_PER_MJ
+
+
+ENERGY = Axis(
+    key="energy",
+    quantity="energy_mj",
+    label="energy (estimated)",
+    kind=measured_in({"nJ": 1e-6, "uJ": 1e-3, "mJ": 1, "J": 1e3}),
+    cost=energy_mj,
+    by_precision=True,
+)

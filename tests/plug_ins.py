@@ -1,0 +1,33 @@
+"""Plug-ins that are really installed: a directory with a module and what pip says of it."""
+
+import os
+import tomllib
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+ENERGY = REPOSITORY / "docs" / "examples" / "energy"
+
+
+def installed(directory: Path, name: str, module: str, entry_points: dict[str, str]) -> Path:
+    """A directory for `sys.path` with a package of one module that has entry points of `mistify.metrics`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.py").write_text(module)
+    information = directory / f"{name}-0.1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
+    lines = [f"{key} = {value}" for key, value in entry_points.items()]
+    (information / "entry_points.txt").write_text("\n".join(["[mistify.metrics]", *lines, ""]))
+    return directory
+
+
+def install_energy(directory: Path) -> Path:
+    """The example of the documentation, with the entry points that its pyproject.toml declares."""
+    project = tomllib.loads((ENERGY / "pyproject.toml").read_text())["project"]
+    (module,) = ENERGY.glob("*.py")
+    return installed(directory, module.stem, module.read_text(), project["entry-points"]["mistify.metrics"])
+
+
+def environment(*directories: Path) -> dict[str, str]:
+    """That of a process which has these directories on its `sys.path`."""
+    path = os.pathsep.join(map(str, (*directories, REPOSITORY)))
+    return {**os.environ, "PYTHONPATH": path}

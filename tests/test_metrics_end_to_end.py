@@ -1,0 +1,135 @@
+"""A metric of a plug-in: goals that limit energy, on a server that has it, from a client that does not."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from mistify.errors import MistifyError
+from mistify_client.client import PortingClient
+from tests.plug_ins import environment, install_energy
+
+MISTIFY = Path(sys.executable).parent / "mistify"
+QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
+ALGORITHMS = {
+    "morphnet": QUICK,
+    "chamnet": {**QUICK, "init_population": 2, "samples": 1, "cuts": 1},
+}
+
+#: Picojoules (Horowitz, ISSCC 2014): a float multiplication and addition, 32 bits of DRAM, and of SRAM.
+FLOAT, DRAM, SRAM = 3.7 + 0.9, 640, 5
+
+
+@contextmanager
+def server(store: Path, site: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", store]
+    process = subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=environment(site)
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def configs(goals: dict[str, tuple[str, dict[str, str]]]) -> str:
+    data = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
+    return json.dumps(
+        [
+            {
+                "id": name,
+                "model": "digits-resnet",
+                "dataset": data,
+                "algorithm": {"name": algorithm, "config": ALGORITHMS[algorithm]},
+                "adaptation_goal": goal,
+            }
+            for name, (algorithm, goal) in goals.items()
+        ]
+    )
+
+
+def port(config: str, out: Path, address: str) -> subprocess.CompletedProcess[str]:
+    """`mistify port`, by a client that has no plug-in."""
+    out.mkdir()
+    (out / "goals.json").write_text(config)
+    command = [MISTIFY, "port", out / "goals.json", "--out", out, "--server", address]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+
+
+def refusal(address: str, goal: dict[str, str]) -> str:
+    with PortingClient(address) as client, pytest.raises(MistifyError) as caught:
+        client.submit(configs({"refused": ("morphnet", goal)}))
+    return str(caught.value)
+
+
+def energy_mj(network: bytes) -> float:
+    """Of a float32 network, from the operators of the file."""
+    interpreter = tf.lite.Interpreter(model_content=network)
+    interpreter.allocate_tensors()
+    shapes = {tensor["index"]: tensor["shape"].tolist() for tensor in interpreter.get_tensor_details()}
+    multiplied = written = 0
+    constants: dict[int, int] = {}
+    for operator in interpreter._get_ops_details():
+        output = shapes[operator["outputs"][0]]
+        name, (_, *weights) = operator["op_name"], operator["inputs"]
+        if name in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"):
+            constants |= {index: prod(shapes[index]) for index in weights}
+            multiplied += prod(shapes[weights[0]]) * prod(output[1:-1])
+        if name not in ("RESHAPE", "DELEGATE"):
+            written += prod(output)
+    return (FLOAT * multiplied + DRAM * sum(constants.values()) + 2 * SRAM * written) / 1e9
+
+
+@pytest.fixture(scope="module")
+def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, str]:
+    base = tmp_path_factory.mktemp("energy")
+    goals = {name: (name, {"energy": "0.5x"}) for name in ALGORITHMS}
+    with server(base / "store", install_energy(base / "site")) as address:
+        done = port(configs(goals), base / "out", address)
+        told = [refusal(address, {"energy": "1nJ"}), refusal(address, {"enrgy": "2mJ"})]
+    assert done.returncode == 0, done.stdout + done.stderr
+    return (
+        json.loads((base / "out" / "report.json").read_text()),
+        base / "out",
+        "\n".join([done.stdout, *told]),
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_goal_in_energy_alone_is_met(ported: Any, algorithm: str) -> None:
+    report, out, _ = ported
+    goal = next(goal for goal in report["goals"] if goal["id"] == algorithm)
+    limit = goal["budget"]["energy_mj"]
+    assert limit == pytest.approx(0.5 * report["source"]["energy_mj"])
+    found = energy_mj((out / "goals" / algorithm / "serve.tflite").read_bytes())
+    assert goal["met"]
+    assert found <= limit
+    assert found == pytest.approx(goal["achieved"]["energy_mj"], rel=0.02)
+    assert found > 0.8 * limit
+
+
+def test_reports_say_what_it_is(ported: Any) -> None:
+    report, _, output = ported
+    assert report["metrics"] == {"energy_mj": {"label": "energy (estimated)", "unit": "mJ"}}
+    assert "energy (estimated) 4" in output
+
+
+def test_limits_that_cannot_be_met_are_told_in_its_unit(ported: Any) -> None:
+    _, _, output = ported
+    assert "[0].adaptation_goal.energy: got 1e-06 mJ; expected at least 7.559e-05 mJ" in output
+
+
+def test_an_unknown_metric_is_told_which_are_known(ported: Any) -> None:
+    _, _, output = ported
+    known = "FLOP, accuracy, energy, latency, memory, num_of_params, size"
+    assert f'[0].adaptation_goal.enrgy: got the key "enrgy"; expected one of {known}' in output
+    assert 'did you mean "energy"?' in output
