@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Packaged, Porting, resnet8
-from mistify.quantization import Quantization
+from mistify.quantization import STORED, Quantization
 
 #: Multiply-adds as shares of the source's, and training steps of the half in a full run.
 SHARES: Final = (1.0, 0.5)
@@ -76,7 +76,7 @@ def figures_of(rows: Sequence[Row]) -> Figures:
 def _rows(porting: Porting, steps: int) -> Iterator[Row]:
     for share in SHARES:
         checkpoint = porting.checkpoint(share, steps)
-        for precision in Quantization:
+        for precision in [*STORED, Quantization.INT8_QAT]:
             yield Row(share, precision, porting.package(checkpoint, precision))
 
 

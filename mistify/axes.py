@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from numbers import Real
 from typing import TYPE_CHECKING, Final
 
-from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, axis_name, quantity_of
+from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, axis_name, conditions_of, quantity_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST, HardwareProfile
 from mistify.legend import INVERSE, Legend
@@ -203,6 +203,14 @@ def axis_of(name: str) -> Axis:
             f"the metric {quantity} is not known here; install the plug-in that defines it",
         )
     return found
+
+
+def at_precision(name: str, precision: Quantization) -> str:
+    """The axis on which the same counts at another precision, where it depends on that."""
+    hardware, _ = conditions_of(name)
+    return axis_name(
+        quantity_of(name), hardware, precision if axis_of(name).by_precision else Quantization.NONE
+    )
 
 
 def plugged_in(costs: Iterable[str]) -> tuple[Legend, ...]:

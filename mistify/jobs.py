@@ -91,7 +91,8 @@ class Goal:
     there on the other hardware. What `compression` came to is achieved, too, as measured on the package
     (`mistify.compression`). `accuracy` is the package's own. `note` says what was not gained by the
     precision, or lost by the compression; empty where there is nothing to say. `branch_figures` are of the
-    branches in the package, the cheapest first.
+    branches in the package, the cheapest first. `precision_choice` says why the server chose the precision;
+    empty where the config names it.
     """
 
     id: str
@@ -114,6 +115,7 @@ class Goal:
     steps: int = 0
     files: tuple[PackageFile, ...] = ()
     branch_figures: tuple[BranchFigures, ...] = ()
+    precision_choice: str = ""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class Quantization(StrEnum):
 
     `none` is float32. `float16` stores weights as float16 and computes in float32. `dynamic` stores weights
     as int8 and finds the scale of activations while it runs. `int8` is all integers, with scales from
-    training data; `int8-qat` is the same after training that imitates it.
+    training data; `int8-qat` is the same after training that imitates it. `auto`, in configs alone, leaves
+    the choice to the server.
     """
 
     NONE = "none"
@@ -45,11 +46,12 @@ class Quantization(StrEnum):
     DYNAMIC = "dynamic"
     INT8 = "int8"
     INT8_QAT = "int8-qat"
+    AUTO = "auto"
 
     @property
     def stored_as(self) -> "Quantization":
-        """The precision with the same bytes: `int8` for `int8-qat`."""
-        return Quantization.INT8 if self is Quantization.INT8_QAT else self
+        """The precision with the same bytes: `int8` for `int8-qat`; `none` as long as none is chosen."""
+        return _STORED_AS.get(self, self)
 
     @property
     def integer(self) -> bool:
@@ -73,6 +75,10 @@ _STORAGE: Mapping[Quantization, Storage] = MappingProxyType(
         ),
         Quantization.INT8: Storage(weight=1, bias=4, activation=1, channel=24, operator=450),
     }
+)
+
+_STORED_AS: Mapping[Quantization, Quantization] = MappingProxyType(
+    {Quantization.INT8_QAT: Quantization.INT8, Quantization.AUTO: Quantization.NONE}
 )
 
 #: The precisions that differ in bytes.

@@ -85,6 +85,7 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
             )
             for branch in goal.branch_figures
         ],
+        precision_choice=goal.precision_choice,
     )
 
 
@@ -114,6 +115,7 @@ def goal_from_proto(message: pb.Goal) -> Goal:
             BranchFigures(branch.share, dict(branch.achieved), dict(branch.measured), branch.accuracy)
             for branch in message.branch_figures
         ),
+        precision_choice=message.precision_choice,
     )
 
 

@@ -87,6 +87,7 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "id": goal.id,
         "parent": goal.parent,
         "quantization": goal.quantization.model_dump(mode="json"),
+        "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
         "hardware": _hardware(goal),
         "budget": _limits(goal, source),

@@ -83,6 +83,7 @@ class Standing:
             MistifyError: INVALID_CONFIG with every limit below the least that a network can become.
         """
         measured = [_measured(self._plan(batch), batch, findings) for batch in batches]
+        batches = [batch.settled(_inspected(plan)) for batch, plan in zip(batches, measured, strict=True)]
         problems = [
             problem
             for batch, plan in zip(batches, measured, strict=True)

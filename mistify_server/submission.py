@@ -38,7 +38,8 @@ class Examiner:
         """
         problems: list[Problem] = []
         resolved = [self._resolve(number, batch, problems) for number, batch in enumerate(batches)]
-        examined = await self._inspect([batch for batch in resolved if batch is not None], problems)
+        inspected = await self._inspect([batch for batch in resolved if batch is not None], problems)
+        examined = [(batch.settled(inspection), inspection) for batch, inspection in inspected]
         for batch, inspection in examined:
             problems += unreachable(batch.batch, inspection)
         if problems:

@@ -149,7 +149,7 @@ class Legend(_message.Message):
     def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -191,6 +191,7 @@ class Goal(_message.Message):
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     TUNING_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIGURES_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_CHOICE_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -211,7 +212,8 @@ class Goal(_message.Message):
     compression: Compression
     tuning: TrainingSettings
     branch_figures: _containers.RepeatedCompositeFieldContainer[BranchFigures]
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ...) -> None: ...
+    precision_choice: str
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ...) -> None: ...
 
 class BranchFigures(_message.Message):
     __slots__ = ("share", "achieved", "measured", "accuracy")

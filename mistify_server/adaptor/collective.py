@@ -10,6 +10,7 @@ from mistify.jobs import Goal, GoalState, PackageFile
 from mistify.quantization import QuantizationConfig
 from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
+from mistify_server.adaptor.precision import Attempt, safer
 from mistify_server.engines.base import Engine
 from mistify_server.store.artifacts import Artifacts, digest_of
 from mistify_server.store.base import (
@@ -139,8 +140,8 @@ class CollectiveAdaptation:
         await self._package(index, goal_id, adapted, root)
 
     async def _package(self, index: int, goal_id: str, adapted: AdaptResult, root: SourceResult) -> None:
-        goal = self._log.goal(goal_id)
-        result = await self._run(self._package_task(goal, index, adapted, root), [goal_id])
+        made = await self._packaged(index, self._log.goal(goal_id), adapted, root)
+        goal, result = made.goal, made.result
         if not isinstance(result, PackageResult):
             self._log.record(GoalChanged(_failed(goal, f"the package could not be made: {_reason(result)}")))
             return
@@ -168,6 +169,16 @@ class CollectiveAdaptation:
                 )
             )
         )
+
+    async def _packaged(self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult) -> Attempt:
+        """A goal's package; where the server chose its precision and it falls short, at a safer one."""
+        made = Attempt(goal, await self._run(self._package_task(goal, index, adapted, root), [goal.id]))
+        for other in safer(goal, adapted):
+            if not made.falls_short(adapted):
+                break
+            result = await self._run(self._package_task(other, index, adapted, root), [goal.id])
+            made = made.improved(Attempt(other, result), adapted)
+        return made
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
         """The result of a task that serves some goals, or the source where there are none."""

@@ -1,7 +1,7 @@
 """From configs to what has to be done: the goal tree of a collective batch (paper 4.3)."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from mistify.axes import axis_of
 from mistify.budget import Budget, Costs, source_axis
@@ -12,6 +12,7 @@ from mistify.jobs import Goal
 from mistify.metric import Metric
 from mistify.quantization import Quantization
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
+from mistify_server.adaptor.precision import settled
 from mistify_server.store.base import BatchPlan
 from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSource
 
@@ -31,18 +32,29 @@ _GIVE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
 
 @dataclass(frozen=True)
 class ResolvedBatch:
-    """A collective batch whose model and data were found."""
+    """A collective batch whose model and data were found.
+
+    `precision_choices` say of goals, by their ids, why the server chose their precision.
+    """
 
     number: int
     batch: CollectiveBatch
     model: ModelSource
     data: DataSource
+    precision_choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def hardware(self) -> dict[str, tuple[float, float]]:
         """Compute power (GFLOP/s) and memory bandwidth (GB/s) of this machine and what the goals name."""
         profiles = {HOST.name: HOST} | profiles_of(self.batch.configs)
         return {name: (p.compute_power, p.memory_bandwidth) for name, p in profiles.items()}
+
+    def settled(self, inspection: Inspection) -> "ResolvedBatch":
+        """The batch with a precision for each goal that leaves it to the server."""
+        decided = [settled(config, inspection) for config in self.batch.configs]
+        choices = {config.id: choice for config, choice in decided if choice}
+        configs = tuple(config for config, _ in decided)
+        return replace(self, batch=replace(self.batch, configs=configs), precision_choices=choices)
 
     def measured_by(self, metric: Metric | None) -> "ResolvedBatch":
         """The batch with the metric that was found to suit its data."""
@@ -135,6 +147,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             branches=config.branches,
             compression=config.compression,
             tuning=config.tuning,
+            precision_choice=resolved.precision_choices.get(config.id, ""),
         )
         for config in resolved.batch.configs
     ]

@@ -86,6 +86,7 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             seconds=goal.seconds,
             steps=goal.steps,
             branch_figures=_BRANCHES.dump_python(goal.branch_figures, mode="json"),
+            precision_choice=goal.precision_choice,
         )
         for position, goal in enumerate(goals, first)
     ]
@@ -104,6 +105,8 @@ def addition_row(job_id: str, addition: Addition) -> AdditionRow:
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
     """Bring a goal's rows to where the goal stands."""
     row.state = goal.state.value
+    row.budget = dict(goal.budget)
+    row.quantization = goal.quantization.model_dump(mode="json")
     row.achieved = dict(goal.achieved)
     row.measured = dict(goal.measured)
     row.accuracy = goal.accuracy
@@ -112,6 +115,7 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
     row.seconds = goal.seconds
     row.steps = goal.steps
     row.branch_figures = _BRANCHES.dump_python(goal.branch_figures, mode="json")
+    row.precision_choice = goal.precision_choice
     for file in goal.files:
         session.merge(
             FileRow(job_id=row.job_id, goal_id=row.id, name=file.name, size=file.size, sha256=file.sha256)
@@ -168,6 +172,7 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         steps=row.steps,
         files=tuple(files),
         branch_figures=_BRANCHES.validate_python(row.branch_figures),
+        precision_choice=row.precision_choice,
     )
 
 

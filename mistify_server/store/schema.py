@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 
 class Table(DeclarativeBase):
@@ -118,6 +118,7 @@ class GoalRow(Table):
     seconds: Mapped[float]
     steps: Mapped[int]
     branch_figures: Mapped[list[dict[str, object]]]
+    precision_choice: Mapped[str]
 
 
 class BranchesRow(Table):

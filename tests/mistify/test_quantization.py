@@ -8,7 +8,7 @@ import pytest
 from mistify.budget import hardware_of, memory_axis, quantity_of, size_axis, source_axis
 from mistify.config import goal_budget, goal_path, parse_batch
 from mistify.errors import MistifyError
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.quantization import STORED, Quantization, QuantizationConfig
 
 SOURCE = {"memory_bytes": 4e5, "size_bytes": 3e5, "memory_bytes@int8": 1e5, "latency_ms@host": 2.0}
 
@@ -46,11 +46,12 @@ def test_integer_packages_take_floats_or_integers() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("int9", r'\[0\].quantization: got "int9"; expected one of dynamic, .*did you mean "int8"'),
+        ("int9", r'\[0\].quantization: got "int9"; expected one of auto, dynamic, .*did you mean "int8"'),
         ({"precision": "in8"}, r'\[0\].quantization: got "in8"; .*did you mean "int8"'),
         ({"precision": 8}, r'\[0\].quantization.precision: got 8; expected a precision; .*"int8"'),
         ({"inputs": "int8"}, r"\[0\].quantization: .*expected float32 inputs .* precision is none"),
         ({"precision": "dynamic", "inputs": "int8"}, "precision is dynamic"),
+        ({"precision": "auto", "inputs": "int8"}, "precision is auto"),
         (
             {"precision": "int8", "inputs": "uint8"},
             r'inputs: got "uint8"; .*"float32" or "int8"',
@@ -65,7 +66,7 @@ def test_mistakes_are_told_with_their_place(given: object, message: str) -> None
 
 
 def test_axes_of_a_precision() -> None:
-    assert [memory_axis(precision) for precision in Quantization] == [
+    assert [memory_axis(precision) for precision in (*STORED, Quantization.INT8_QAT)] == [
         "memory_bytes",
         "memory_bytes@float16",
         "memory_bytes@dynamic",

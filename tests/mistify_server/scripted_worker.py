@@ -2,8 +2,8 @@
 
 What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
 killed at such a task, `exhaust-KIND` how often it runs out of memory; at `hold-KIND` it waits until the file
-is gone. For adaptations of one budget, KIND is `adapt-BUDGET`. `tasks` lists every task it got. Some budgets
-end in a disaster each.
+is gone. For adaptations of one budget, KIND is `adapt-BUDGET`. `adapted` holds costs that all adapted
+networks have. `tasks` lists every task it got. Some budgets end in a disaster each.
 """
 
 import argparse
@@ -128,6 +128,8 @@ class ScriptedWorker:
             case 23:
                 self.wait_at(".")
         costs = {axis: min(cost, task.budget.get(axis, cost)) for axis, cost in parent.items()}
+        known = self.control / "adapted"
+        costs |= json.loads(known.read_text()) if known.exists() else {}
         met = task.accuracy_target is None or task.accuracy_target <= 0.8
         return AdaptResult(
             checkpoint=self.keep(costs),
