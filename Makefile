@@ -2,8 +2,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
-BENCHMARKS := goal_tree collective peer_torch_pruning streaming precision snips switching peer_lookup coordinator \
-	tuning_step
+BENCHMARKS := goal_tree collective executors peer_torch_pruning streaming precision snips tradeoffs effort switching \
+	peer_lookup coordinator tuning_step tuning_accuracy tuning_convergence tuning_adversaries tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 
 .PHONY: help install demo test test-slow bench support-matrix check format proto clean
