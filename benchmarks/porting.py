@@ -262,7 +262,7 @@ class Porting:
                 budget={FLOPS: share * self._full},
                 accuracy_target=None,
                 seed=self._seed,
-                prepared=self._made.prepared,
+                prepared=self._made.prepared.get(self._algorithm),
             )
         )
         if not isinstance(result, AdaptResult) or not result.met:
@@ -281,6 +281,7 @@ class Porting:
                 hardware={},
                 exceed=exceed,
                 seed=self._seed,
+                prepare=(self._algorithm,),
             )
         )
         if not isinstance(result, SourceResult):

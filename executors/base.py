@@ -84,6 +84,24 @@ class Assignment:
     narrowest: Costs = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Aptitude:
+    """What was measured of an algorithm, before a store knows better (`benchmarks/RESULTS.md`).
+
+    Attributes:
+        gain: Share of the source's accuracy that a halving of its multiply-adds loses less than with
+            MorphNet; less than 0 where it loses more.
+        gain_by_depth: The same, besides, where the network has residual blocks that can be left out.
+        preparing: What `prepare` takes, in training steps of the source that take as long.
+        edge: What an edge takes besides its training steps, in the same unit.
+    """
+
+    gain: float = 0.0
+    gain_by_depth: float = 0.0
+    preparing: int = 0
+    edge: int = 150
+
+
 class AdaptationExecutor(ABC):
     """Adapts one network to one goal, a little at each iteration (paper 4.2).
 
@@ -100,11 +118,13 @@ class AdaptationExecutor(ABC):
     The same assignments, one after the other, give the same networks. One thread uses an executor.
 
     Attributes:
+        aptitude: What it is good for. None where it is never chosen unless a config names it.
         trainer: Trains and evaluates the network as it stands. Set by `init`; `iterate` may replace it.
     """
 
     name: ClassVar[str]
     params_class: ClassVar[type[Params]] = Params
+    aptitude: ClassVar[Aptitude | None] = None
     trainer: Trainer
 
     @abstractmethod
@@ -118,6 +138,16 @@ class AdaptationExecutor(ABC):
             assignment: Of the source itself, without any limits.
         """
         return b""
+
+    @classmethod
+    def adapting_steps(cls, params: Params, distance: float) -> int:
+        """The training steps until a budget is met, as far as that is known beforehand.
+
+        Args:
+            params: The settings.
+            distance: The parent's costs over the goal's, on the axis where that is most; above 1.
+        """
+        return params.adapt_steps
 
     @abstractmethod
     def init(self, assignment: Assignment) -> None:
@@ -169,3 +199,8 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
         )
     loaded: type[AdaptationExecutor] = found[name].load()
     return loaded
+
+
+def executor_classes() -> dict[str, type[AdaptationExecutor]]:
+    """All algorithms by name."""
+    return {name: executor_class(name) for name in sorted(entry_points(group=ENTRY_POINTS).names)}

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from executors.base import Assignment
+from executors.base import Aptitude, Assignment
 from executors.gradual import GradualParams, copied
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.predictor import Floats
@@ -57,6 +57,7 @@ class ChamNetExecutor(SearchExecutor):
 
     name = "chamnet"
     params_class = ChamNetParams
+    aptitude = Aptitude(preparing=3_700, edge=2_300)
     _params: ChamNetParams
 
     def init(self, assignment: Assignment) -> None:

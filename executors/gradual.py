@@ -48,6 +48,15 @@ class GradualParams(Params):
 
     cuts: int = Field(default=8, ge=1)
 
+    @property
+    def steps_of_cut(self) -> int:
+        """Training steps before each cut."""
+        return max(1, self.adapt_steps // self.cuts)
+
+    def planned_cuts(self, distance: float) -> int:
+        """Cuts of an edge along which costs fall by a factor: as few as take the least share each."""
+        return min(self.cuts, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
+
 
 class GradualExecutor(AdaptationExecutor):
     """Each iteration trains, then cuts towards the next share of the way.
@@ -71,11 +80,20 @@ class GradualExecutor(AdaptationExecutor):
             self._take(copied(assignment.model), None)
         self._start = self.measure()
         self._set_pace()
-        self._planned_cuts = min(self._params.cuts, self._least_cuts())
+        self._planned_cuts = self._params.planned_cuts(
+            max(self._start[axis] / limit for axis, limit in assignment.budget.items())
+        )
+
+    @classmethod
+    def adapting_steps(cls, params: Params, distance: float) -> int:
+        """Those before the cuts that are planned."""
+        if not isinstance(params, GradualParams):
+            raise TypeError(f"params are {type(params).__name__}; expected {cls.params_class.__name__}")
+        return params.planned_cuts(distance) * params.steps_of_cut
 
     def iterate(self) -> int:
         """Train for an even part of the edge's steps, then cut towards the next share of the way."""
-        steps = max(1, self._params.adapt_steps // self._params.cuts)
+        steps = self._params.steps_of_cut
         self.trainer.train(constant(steps))
         self._cuts += 1
         with activity("cutting"):
@@ -176,11 +194,6 @@ class GradualExecutor(AdaptationExecutor):
         )
         pace = min(max(_SLOWEST, halvings), _FASTEST)
         self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
-
-    def _least_cuts(self) -> int:
-        """Cuts on the way to the budget if each takes the least share of the costs."""
-        way = max(log(self._start[axis] / limit) for axis, limit in self._assignment.budget.items())
-        return max(1, ceil(way / -log(1 - LEAST_CUT)))
 
     def _limits(self) -> Costs:
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
-from executors.base import Assignment, StuckError
+from executors.base import Aptitude, Assignment, StuckError
 from executors.compensation import Moments
 from executors.gradual import GradualExecutor, GradualParams
 from executors.sparsity import StructureLoss
@@ -41,6 +41,7 @@ class MorphNetExecutor(GradualExecutor):
 
     name = "morphnet"
     params_class = MorphNetParams
+    aptitude = Aptitude()
     _params: MorphNetParams
 
     def init(self, assignment: Assignment) -> None:

@@ -38,6 +38,9 @@ from mistify.relaxed_json import JsonError, read_json
 from mistify.training import TuningConfig
 from mistify.validation import InvalidValue, Settings, json_path, problems_of, shown, unknown_name
 
+#: The algorithm that stands for the one that suits each edge.
+AUTO = "auto"
+
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -69,10 +72,13 @@ class DatasetConfig(DataSettings):
 
 
 class AlgorithmConfig(Settings):
-    """The adaptation algorithm (4.2), its name in lower case, and its own settings."""
+    """The adaptation algorithm (4.2), its name in lower case, and its settings.
+
+    `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
+    """
 
     name: Annotated[Text, AfterValidator(str.lower)] = Field(
-        default="morphnet", description="the name of an algorithm", examples=["morphnet"]
+        default=AUTO, description="the name of an algorithm", examples=["morphnet"]
     )
     config: dict[str, object] = Field(
         default_factory=dict,

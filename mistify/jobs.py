@@ -89,7 +89,9 @@ class Goal:
     `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to. `achieved` is
     what the cost model says, `measured` has the latencies that LiteRT measured: on this machine, and from
     there on the other hardware. What `compression` came to is achieved, too, as measured on the package
-    (`mistify.compression`). `accuracy` is the package's own. `note` says what was not gained by the
+    (`mistify.compression`). `accuracy` is the package's own. `algorithm` adapts it, for the reason that
+    `choice` gives; both are empty where nothing can be adapted. `warning` says what was likely to be missed
+    when the goal was submitted. `note` says what was not gained by the
     precision, or lost by the compression; empty where there is nothing to say. `branch_figures` are of the
     branches in the package, the cheapest first. `precision_choice` says why the server chose the precision;
     empty where the config names it.
@@ -105,6 +107,9 @@ class Goal:
     compression: CompressionConfig | None = None
     tuning: TuningConfig = field(default_factory=TuningConfig)
     parent: str | None = None
+    algorithm: str = ""
+    choice: str = ""
+    warning: str = ""
     state: GoalState = GoalState.WAITING
     achieved: Costs = field(default_factory=dict)
     measured: Costs = field(default_factory=dict)

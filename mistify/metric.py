@@ -50,6 +50,17 @@ class Metric(StrEnum):
             return self.worst
         return max(figures) if self.is_share else min(figures)
 
+    def lost(self, figure: float, reference: float) -> float:
+        """Share of a reference by which a figure is worse; below 0 where it is better."""
+        less, more = (figure, reference) if self.is_share else (reference, figure)
+        return 1 - less / more if more else 0.0
+
+    def after(self, reference: float, lost: float) -> float:
+        """The figure that is worse than a reference by a share of that, as `lost` has it."""
+        if self.is_share:
+            return min(max(reference * (1 - lost), 0.0), 1.0)
+        return reference / max(1 - lost, 1e-6)
+
     def shown(self, figure: float) -> str:
         """A figure for people: a share in per cent, a mean squared error as a number."""
         return f"{figure:.1%}" if self.is_share else f"{figure:.4g}"

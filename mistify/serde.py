@@ -68,6 +68,9 @@ def goal_to_proto(goal: Goal) -> pb.Goal:
         if goal.compression is None
         else pb.Compression(sparsity=goal.compression.sparsity, clusters=goal.compression.clusters),
         tuning=_tuning_to_proto(goal.tuning),
+        algorithm=goal.algorithm,
+        choice=goal.choice,
+        warning=goal.warning,
         achieved=goal.achieved,
         measured=goal.measured,
         accuracy=goal.accuracy,
@@ -98,11 +101,14 @@ def goal_from_proto(message: pb.Goal) -> Goal:
         state=_goal_state_from_proto(message.state),
         budget=dict(message.budget),
         accuracy_target=message.accuracy_target if message.HasField("accuracy_target") else None,
-        metric=_metric(message.metric),
+        metric=metric_from_proto(message.metric),
         quantization=_quantization_from_proto(message.quantization),
         branches=_branches_from_proto(message.branches) if message.HasField("branches") else None,
         compression=_compression_from_proto(message.compression) if message.HasField("compression") else None,
         tuning=_tuning_from_proto(message.tuning),
+        algorithm=message.algorithm,
+        choice=message.choice,
+        warning=message.warning,
         achieved=dict(message.achieved),
         measured=dict(message.measured),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
@@ -191,7 +197,7 @@ def _source_from_proto(message: pb.Source) -> Source:
         )
     except ValueError as error:
         raise _unknown("a legend", error) from error
-    return Source(dict(message.costs), message.accuracy, _metric(message.metric), legends)
+    return Source(dict(message.costs), message.accuracy, metric_from_proto(message.metric), legends)
 
 
 def _quantization_to_proto(quantization: QuantizationConfig) -> pb.Quantization:
@@ -267,7 +273,7 @@ def _progress_from_proto(message: pb.Progress) -> ProgressUpdate:
         total_steps=message.total_steps,
         costs=dict(message.costs),
         accuracy=message.accuracy if message.HasField("accuracy") else None,
-        metric=_metric(message.metric),
+        metric=metric_from_proto(message.metric),
     )
 
 
@@ -302,7 +308,12 @@ def _goal_state_from_proto(number: pb.GoalState) -> GoalState:
     return _GOAL_STATES_BACK[number]
 
 
-def _metric(name: str) -> Metric:
+def metric_from_proto(name: str) -> Metric:
+    """A metric from its name.
+
+    Raises:
+        MistifyError: this version does not know it.
+    """
     if name not in list(Metric):
         raise _unknown("metric", name)
     return Metric(name)

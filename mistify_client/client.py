@@ -1,4 +1,4 @@
-"""The client of the porting service: submit a batch of goals, add more, watch, fetch the packages."""
+"""The client of the porting service: plan and submit a batch of goals, add more, watch, fetch packages."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -9,6 +9,8 @@ from types import TracebackType
 from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, Job, JobEvent
+from mistify.plans import Plan
+from mistify.serde_plans import plan_from_proto
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_client.download import ReadFrom, download_package
@@ -65,6 +67,15 @@ class PortingClient:
         """
         request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
         return serde.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+
+    def plan(self, config_json: str) -> Plan:
+        """What would come of a batch of configs: its goal tree, algorithms, costs, accuracy, seconds.
+
+        Raises:
+            MistifyError: as `submit`, but for limits that no network can meet, which the plan has.
+        """
+        request = pb.PlanRequest(config_json=config_json)
+        return plan_from_proto(self._connection.call(self._stub.Plan, request, SUBMIT_SECONDS))
 
     def add_goals(self, job_id: str, config_json: str) -> Job:
         """Add goals to a job, each adapted from its nearest looser checkpoint; a job that has ended goes on.

@@ -64,6 +64,7 @@ def finish(job: Job, out: Path, console: Console, only: Collection[str] | None =
     lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]
     lines += [f"{goal.id} is {goal.precision_choice}" for goal in goals if goal.precision_choice]
     lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
+    lines += [f"{goal.id} by {goal.algorithm}: {goal.choice}" for goal in goals if goal.choice]
     lines += [f"package: {package_directory(out, goal.id)}" for goal in goals if goal.files]
     for line in (*lines, f"report: {out / REPORT}", verdict):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

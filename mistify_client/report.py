@@ -32,7 +32,7 @@ REPORT = "report.json"
 #: Ids of goals are folded, at this width at the least.
 _NAME_WIDTH = 10
 
-_GOAL, _PARENT, _MET, _ACCURACY = "goal", "parent", "met", "accuracy"
+_GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
 
@@ -40,6 +40,7 @@ _PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
 _COLUMNS = {
     _GOAL: 0,
     _PARENT: 100,
+    _ALGORITHM: 110,
     _PRECISION: 90,
     _MULTIPLY_ADDS: 0,
     _PARAMS: 80,
@@ -58,8 +59,9 @@ def report(job: Job) -> dict[str, object]:
     limit or else the server's machine, `measured_latency_ms` is what LiteRT took there, or would take there
     by what it took here. `memory_bytes` and `accuracy` are of the package at its precision. `branches` has
     the same of each branch, the cheapest first, with its budget as a `share` of the goal's; it is empty where
-    the package has one network. `compression` is null where none was asked for; else it is what was asked
-    for, with what was measured of it.
+    the package has one network. `algorithm` adapted it, for the reason that `choice` gives; it is null where
+    nothing could be adapted. `warning` says what was likely to be missed before anything was computed.
+    `compression` is null where none was asked for; else it is what was asked for, with what it came to.
     `metrics` are those that plug-ins of the server have added; their figures stand beside the others.
     `spent` are seconds by activity, the most first, summed over all tasks.
     """
@@ -86,6 +88,9 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
     return {
         "id": goal.id,
         "parent": goal.parent,
+        "algorithm": goal.algorithm or None,
+        "choice": goal.choice,
+        "warning": goal.warning,
         "quantization": goal.quantization.model_dump(mode="json"),
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
@@ -172,7 +177,7 @@ def table(job: Job, width: int = 80) -> Table:
         if column in (_GOAL, _PARENT):
             table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
         else:
-            left = column in (_PRECISION, _MET)
+            left = column in (_ALGORITHM, _PRECISION, _MET)
             table.add_column(column, justify="left" if left else "right", no_wrap=True)
     if source is not None:
         row = _source_row(source)
@@ -219,6 +224,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
     return {
         _GOAL: goal.id,
         _PARENT: goal.parent or "source",
+        _ALGORITHM: goal.algorithm or "-",
         _PRECISION: _precision(goal),
         **_figures(goal, goal, source),
         _MET: "yes" if goal.state is GoalState.MET else "no",

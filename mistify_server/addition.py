@@ -12,7 +12,9 @@ from mistify.jobs import Goal, Job
 from mistify.validation import InvalidValue
 from mistify_server.adaptor.insertion import insert_goals, promised_accuracies
 from mistify_server.adaptor.plan import ResolvedBatch, asked_goals, unreachable
-from mistify_server.store.base import BatchPlan, BatchState
+from mistify_server.forecast.known import Prospects
+from mistify_server.forecast.planning import foreseen, told
+from mistify_server.store.base import BatchPlan, BatchState, JobStore
 from mistify_server.tasks import Inspection
 
 #: The number of a batch -> what a worker found out about hardware that is new in it.
@@ -71,13 +73,14 @@ class Standing:
         ]
 
     def grown(
-        self, batches: Sequence[ResolvedBatch], findings: Findings
+        self, batches: Sequence[ResolvedBatch], findings: Findings, history: JobStore
     ) -> tuple[list[BatchPlan], list[Goal]]:
         """The plans that have grown by some configs, and the new goals in the order of the configs.
 
         Args:
             batches: `fitting` this job.
             findings: of those that are `unmeasured`.
+            history: of all jobs.
 
         Raises:
             MistifyError: INVALID_CONFIG with every limit below the least that a network can become.
@@ -96,8 +99,11 @@ class Standing:
         for batch, plan in zip(batches, measured, strict=True):
             promised = promised_accuracies(self._state(batch), self.job.goals)
             grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
+            known = {goal.id: goal for goal in (*self.job.goals, *goals)}
+            prepared = {node.algorithm for node in plan.nodes}
+            grown, planned = foreseen(grown, known, history, 1, prepared)
             plans.append(grown)
-            placed |= dict(zip(batch.batch.indices, goals, strict=True))
+            placed |= dict(zip(batch.batch.indices, told(goals, grown, planned), strict=True))
         return plans, [placed[index] for index in sorted(placed)]
 
     def _state(self, batch: ResolvedBatch) -> BatchState:
@@ -152,8 +158,17 @@ def _measured(plan: BatchPlan, batch: ResolvedBatch, findings: Findings) -> Batc
             "hardware": {**batch.hardware, **found.hardware, **plan.hardware},
             "source_costs": {**found.costs, **plan.source_costs},
             "floor": {**found.floor, **plan.floor},
+            "prospects": _scaled_on_more(plan.prospects, found.prospects),
         }
     )
+
+
+def _scaled_on_more(known: Prospects | None, found: Prospects | None) -> Prospects | None:
+    """Prospects with the costs on new hardware."""
+    if known is None or found is None:
+        return known
+    scaled = ({**new, **old} for new, old in zip(found.scaled, known.scaled, strict=True))
+    return known.model_copy(update={"scaled": tuple(scaled)})
 
 
 def _inspected(plan: BatchPlan) -> Inspection:

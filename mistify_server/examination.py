@@ -1,6 +1,7 @@
 """Looking at a model, its data and its settings before anything is started: every problem at once."""
 
 from functools import partial
+from typing import NamedTuple
 
 import keras
 
@@ -17,9 +18,19 @@ from mistify.dataset import generated_count
 from mistify.metric import Metric
 from mistify_server.adaptor.latency import calibrated
 from mistify_server.findings import Findings
+from mistify_server.lessons import schooling
 from mistify_server.materials import DataPart, Materials, parts_of
 from mistify_server.settings import params_of, profiles_of
+from mistify_server.survey import measured, prospects_of
 from mistify_server.tasks import DataSource, Inspection, InspectTask
+
+
+class _Data(NamedTuple):
+    """What a model is trained on and measured with."""
+
+    train: Dataset
+    test: Dataset
+    metric: Metric
 
 
 class Examination:
@@ -34,28 +45,38 @@ class Examination:
         model = findings.collect("model", lambda: self._materials.source(task.model))
         if model is not None:
             model = findings.examine("scale", partial(scaled, model, task.data.settings.scale))
-        findings.collect("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        metric = None if model is None else self._examine_data(findings, task.data, model)
+        params = findings.collect(
+            "algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config)
+        )
+        data = None if model is None else self._examine_data(findings, task.data, model)
         costs: Costs = {}
         floor: Costs = {}
+        prospects = None
         profiles = profiles_of(task.hardware)
         if model is not None:
             profiles = calibrated(profiles, model)
             structure = analyse(model)
             costs = structure.network().costs(profiles)
             floor = structure.network(dict.fromkeys(structure.groups, 1)).costs(profiles)
+            if params is not None and not findings.problems:
+                prospects = prospects_of(structure, task, profiles)
+            if prospects is not None and params is not None and data is not None and task.measures:
+                settings = task.data.settings.model_copy(update={"metric": data.metric})
+                lesson = schooling(data.train, data.test, None, params, settings)
+                prospects = measured(prospects, model, lesson, task.measures)
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
             hardware={
                 profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
             },
-            metric=metric,
+            metric=None if data is None else data.metric,
+            prospects=prospects,
             problems=findings.told,
         )
 
-    def _examine_data(self, findings: Findings, data: DataSource, model: keras.Model) -> Metric | None:
-        """What is measured of the model on the data; problems with either are added."""
+    def _examine_data(self, findings: Findings, data: DataSource, model: keras.Model) -> "_Data | None":
+        """The data, and what is measured of the model on them; problems with either are added."""
         train, test = (
             findings.collect(f"dataset.{part}", partial(self._examined, key, model))
             for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
@@ -69,7 +90,7 @@ class Examination:
         findings.examine("class_weights", partial(objectives_of, model, train, weights))
         findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
         findings.examine("augment", partial(augmenting, model, data.settings.augment))
-        return metric
+        return _Data(train, test, metric)
 
     def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
         """A part of the data; a few examples of what is to be generated."""

@@ -1,4 +1,4 @@
-"""What the porting service does, without the wire: submit, add goals, look, cancel, watch, fetch."""
+"""What the porting service does, without the wire: plan, submit, add goals, look, cancel, watch, fetch."""
 
 import asyncio
 import secrets
@@ -8,14 +8,17 @@ from itertools import accumulate
 
 from mistify.config import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Job, JobEvent, JobState, PackageFile
-from mistify_server.adaptor.plan import plan_batch
+from mistify.jobs import Goal, Job, JobEvent, JobState, PackageFile
+from mistify.plans import Plan, PlannedBatch
+from mistify_server.adaptor.plan import ResolvedBatch, out_of_reach, plan_batch, within_reach
 from mistify_server.addition import Standing
+from mistify_server.forecast.planning import foreseen, told
 from mistify_server.jobs import RunningJobs
 from mistify_server.store.artifacts import artifact_of
-from mistify_server.store.base import Addition, Submission
+from mistify_server.store.base import Addition, BatchPlan, Submission
 from mistify_server.store.directory import Store
 from mistify_server.submission import Examiner
+from mistify_server.tasks import Inspection
 
 #: Of a package's file, in bytes.
 CHUNK = 256 * 1024
@@ -57,8 +60,8 @@ class PortingService:
             return known
         configs = await asyncio.to_thread(parse_batch, config_text)
         examined = await self._examiner.examine(collective_batches(configs))
-        planned = [plan_batch(resolved, inspection) for resolved, inspection in examined]
-        goals = {goal.id: goal for _, batch_goals in planned for goal in batch_goals}
+        foreseen = [self._foreseen(resolved, inspection) for resolved, inspection in examined]
+        goals = {goal.id: goal for _, batch_goals, _ in foreseen for goal in batch_goals}
         now = self._now()
         submission = Submission(
             job=Job(
@@ -67,7 +70,7 @@ class PortingService:
                 goals=tuple(goals[config.id] for config in configs),
                 created_unix_ms=int(now.timestamp() * 1000),
             ),
-            plans=[plan for plan, _ in planned],
+            plans=[plan for plan, _, _ in foreseen],
             config_text=config_text,
             idempotency_key=idempotency_key or None,
         )
@@ -75,6 +78,24 @@ class PortingService:
         if job.id == submission.job.id:
             self._jobs.start(job.id)
         return job
+
+    async def plan(self, config_text: str) -> Plan:
+        """What would come of a batch of configs; nothing is kept or started.
+
+        Args:
+            config_text: as of `submit`.
+
+        Raises:
+            MistifyError: as of `submit`, but for limits that no network can meet, which the plan has.
+        """
+        configs = await asyncio.to_thread(parse_batch, config_text)
+        examined = await self._examiner.survey(collective_batches(configs))
+        beyond = [limit for resolved, inspection in examined for limit in out_of_reach(resolved, inspection)]
+        possible = [(within_reach(resolved, found), found) for resolved, found in examined]
+        batches = [
+            self._foreseen(resolved, found)[2] for resolved, found in possible if resolved.batch.configs
+        ]
+        return Plan(tuple(batches), tuple(beyond))
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
         """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
@@ -105,7 +126,7 @@ class PortingService:
         if self._added(job_id, config_text, idempotency_key):
             return jobs.job(job_id)
         standing = self._standing(job_id)
-        plans, goals = standing.grown(standing.fitting(configs), findings)
+        plans, goals = standing.grown(standing.fitting(configs), findings, jobs)
         addition = Addition(goals, plans, config_text, idempotency_key or None)
         jobs.add_goals(job_id, addition)
         self._jobs.grow(job_id, addition)
@@ -149,6 +170,15 @@ class PortingService:
             stream.seek(offset)
             while chunk := stream.read(CHUNK):
                 yield chunk
+
+    def _foreseen(
+        self, resolved: ResolvedBatch, inspection: Inspection
+    ) -> tuple[BatchPlan, list[Goal], PlannedBatch]:
+        """The tree of a batch with its algorithms, its goals, and what is expected of them."""
+        plan, goals = plan_batch(resolved, inspection)
+        slots = self._examiner.engine.slots
+        plan, planned = foreseen(plan, {goal.id: goal for goal in goals}, self._store.jobs, slots)
+        return plan, told(goals, plan, planned), planned
 
     def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
         return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)

@@ -1,27 +1,51 @@
 """What tasks say in plain values, as executors take it."""
 
+from dataclasses import replace
+
 from pydantic import ValidationError
 
-from executors.base import Params, executor_class
-from mistify.errors import ErrorCode, MistifyError
+from executors.base import Params, executor_class, executor_classes
+from mistify.config import AUTO
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.hardware import HardwareProfile
 from mistify.validation import problems_of
 
+_PLACE = "algorithm.config"
+
 
 def params_of(algorithm: str, config: dict[str, object]) -> Params:
-    """The settings of an algorithm.
+    """The settings of an algorithm; of `auto` those that all algorithms have.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem, by its place in the config.
     """
-    params_class = executor_class(algorithm).params_class
+    params_class = Params if algorithm == AUTO else executor_class(algorithm).params_class
     try:
         return params_class.model_validate(config)
     except ValidationError as error:
-        problems = problems_of(error, params_class, "algorithm.config")
+        problems = problems_of(error, params_class, _PLACE)
+        if algorithm == AUTO:
+            problems = [_with_owner(problem) for problem in problems]
         raise MistifyError(
             ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems
         ) from error
+
+
+def _with_owner(problem: Problem) -> Problem:
+    """A problem of `auto` with a setting that only some algorithms have."""
+    setting = problem.place.removeprefix(f"{_PLACE}.")
+    owners = [
+        name
+        for name, found in executor_classes().items()
+        if setting in found.params_class.model_fields.keys() - Params.model_fields.keys()
+    ]
+    if not owners:
+        return problem
+    return replace(
+        problem,
+        expected=f'with "{AUTO}" a setting of all algorithms; this one is of {" and ".join(owners)}',
+        fix=f'leave it out, or name the algorithm: "name": "{owners[0]}"',
+    )
 
 
 def profiles_of(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile, ...]:

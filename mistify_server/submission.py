@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from mistify.config import CollectiveBatch
+from mistify.config import AUTO, CollectiveBatch
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.validation import InvalidValue, shown, unknown_name
-from mistify_server.adaptor.plan import ResolvedBatch, unreachable
+from mistify_server.adaptor.plan import ResolvedBatch, unreachable, unusable
 from mistify_server.engines.base import Engine
 from mistify_server.models import ModelRepository, find_data, find_model
 from mistify_server.paths import DataRoots
-from mistify_server.tasks import DataSource, Inspection, Progress, Result, TaskFailure
+from mistify_server.tasks import DataSource, Inspection, Measure, Progress, Result, TaskFailure
 
 
 def known_algorithms() -> frozenset[str]:
@@ -37,11 +37,23 @@ class Examiner:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET, with every problem found.
         """
         problems: list[Problem] = []
-        resolved = [self._resolve(number, batch, problems) for number, batch in enumerate(batches)]
-        inspected = await self._inspect([batch for batch in resolved if batch is not None], problems)
-        examined = [(batch.settled(inspection), inspection) for batch, inspection in inspected]
+        examined = await self._examine(batches, problems, ())
         for batch, inspection in examined:
             problems += unreachable(batch.batch, inspection)
+        if problems:
+            raise _rejection(problems)
+        return examined
+
+    async def survey(self, batches: Sequence[CollectiveBatch]) -> list[tuple[ResolvedBatch, Inspection]]:
+        """The batches with what was found, also by running the source; goals may be out of reach.
+
+        Raises:
+            MistifyError: as `examine`, but for goals that cannot be met.
+        """
+        problems: list[Problem] = []
+        examined = await self._examine(batches, problems, ("accuracy", "step"))
+        for batch, inspection in examined:
+            problems += unusable(batch.batch, inspection)
         if problems:
             raise _rejection(problems)
         return examined
@@ -58,12 +70,22 @@ class Examiner:
             raise _rejection(problems)
         return {batch.number: inspection for batch, inspection in inspected}
 
-    async def _inspect(
-        self, batches: Sequence[ResolvedBatch], problems: list[Problem]
+    async def _examine(
+        self, batches: Sequence[CollectiveBatch], problems: list[Problem], measures: Sequence[Measure]
     ) -> list[tuple[ResolvedBatch, Inspection]]:
-        """The batches about which anything could be found out; problems are added."""
+        """The batches about which anything could be found out, with their precisions; problems are added."""
+        resolved = [self._resolve(number, batch, problems) for number, batch in enumerate(batches)]
+        known = [batch for batch in resolved if batch is not None]
+        inspected = await self._inspect(known, problems, measures)
+        return [(batch.settled(inspection), inspection) for batch, inspection in inspected]
+
+    async def _inspect(
+        self, batches: Sequence[ResolvedBatch], problems: list[Problem], measures: Sequence[Measure] = ()
+    ) -> list[tuple[ResolvedBatch, Inspection]]:
+        """Those of the batches about which anything could be found out; problems are added."""
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.engine.run(batch.inspection(), _ignore)) for batch in batches]
+            orders = [batch.inspection(measures) for batch in batches]
+            tasks = [group.create_task(self.engine.run(order, _ignore)) for order in orders]
         inspected = []
         for batch, task in zip(batches, tasks, strict=True):
             inspection = _inspection(batch, task.result(), problems)
@@ -73,7 +95,7 @@ class Examiner:
 
     def _resolve(self, number: int, batch: CollectiveBatch, problems: list[Problem]) -> ResolvedBatch | None:
         place, count = f"[{batch.indices[0]}]", len(problems)
-        algorithms = known_algorithms()
+        algorithms = known_algorithms() | {AUTO}
         if batch.algorithm.name not in algorithms:
             given = shown(batch.algorithm.name)
             problems.append(

@@ -5,9 +5,9 @@ result line, all under the order's ticket; in between it says with heartbeats th
 and packages never travel on this wire: they are artifacts, named by digest.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
@@ -15,12 +15,8 @@ from mistify.jobs import BranchFigures
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
-
-
-class Message(BaseModel):
-    """A frozen message; unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from mistify_server.forecast.known import Prospects
+from mistify_server.messages import Message
 
 
 class ModelSource(Message):
@@ -61,7 +57,7 @@ class DataSource(Message):
 class TaskDone(Message):
     """The result of a task that was done; `spent` says where the worker's time went: seconds by activity."""
 
-    spent: dict[str, float] = {}
+    spent: dict[str, float] = Field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -69,8 +65,15 @@ class TaskDone(Message):
         return sum(self.spent.values())
 
 
+#: Of the source, as it comes: what it reaches, and what a training step takes.
+Measure: TypeAlias = Literal["accuracy", "step"]
+
+
 class InspectTask(Message):
-    """Look at a model and its data before anything is started."""
+    """Look at a model and its data before anything is started.
+
+    `measures` is what is found out by running the source.
+    """
 
     kind: Literal["inspect"] = "inspect"
     model: ModelSource
@@ -78,6 +81,7 @@ class InspectTask(Message):
     algorithm: str
     algorithm_config: dict[str, object]
     hardware: dict[str, tuple[float, float]]
+    measures: tuple[Measure, ...] = ()
 
 
 class Inspection(TaskDone):
@@ -85,7 +89,8 @@ class Inspection(TaskDone):
 
     `adaptable` says whether its architecture can be changed; where it cannot, `floor` is what it costs.
     `metric` is the one that was asked for, or that suits the data. `hardware` is the task's, with this
-    machine's own profile calibrated by measuring the source.
+    machine's own profile calibrated by measuring the source. `prospects` are None where nothing can be
+    adapted.
 
     A problem is (subject, given, expected, fix); subject is `model`, `dataset.train`, `dataset.test`
     or `algorithm.config.NAME`, to be prefixed with the place in the config.
@@ -95,13 +100,17 @@ class Inspection(TaskDone):
     costs: dict[str, float]
     floor: dict[str, float]
     adaptable: bool = True
-    hardware: dict[str, tuple[float, float]] = {}
+    hardware: dict[str, tuple[float, float]] = Field(default_factory=dict)
     metric: Metric | None = None
-    problems: list[tuple[str, str, str, str]] = []
+    prospects: Prospects | None = None
+    problems: list[tuple[str, str, str, str]] = Field(default_factory=list)
 
 
 class SourceTask(Message):
-    """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it."""
+    """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it.
+
+    `algorithm` says whose settings there are; `prepare` which algorithms prepare for the edges to come.
+    """
 
     kind: Literal["source"] = "source"
     model: ModelSource
@@ -111,13 +120,14 @@ class SourceTask(Message):
     hardware: dict[str, tuple[float, float]]
     exceed: dict[str, float]
     seed: int
+    prepare: tuple[str, ...] = ()
 
 
 class SourceResult(TaskDone):
     """The tuned source (the teacher of every goal) and the root, the same where nothing was widened.
 
-    `data` are those that were generated for it, None where there were some. `prepared` is what the algorithm
-    has computed for all goals, None where that is nothing.
+    `data` are those that were generated for it, None where there were some. `prepared` is what algorithms
+    have computed for all goals, by their names; those that compute nothing are not there.
     """
 
     kind: Literal["source_result"] = "source_result"
@@ -130,14 +140,14 @@ class SourceResult(TaskDone):
     root_costs: dict[str, float]
     steps: int
     data: DataSource | None = None
-    prepared: str | None = None
+    prepared: dict[str, str] = Field(default_factory=dict)
 
 
 class Adaptation(Message):
     """What edges have in common: from a parent's checkpoint to a budget, taught by the source.
 
     `quantizations` are what the networks are packaged as: where latency is limited it is measured so.
-    `prepared` is the source result's.
+    `prepared` is the source result's for the algorithm.
     """
 
     parent: str
@@ -255,7 +265,7 @@ class TaskFailure(Message):
     kind: Literal["failure"] = "failure"
     code: str
     message: str
-    problems: list[tuple[str, str, str, str]] = []
+    problems: list[tuple[str, str, str, str]] = Field(default_factory=list)
 
 
 class Progress(Message):
@@ -265,7 +275,7 @@ class Progress(Message):
     stage: str
     step: int
     total_steps: int
-    costs: dict[str, float] = {}
+    costs: dict[str, float] = Field(default_factory=dict)
     accuracy: float | None = None
     metric: Metric = Metric.ACCURACY
 

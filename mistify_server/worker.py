@@ -18,11 +18,11 @@ from typing import TextIO, TypeAlias
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.messages import Message
 from mistify_server.tasks import (
     HEARTBEAT_SECONDS,
     Answer,
     Heartbeat,
-    Message,
     Order,
     Progress,
     Result,

@@ -144,17 +144,17 @@ class Workshop:
             root_costs=dict(analyse(root).network().costs(profiles)),
             steps=steps,
             data=None if data == task.data else data,
-            prepared=self._prepared(task, params, teacher, lesson),
+            prepared=self._prepared(task, teacher, lesson),
         )
 
-    def _prepared(
-        self, task: SourceTask, params: Params, teacher: keras.Model, lesson: Schooling
-    ) -> str | None:
-        """The artifact of what the algorithm computes for all goals."""
-        executor = executor_class(task.algorithm)(params)
+    def _prepared(self, task: SourceTask, teacher: keras.Model, lesson: Schooling) -> dict[str, str]:
+        """The artifacts of what algorithms compute for all goals."""
         source = Assignment(teacher, {}, profiles_of(task.hardware), lesson, task.seed, analyse(teacher))
-        found = executor.prepare(source)
-        return self._artifacts.put(found, ".prepared") if found else None
+        found = {
+            name: executor_class(name)(params_of(name, task.algorithm_config)).prepare(source)
+            for name in task.prepare
+        }
+        return {name: self._artifacts.put(made, ".prepared") for name, made in found.items() if made}
 
     def _with_generated(self, data: DataSource, source: keras.Model, seed: int) -> DataSource:
         """The data with what is to be generated as files among the artifacts."""

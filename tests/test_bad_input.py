@@ -214,23 +214,32 @@ CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
     ),
     "unknown algorithm": (
         config(algorithm={"name": "morfnet"}),
-        Told("[0].algorithm.name", '"morfnet"', "one of chamnet, morphnet", 'did you mean "morphnet"?'),
+        Told("[0].algorithm.name", '"morfnet"', "one of auto, chamnet, morphnet", 'did you mean "morphnet"?'),
     ),
     "wrong setting": (
-        config(algorithm={"config": {"cuts": "many"}}),
+        config(algorithm={"name": "morphnet", "config": {"cuts": "many"}}),
         Told("[0].algorithm.config.cuts", '"many"', "integer", ""),
     ),
     "setting out of range": (
-        config(algorithm={"config": {"threshold": 2}}),
+        config(algorithm={"name": "morphnet", "config": {"threshold": 2}}),
         Told("[0].algorithm.config.threshold", "2", "less than 1", ""),
     ),
     "unknown setting": (
-        config(algorithm={"config": {"thresold": 0.1}}),
+        config(algorithm={"name": "morphnet", "config": {"thresold": 0.1}}),
         Told("[0].algorithm.config.thresold", "thresold", "threshold", 'did you mean "threshold"?'),
+    ),
+    "setting of one algorithm": (
+        config(algorithm={"config": {"threshold": 0.1}}),
+        Told(
+            "[0].algorithm.config.threshold",
+            "threshold",
+            'with "auto" a setting of all algorithms; this one is of morphnet',
+            '"name": "morphnet"',
+        ),
     ),
     "unreachable": (
         config(adaptation_goal={"FLOP": "0.0001x"}),
-        Told("[0].adaptation_goal.FLOP", "0.0001x", "at least", "raise it"),
+        Told("[0].adaptation_goal.FLOP", "0.0001x", "at least", 'the nearest that can be met'),
     ),
 }
 
@@ -324,7 +333,7 @@ def test_all_problems_of_a_text_at_once(site: Site, mistify: Any, tmp_path: Path
 def test_all_problems_of_what_a_text_names_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [
         config(
-            algorithm={"config": {"cuts": 0, "thresold": 1}},
+            algorithm={"name": "morphnet", "config": {"cuts": 0, "thresold": 1}},
             dataset={"train": "nan.npz", "test": "range.npz"},
             adaptation_goal={"FLOP": "0.0001x"},
         ),

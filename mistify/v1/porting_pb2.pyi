@@ -47,6 +47,109 @@ class SubmitBatchRequest(_message.Message):
     idempotency_key: str
     def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
+class PlanRequest(_message.Message):
+    __slots__ = ("config_json",)
+    CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
+    config_json: str
+    def __init__(self, config_json: _Optional[str] = ...) -> None: ...
+
+class PortingPlan(_message.Message):
+    __slots__ = ("batches", "out_of_reach")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_REACH_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[PlannedBatch]
+    out_of_reach: _containers.RepeatedCompositeFieldContainer[OutOfReach]
+    def __init__(self, batches: _Optional[_Iterable[_Union[PlannedBatch, _Mapping]]] = ..., out_of_reach: _Optional[_Iterable[_Union[OutOfReach, _Mapping]]] = ...) -> None: ...
+
+class PlannedBatch(_message.Message):
+    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence")
+    class SourceCostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_COSTS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_STEPS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EDGES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    metric: str
+    source_costs: _containers.ScalarMap[str, float]
+    source_accuracy: Estimate
+    source_steps: int
+    source_seconds: float
+    edges: _containers.RepeatedCompositeFieldContainer[PlannedEdge]
+    seconds: float
+    evidence: str
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ...) -> None: ...
+
+class PlannedEdge(_message.Message):
+    __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "accuracy_target", "steps", "seconds", "warning")
+    class BudgetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class CostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    GOALS_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    COSTS_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    ACCURACY_TARGET_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
+    goals: _containers.RepeatedScalarFieldContainer[str]
+    parent: str
+    budget: _containers.ScalarMap[str, float]
+    algorithm: str
+    choice: str
+    costs: _containers.ScalarMap[str, float]
+    accuracy: Estimate
+    accuracy_target: float
+    steps: int
+    seconds: float
+    warning: str
+    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., accuracy_target: _Optional[float] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ...) -> None: ...
+
+class Estimate(_message.Message):
+    __slots__ = ("mean", "deviation")
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    DEVIATION_FIELD_NUMBER: _ClassVar[int]
+    mean: float
+    deviation: float
+    def __init__(self, mean: _Optional[float] = ..., deviation: _Optional[float] = ...) -> None: ...
+
+class OutOfReach(_message.Message):
+    __slots__ = ("goal", "limit", "given", "nearest")
+    GOAL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    NEAREST_FIELD_NUMBER: _ClassVar[int]
+    goal: str
+    limit: str
+    given: str
+    nearest: str
+    def __init__(self, goal: _Optional[str] = ..., limit: _Optional[str] = ..., given: _Optional[str] = ..., nearest: _Optional[str] = ...) -> None: ...
+
 class AddGoalsRequest(_message.Message):
     __slots__ = ("job_id", "config_json", "idempotency_key")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -149,7 +252,7 @@ class Legend(_message.Message):
     def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +295,9 @@ class Goal(_message.Message):
     TUNING_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIGURES_FIELD_NUMBER: _ClassVar[int]
     PRECISION_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_FIELD_NUMBER: _ClassVar[int]
+    WARNING_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -213,7 +319,10 @@ class Goal(_message.Message):
     tuning: TrainingSettings
     branch_figures: _containers.RepeatedCompositeFieldContainer[BranchFigures]
     precision_choice: str
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ...) -> None: ...
+    algorithm: str
+    choice: str
+    warning: str
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ...) -> None: ...
 
 class BranchFigures(_message.Message):
     __slots__ = ("share", "achieved", "measured", "accuracy")

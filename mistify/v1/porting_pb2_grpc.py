@@ -40,6 +40,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.SubmitBatchRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
                 _registered_method=True)
+        self.Plan = channel.unary_unary(
+                '/mistify.v1.Porting/Plan',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.PlanRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.PortingPlan.FromString,
+                _registered_method=True)
         self.GetJob = channel.unary_unary(
                 '/mistify.v1.Porting/GetJob',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.GetJobRequest.SerializeToString,
@@ -78,6 +83,13 @@ class PortingServicer:
 
     def SubmitBatch(self, request, context):
         """Checks the whole batch, then starts it. The same idempotency key returns the same job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Plan(self, request, context):
+        """What would come of a batch: checked as by SubmitBatch, but nothing is kept or started.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -132,6 +144,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.SubmitBatch,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.SubmitBatchRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
+            ),
+            'Plan': grpc.unary_unary_rpc_method_handler(
+                    servicer.Plan,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.PlanRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.PortingPlan.SerializeToString,
             ),
             'GetJob': grpc.unary_unary_rpc_method_handler(
                     servicer.GetJob,
@@ -192,6 +209,33 @@ class Porting:
             '/mistify.v1.Porting/SubmitBatch',
             mistify_dot_v1_dot_porting__pb2.SubmitBatchRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Plan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/Plan',
+            mistify_dot_v1_dot_porting__pb2.PlanRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.PortingPlan.FromString,
             options,
             channel_credentials,
             insecure,

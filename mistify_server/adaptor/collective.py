@@ -12,6 +12,7 @@ from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.adaptor.precision import Attempt, safer
 from mistify_server.engines.base import Engine
+from mistify_server.forecast.records import record_of
 from mistify_server.store.artifacts import Artifacts, digest_of
 from mistify_server.store.base import (
     BatchPlan,
@@ -122,7 +123,10 @@ class CollectiveAdaptation:
         if not isinstance(result, AdaptResult):
             self._fail_subtree(index, _reason(result))
             return
-        self._log.record(CheckpointSaved(self._plan.number, index, result))
+        above = self._checkpoints.get(node.parent) if node.parent is not None else None
+        costs = root.root_costs if above is None else above.costs
+        record = record_of(self._plan, node, root, costs, result)
+        self._log.record(CheckpointSaved(self._plan.number, index, result, record))
         self._checkpoints[index] = result
         self._go_on(root, index)
 
@@ -210,6 +214,7 @@ class CollectiveAdaptation:
             hardware=plan.hardware,
             exceed=plan.exceed,
             seed=plan.seed,
+            prepare=tuple(sorted({node.algorithm for node in plan.nodes if node.algorithm})),
         )
 
     def _adapt_task(self, node: NodePlan, root: SourceResult, parent: str) -> AdaptTask:
@@ -218,14 +223,14 @@ class CollectiveAdaptation:
             parent=parent,
             teacher=root.teacher,
             data=root.data or plan.data,
-            algorithm=plan.algorithm,
+            algorithm=node.algorithm,
             algorithm_config=plan.algorithm_config,
             hardware=plan.hardware,
             budget=node.budget,
             accuracy_target=node.accuracy_target,
             seed=node.seed,
             quantizations=self._quantizations(node),
-            prepared=root.prepared,
+            prepared=root.prepared.get(node.algorithm),
         )
 
     def _quantizations(self, node: NodePlan) -> tuple[QuantizationConfig, ...]:
@@ -234,18 +239,18 @@ class CollectiveAdaptation:
         return tuple({config.model_dump_json(): config for config in asked}.values())
 
     def _branch_task(self, goal: Goal, index: int, adapted: AdaptResult, root: SourceResult) -> BranchTask:
-        plan = self._plan
+        plan, node = self._plan, self._nodes[index]
         return BranchTask(
             parent=adapted.checkpoint,
             teacher=root.teacher,
             data=root.data or plan.data,
-            algorithm=plan.algorithm,
+            algorithm=node.algorithm,
             algorithm_config=plan.algorithm_config,
             hardware=plan.hardware,
             budget=dict(goal.budget),
-            seed=self._nodes[index].seed,
+            seed=node.seed,
             quantizations=(goal.quantization,),
-            prepared=root.prepared,
+            prepared=root.prepared.get(node.algorithm),
             shares=goal.branches.shares if goal.branches else (),
             costs=adapted.costs,
         )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from mistify.config import AUTO
 from mistify.goals import GoalTree
 from mistify.jobs import Goal
 from mistify_server.store.base import BatchPlan, BatchState, NodePlan
@@ -44,6 +45,8 @@ def insert_goals(
     A goal with the budget of such a node joins it, unless it asks for more accuracy than the node's
     checkpoint has (or aims at, while it is still to be made). Then it gets a node of its own, which is
     tuned on from the most accurate checkpoint of that budget.
+
+    With the algorithm `auto` new nodes have none yet.
 
     Args:
         plan: of the batch.
@@ -117,6 +120,7 @@ def _joined(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
 
 def _founded(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Goal]) -> NodePlan:
     targets = [goal.accuracy_target for goal in goals if goal.accuracy_target is not None]
+    named = plan.adaptable and plan.algorithm != AUTO
     return NodePlan(
         index=index,
         parent=parent,
@@ -124,4 +128,6 @@ def _founded(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Go
         accuracy_target=plan.data.metric.best(targets) if targets else None,
         seed=derived_seed(plan.algorithm_config, index),
         goals=tuple(goal.id for goal in goals),
+        algorithm=plan.algorithm if named else "",
+        choice="the config names it" if named else "",
     )

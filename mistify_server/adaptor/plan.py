@@ -1,20 +1,23 @@
 """From configs to what has to be done: the goal tree of a collective batch (paper 4.3)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from mistify.axes import axis_of
-from mistify.budget import Budget, Costs, source_axis
+from mistify.budget import Budget, Costs, hardware_of, source_axis
 from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_path, profiles_of
 from mistify.errors import Problem
 from mistify.hardware import HOST
 from mistify.jobs import Goal
 from mistify.metric import Metric
+from mistify.plans import OutOfReach
+from mistify.quantities import Quantity
 from mistify.quantization import Quantization
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
 from mistify_server.adaptor.precision import settled
 from mistify_server.store.base import BatchPlan
-from mistify_server.tasks import DataSource, Inspection, InspectTask, ModelSource
+from mistify_server.tasks import DataSource, Inspection, InspectTask, Measure, ModelSource
 
 #: How far a source is widened at the most, as a multiple of its costs: the largest factor of the
 #: paper's evaluation (8.1, adaptation quality).
@@ -28,6 +31,9 @@ _NO_STRUCTURE = (
 )
 _WHAT_IT_TAKES = f"what it takes: {_NO_STRUCTURE}"
 _GIVE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
+
+#: How many times longer than measured the source may take when it is measured again.
+_NEXT_TIME = 1.25
 
 
 @dataclass(frozen=True)
@@ -61,38 +67,99 @@ class ResolvedBatch:
         settings = self.data.settings.model_copy(update={"metric": metric})
         return replace(self, data=self.data.model_copy(update={"settings": settings}))
 
-    def inspection(self) -> InspectTask:
-        """The task of looking at the batch's model and data."""
+    def inspection(self, measures: Collection[Measure] = ()) -> InspectTask:
+        """The task of looking at the batch's model and data, and measuring the source.
+
+        Whoever asks for accuracy wants to know whether that is likely.
+        """
+        targets = any(config.adaptation_goal.accuracy is not None for config in self.batch.configs)
         return InspectTask(
             model=self.model,
             data=self.data,
             algorithm=self.batch.algorithm.name,
             algorithm_config=self.batch.algorithm.config,
             hardware=self.hardware,
+            measures=tuple(sorted({*measures, "accuracy"} if targets else measures)),
         )
 
 
 def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
     """Every limit that lies below the least that the network can become, and what cannot be done with it."""
+    yield from unusable(batch, inspection)
+    for index, config in zip(batch.indices, batch.configs, strict=True):
+        for axis, limit in below_least(config, inspection).items():
+            yield _too_tight(index, axis, config, limit, inspection)
+
+
+def unusable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
+    """What cannot be done with the network, whatever the limits."""
     for index, config in zip(batch.indices, batch.configs, strict=True):
         if not inspection.adaptable:
             yield from _untrainable(index, config)
-        for axis, limit in goal_budget(config, inspection.costs).items():
-            if limit < inspection.floor.get(axis, 0.0):
-                yield _too_tight(index, axis, config, limit, inspection)
+
+
+def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[OutOfReach]:
+    """Every limit that lies below the least that the network can become, with the nearest that does not."""
+    for config in resolved.batch.configs:
+        for axis in below_least(config, inspection):
+            yield OutOfReach(
+                goal=config.id,
+                limit=goal_path(axis).rpartition(".")[2],
+                given=axis_of(axis).kind.format(axis_of(axis).limit(config.limits()[axis])),
+                nearest=nearest_limit(config, axis, inspection),
+            )
+
+
+def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> ResolvedBatch:
+    """The batch with those of its goals whose limits a network can meet."""
+    batch = resolved.batch
+    possible = [
+        (config, index)
+        for config, index in zip(batch.configs, batch.indices, strict=True)
+        if not below_least(config, inspection)
+    ]
+    configs, indices = tuple(c for c, _ in possible), tuple(i for _, i in possible)
+    return replace(resolved, batch=replace(batch, configs=configs, indices=indices))
+
+
+def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
+    """The limits of a goal that lie below the least that the network can become, by axis."""
+    return {
+        axis: limit
+        for axis, limit in goal_budget(config, inspection.costs).items()
+        if limit < inspection.floor.get(axis, 0.0)
+    }
+
+
+def nearest_limit(config: PortingConfig, axis: str, inspection: Inspection) -> str:
+    """The nearest limit on an axis that can be met, as a config takes it, with three digits.
+
+    On latency there is room for the next measurement of this machine, which is a little different.
+    """
+    found, least, relative = axis_of(axis), inspection.floor[axis], config.limits()[axis].relative
+    if relative:
+        least /= inspection.costs[source_axis(axis)]
+    elif hardware_of(axis):
+        least *= _NEXT_TIME
+    amount = Decimal(repr(found.legend.turned(least)))
+    digit = Decimal(1).scaleb(amount.adjusted() - 2)
+    rounded = amount.quantize(digit, ROUND_FLOOR if found.higher_is_better else ROUND_CEILING)
+    return found.kind.format(Quantity(float(rounded), relative))
 
 
 def _too_tight(index: int, axis: str, config: PortingConfig, limit: float, inspection: Inspection) -> Problem:
     """A limit below the least that a network can cost; of what is the better the more, above the most."""
     found, asked, adaptable = axis_of(axis), config.limits()[axis], inspection.adaptable
     amount, least = found.legend.spelled(limit), found.legend.spelled(inspection.floor[axis])
-    bound, change = ("most", "lower") if found.higher_is_better else ("least", "raise")
+    bound = "most" if found.higher_is_better else "least"
     what = f"the {bound} that this network can become" if adaptable else _WHAT_IT_TAKES
+    nearest = nearest_limit(config, axis, inspection)
     return Problem(
         place=f"[{index}].{goal_path(axis)}",
         given=f'"{found.limit(asked).value:g}x" ({amount})' if asked.relative else amount,
         expected=f"at {bound} {least}, {what}",
-        fix=f"{change} it, or {'start from a smaller model' if adaptable else _GIVE_KERAS}",
+        fix=f'write "{nearest}", the nearest that can be met, or '
+        + ("start from a smaller model" if adaptable else _GIVE_KERAS),
     )
 
 
@@ -125,6 +192,7 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         source_costs=inspection.costs,
         floor=inspection.floor,
         adaptable=inspection.adaptable,
+        prospects=inspection.prospects,
         exceed={},
         seed=derived_seed(batch.algorithm.config, _SOURCE),
         nodes=(),

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from mistify import serde
+from mistify.serde_plans import plan_to_proto
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify_server.service import PortingService
@@ -18,6 +19,10 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
         return serde.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
+
+    async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
+        """Say what would come of a batch."""
+        return plan_to_proto(await self._service.plan(request.config_json))
 
     async def AddGoals(self, request: pb.AddGoalsRequest, context: Any) -> pb.Job:  # noqa: N802
         """Add goals to a job."""

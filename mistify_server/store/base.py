@@ -7,13 +7,18 @@ from typing import TypeAlias
 
 from mistify.config import DatasetConfig
 from mistify.jobs import Goal, Job, JobEvent, JobState, ProgressUpdate
-from mistify_server.tasks import AdaptResult, BranchResult, DataSource, Message, ModelSource, SourceResult
+from mistify_server.forecast.cases import EdgeRecord
+from mistify_server.forecast.known import Prospects
+from mistify_server.messages import Message
+from mistify_server.tasks import AdaptResult, BranchResult, DataSource, ModelSource, SourceResult
 
 
 class NodePlan(Message):
     """A node of a goal tree, named by its index: one budget, with all the goals that have set it.
 
-    `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source.
+    `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source. `algorithm`
+    leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
+    where nothing can be adapted.
     """
 
     index: int
@@ -22,6 +27,8 @@ class NodePlan(Message):
     accuracy_target: float | None
     seed: int
     goals: tuple[str, ...]
+    algorithm: str = ""
+    choice: str = ""
 
 
 class BatchPlan(Message):
@@ -29,8 +36,8 @@ class BatchPlan(Message):
 
     `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
     least that the network can become, cover every axis of `hardware`; it is `adaptable` unless it is a graph
-    without Keras structure. `exceed` are the costs that the
-    widened source has to reach; `nodes` come parents first.
+    without Keras structure, and then has no `prospects`. `exceed` are the costs that the
+    widened source has to reach; `nodes` come parents first. `algorithm` may be `auto`: each node has its own.
     """
 
     number: int
@@ -44,6 +51,7 @@ class BatchPlan(Message):
     source_costs: dict[str, float]
     floor: dict[str, float]
     adaptable: bool = True
+    prospects: Prospects | None = None
     exceed: dict[str, float]
     seed: int
     nodes: tuple[NodePlan, ...]
@@ -96,11 +104,12 @@ class RootSaved:
 
 @dataclass(frozen=True)
 class CheckpointSaved:
-    """A node was adapted."""
+    """A node was adapted; `record` is what that teaches about edges to come, None where it is nothing."""
 
     batch: int
     node: int
     result: AdaptResult
+    record: EdgeRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -203,6 +212,13 @@ class JobStore(ABC):
             changes: in the order in which their events are numbered.
             seconds: of work on the job so far.
             spent: seconds by activity so far, summed over all tasks of the job.
+        """
+
+    @abstractmethod
+    def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
+        """Up to `limit` of the latest edges of all jobs, the oldest first.
+
+        Those of the same model and data (`subject`) come before others of that kind of network.
         """
 
     @abstractmethod

@@ -24,8 +24,18 @@ from mistify.jobs import (
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
+from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.store.base import Addition, Submission
-from mistify_server.store.schema import AdditionRow, BatchRow, CheckpointRow, FileRow, GoalRow, JobRow, Table
+from mistify_server.store.schema import (
+    AdditionRow,
+    BatchRow,
+    CheckpointRow,
+    EdgeRow,
+    FileRow,
+    GoalRow,
+    JobRow,
+    Table,
+)
 from mistify_server.tasks import AdaptResult, SourceResult
 
 _BRANCHES: TypeAdapter[tuple[BranchFigures, ...]] = TypeAdapter(tuple[BranchFigures, ...])
@@ -77,6 +87,9 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
             compression=None if goal.compression is None else goal.compression.model_dump(mode="json"),
             tuning=goal.tuning.model_dump(mode="json"),
             parent=goal.parent,
+            algorithm=goal.algorithm,
+            choice=goal.choice,
+            warning=goal.warning,
             state=goal.state.value,
             achieved=dict(goal.achieved),
             measured=dict(goal.measured),
@@ -162,6 +175,9 @@ def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
         compression=None if row.compression is None else CompressionConfig.model_validate(row.compression),
         tuning=TuningConfig.model_validate(row.tuning),
         parent=row.parent,
+        algorithm=row.algorithm,
+        choice=row.choice,
+        warning=row.warning,
         state=GoalState(row.state),
         achieved=row.achieved,
         measured=row.measured,
@@ -189,6 +205,18 @@ def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> C
         reason=result.reason,
         steps=result.steps,
         spent=result.spent,
+    )
+
+
+def edge_row(job_id: str, batch: int, node: int, record: EdgeRecord) -> EdgeRow:
+    """The row of an edge that was adapted."""
+    return EdgeRow(
+        job_id=job_id,
+        batch=batch,
+        node=node,
+        subject=record.case.subject,
+        kind=record.case.kind,
+        record=record.model_dump(mode="json"),
     )
 
 

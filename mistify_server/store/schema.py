@@ -5,7 +5,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
 #: Raised with every change of a table.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 
 class Table(DeclarativeBase):
@@ -92,6 +92,24 @@ class CheckpointRow(Table):
     spent: Mapped[dict[str, float]]
 
 
+class EdgeRow(Table):
+    """An edge that was adapted (`EdgeRecord`), for the algorithms and predictions of later ones."""
+
+    __tablename__ = "edges"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["job_id", "batch", "node"], ["checkpoints.job_id", "checkpoints.batch", "checkpoints.node"]
+        ),
+    )
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str]
+    batch: Mapped[int]
+    node: Mapped[int]
+    subject: Mapped[str] = mapped_column(index=True)
+    kind: Mapped[str] = mapped_column(index=True)
+    record: Mapped[dict[str, object]]
+
+
 class GoalRow(Table):
     """A goal; `position` is its place among the goals of the job."""
 
@@ -109,6 +127,9 @@ class GoalRow(Table):
     compression: Mapped[dict[str, object] | None]
     tuning: Mapped[dict[str, object]]
     parent: Mapped[str | None]
+    algorithm: Mapped[str]
+    choice: Mapped[str]
+    warning: Mapped[str]
     state: Mapped[str]
     achieved: Mapped[dict[str, float]]
     measured: Mapped[dict[str, float]]

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.store.base import (
     Addition,
     Advanced,
@@ -32,6 +33,7 @@ from mistify_server.store.rows import (
     change_goal,
     checkpoint_row,
     digest,
+    edge_row,
     event_body,
     goal_rows,
     job_of,
@@ -43,6 +45,7 @@ from mistify_server.store.schema import (
     BatchRow,
     BranchesRow,
     CheckpointRow,
+    EdgeRow,
     EventRow,
     GoalRow,
     JobRow,
@@ -167,6 +170,15 @@ class SqlJobStore(JobStore):
                 self._apply(session, job_id, change)
 
     @override
+    def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
+        with self._database.read() as session:
+            own = EdgeRow.subject == subject
+            query = select(EdgeRow).where(own | (EdgeRow.kind == kind))
+            rows = session.scalars(query.order_by(own.desc(), EdgeRow.number.desc()).limit(limit))
+            found = sorted(rows, key=lambda row: row.number)
+            return [EdgeRecord.model_validate(row.record) for row in found]
+
+    @override
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
         with self._database.read() as session:
             _row(session, job_id)
@@ -185,8 +197,10 @@ class SqlJobStore(JobStore):
         match change:
             case RootSaved(batch, root):
                 session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
-            case CheckpointSaved(batch, node, result):
+            case CheckpointSaved(batch, node, result, record):
                 session.merge(checkpoint_row(job_id, batch, node, result))
+                session.flush()
+                session.add_all([edge_row(job_id, batch, node, record)] if record else [])
             case BranchesSaved(goal_id, branched):
                 session.merge(
                     BranchesRow(job_id=job_id, goal_id=goal_id, result=branched.model_dump(mode="json"))

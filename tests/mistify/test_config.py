@@ -81,7 +81,7 @@ def test_a_single_object_is_a_list_of_one():
 def test_defaults():
     (config,) = parse(entry())
 
-    assert config.algorithm == AlgorithmConfig(name="morphnet", config={})
+    assert config.algorithm == AlgorithmConfig(name="auto", config={})
     assert config.profile == HOST
     assert config.adaptation_goal.accuracy is None
 
@@ -229,7 +229,7 @@ def test_collective_batches_share_model_data_and_algorithm():
     configs = parse(
         entry(id="0"),
         entry(id="1", model="other"),
-        entry(id="2", algorithm={"name": "MorphNet"}),
+        entry(id="2", algorithm={"name": "Auto"}),
         entry(id="3", algorithm={"name": "morphnet", "config": {"threshold": 0.1, "steps": 2}}),
         entry(id="4", dataset={"train": "train.npz", "test": "other.npz"}),
         entry(id="5", algorithm={"name": "Morphnet", "config": {"steps": 2, "threshold": 0.1}}),

@@ -128,19 +128,21 @@ def test_seeds_follow_from_the_settings() -> None:
             {"FLOP": "0.01x"},
             {"flops": 125_000.0},
             '[0].adaptation_goal.FLOP: got "0.01x" (10,000 multiply-adds); expected at least 125,000 '
-            "multiply-adds, the least that this network can become; raise it, or start from a smaller model",
+            'multiply-adds, the least that this network can become; write "0.125x", the nearest that can be '
+            "met, or start from a smaller model",
         ),
         (
             {"num_of_params": 5},
             {"params": 10.0},
             "[0].adaptation_goal.num_of_params: got 5 parameters; expected at least 10 parameters, the least "
-            "that this network can become; raise it, or start from a smaller model",
+            'that this network can become; write "10", the nearest that can be met, or start from a smaller '
+            "model",
         ),
         (
             {"latency": "0.5ms"},
             {"latency_ms@jetson-nano": 0.75},
             "[0].adaptation_goal.latency: got 0.5 ms; expected at least 0.75 ms, the least that this network "
-            "can become; raise it, or start from a smaller model",
+            'can become; write "938us", the nearest that can be met, or start from a smaller model',
         ),
     ],
 )
@@ -161,9 +163,9 @@ def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None
     fits = resolved({"FLOP": "1x", "size": "20KB"}, {"num_of_params": 5000}, quantization=["none", "int8"])
     assert list(unreachable(fits.batch, fixed)) == []
     cut = resolved({"FLOP": "0.5x"}, {"FLOP": "1x"}, quantization=["none", "int8-qat"])
-    limit, training = unreachable(cut.batch, fixed)
+    training, limit = unreachable(cut.batch, fixed)
     assert limit.place == "[0].adaptation_goal.FLOP"
     assert "at least 1,000,000 multiply-adds" in limit.expected
     assert training.place == "[1].quantization"
-    for problem in (limit, training):
+    for problem in (training, limit):
         assert "no Keras structure, so its architecture cannot be adapted, only quantized" in problem.expected

@@ -1,0 +1,50 @@
+"""What models have in common: networks of one kind lose about as much when they are cut."""
+
+import hashlib
+from typing import Final
+
+import keras
+
+from executors.structure.graph import Graph
+
+layers = keras.layers
+
+#: The first of them that a network has a layer of is its kind.
+_KINDS: Final = {
+    "transformer": (layers.MultiHeadAttention, layers.GroupQueryAttention, layers.Attention),
+    "recurrent": (layers.RNN, layers.Bidirectional),
+    "depthwise": (
+        layers.DepthwiseConv1D,
+        layers.DepthwiseConv2D,
+        layers.SeparableConv1D,
+        layers.SeparableConv2D,
+    ),
+    "convolutional": (
+        layers.Conv1D,
+        layers.Conv2D,
+        layers.Conv3D,
+        layers.Conv1DTranspose,
+        layers.Conv2DTranspose,
+    ),
+}
+
+
+def kind_of(graph: Graph) -> str:
+    """The kind of a network: `transformer`, `recurrent`, `depthwise`, `convolutional` or `dense`."""
+    found = graph.layers.values()
+    return next(
+        (kind for kind, members in _KINDS.items() if any(isinstance(layer, members) for layer in found)),
+        "dense",
+    )
+
+
+def digest_of(graph: Graph) -> str:
+    """A digest of a network's layers and weights, whatever they are called."""
+    found = hashlib.sha256()
+    for node in graph.nodes:
+        found.update(f"{type(node.layer).__name__} {node.inputs} {node.output}\n".encode())
+    for arrays in graph.weights.values():
+        for array in arrays:
+            found.update(f"{array.dtype} {array.shape}\n".encode())
+            found.update(array.tobytes())
+    return found.hexdigest()

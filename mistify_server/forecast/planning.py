@@ -1,0 +1,271 @@
+"""What a goal tree comes to: which algorithm adapts each edge, and what is expected of it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+from mistify.budget import FLOPS, Costs
+from mistify.jobs import Goal
+from mistify.metric import Metric
+from mistify.plans import Estimate, PlannedBatch, PlannedEdge
+from mistify_server.forecast.cases import EdgeRecord
+from mistify_server.forecast.choice import Chooser, Edge
+from mistify_server.forecast.experience import Experience
+from mistify_server.forecast.known import Prospects
+from mistify_server.forecast.records import subject_of
+from mistify_server.forecast.scaling import Scaling, distance
+from mistify_server.store.base import BatchPlan, JobStore, NodePlan
+
+#: What tuning gains a source of which nothing else is known: a share of what it lacks.
+_GAIN: Final = Estimate(0.15, 0.15)
+
+#: How far the same source, tuned again, is from what it was: a share of that.
+_AGAIN: Final = 0.005
+
+#: Of edges that a forecast learns from.
+_RECORDS: Final = 300
+
+#: What starting a worker, and packaging a goal, takes in seconds, as measured for small networks.
+_STARTING: Final = 5.0
+_PACKAGING: Final = 1.0
+
+
+class Forecast:
+    """Foresees the edges of a batch.
+
+    Args:
+        plan: Of the batch, whose model can be adapted.
+        prospects: What its inspection says.
+        records: Of edges like its own, the oldest first.
+        prepared: See `Chooser`.
+
+    Attributes:
+        plan: With an algorithm for every node; nodes that had one keep it.
+    """
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        prospects: Prospects,
+        records: Sequence[EdgeRecord],
+        prepared: Collection[str] | None = None,
+    ) -> None:
+        self.plan = plan
+        self._prospects = prospects
+        self._subject = subject_of(prospects.traits, plan.data)
+        self._experience = Experience(records, prospects.candidates)
+        self._chooser = Chooser(prospects.traits, self._subject, prospects.candidates, self._experience)
+        self._scaling = Scaling(prospects.scaled, plan.source_costs)
+        nodes = tuple(self._chosen(node, prepared) for node in plan.nodes)
+        self.plan = plan.model_copy(update={"nodes": nodes})
+
+    def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
+        """The batch as it is expected to go.
+
+        Args:
+            goals: Of the batch, by id.
+            slots: How many edges are adapted at the same time.
+        """
+        plan = self.plan
+        edges = {node.index: self._planned(node, goals) for node in plan.nodes}
+        ends: dict[int | None, float] = {None: 0.0}
+        for node in plan.nodes:
+            ends[node.index] = ends[node.parent] + edges[node.index].seconds
+        whole = sum(edge.seconds for edge in edges.values())
+        return PlannedBatch(
+            model=plan.model_name,
+            metric=plan.data.metric,
+            source_costs=plan.source_costs,
+            source_accuracy=self._source,
+            source_steps=self._prospects.source_steps,
+            source_seconds=self._source_seconds,
+            edges=tuple(edges.values()),
+            seconds=self._source_seconds + max(*ends.values(), whole / slots),
+            evidence=self._experience.evidence(self._subject, self._prospects.traits.kind),
+        )
+
+    def _chosen(self, node: NodePlan, prepared: Collection[str] | None) -> NodePlan:
+        if node.algorithm:
+            return node
+        choice = self._chooser(self._edges[node.index], len(self.plan.nodes), prepared)
+        return node.model_copy(update={"algorithm": choice.algorithm, "choice": choice.reason})
+
+    @cached_property
+    def _scales(self) -> dict[int | None, float]:
+        """The scale of the root (None) and of each node's network."""
+        exceed = self.plan.exceed
+        found: dict[int | None, float] = {
+            None: self._scaling.exceeding(exceed) if exceed else self._scaling.whole
+        }
+        for node in self.plan.nodes:
+            found[node.index] = min(found[node.parent], self._scaling.within(node.budget))
+        return found
+
+    @cached_property
+    def _edges(self) -> dict[int, Edge]:
+        return {node.index: self._edge(node) for node in self.plan.nodes}
+
+    def _edge(self, node: NodePlan) -> Edge:
+        parent, costs = self._costs(node.parent), self._costs(node.index)
+        return Edge(
+            halvings=self._scaling.halvings(costs),
+            distance=distance(parent, node.budget),
+            share=parent[FLOPS] / self.plan.source_costs[FLOPS],
+        )
+
+    def _costs(self, index: int | None) -> Costs:
+        return self._scaling.costs(self._scales[index])
+
+    @cached_property
+    def _source(self) -> Estimate | None:
+        """What the tuned source reaches; None where nobody has measured it, neither now nor before."""
+        known = self._experience.source(self._subject, self._prospects.source_steps)
+        if known is not None:
+            return Estimate(known, _AGAIN * known)
+        accuracy = self._prospects.accuracy
+        if accuracy is None:
+            return None
+        lacks = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
+        gain = _GAIN if self._prospects.source_steps else Estimate(0.0, _AGAIN)
+        return Estimate(accuracy + gain.mean * lacks, gain.deviation * abs(lacks) + _AGAIN * accuracy)
+
+    @property
+    def _step_seconds(self) -> float:
+        return self._experience.step_seconds(self._subject) or self._prospects.step_seconds or 0.0
+
+    @property
+    def _source_seconds(self) -> float:
+        used = {node.algorithm for node in self.plan.nodes}
+        preparing = sum(self._prospects.candidates[name].preparing for name in used)
+        return _STARTING + (self._prospects.source_steps + preparing) * self._step_seconds
+
+    def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
+        steps, accuracy = self._reached(node)
+        case = self._chooser.case(self._edges[node.index], node.algorithm)
+        work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
+        adapting = work * self._step_seconds
+        own = [goals[goal_id] for goal_id in node.goals]
+        target = node.accuracy_target
+        return PlannedEdge(
+            goals=node.goals,
+            parent=own[0].parent,
+            budget=node.budget,
+            algorithm=node.algorithm,
+            choice=node.choice,
+            costs=self._costs(node.index),
+            accuracy=accuracy,
+            accuracy_target=target,
+            steps=steps,
+            seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
+            warning=_warning(self.plan.data.metric, accuracy, target, steps),
+        )
+
+    def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
+        """The steps of an edge, and what its network reaches: tuned until that is what is asked for."""
+        candidate, edge = self._prospects.candidates[node.algorithm], self._edges[node.index]
+        metric, rounds = self.plan.data.metric, 1
+        while True:
+            case = self._chooser.case(edge, node.algorithm, rounds)
+            (lost,) = self._experience.lost([case])
+            reached = None if self._source is None else _after(metric, self._source, lost)
+            last = case.steps >= candidate.max_steps or not candidate.tune_steps
+            if reached is None or last or metric.reaches(reached.mean, node.accuracy_target):
+                return case.steps, reached
+            rounds += 1
+
+
+def foreseen(
+    plan: BatchPlan,
+    goals: Mapping[str, Goal],
+    history: JobStore,
+    slots: int,
+    prepared: Collection[str] | None = None,
+) -> tuple[BatchPlan, PlannedBatch]:
+    """A plan with the algorithms of its nodes, and what is expected of it.
+
+    Args:
+        plan: Of a batch.
+        goals: All of the batch, by id.
+        history: Of all jobs.
+        slots: How many edges are adapted at the same time.
+        prepared: See `Chooser`.
+    """
+    prospects = plan.prospects
+    if prospects is None:
+        return plan, _as_it_is(plan, goals)
+    subject = subject_of(prospects.traits, plan.data)
+    records = history.edges(subject, prospects.traits.kind, _RECORDS)
+    forecast = Forecast(plan, prospects, records, prepared)
+    return forecast.plan, forecast.planned(goals, slots)
+
+
+def told(goals: Iterable[Goal], plan: BatchPlan, planned: PlannedBatch) -> list[Goal]:
+    """Goals with the algorithms of their nodes, and what is likely to be missed."""
+    node_of = {goal_id: node for node in plan.nodes for goal_id in node.goals}
+    warnings = {goal_id: edge.warning for edge in planned.edges for goal_id in edge.goals}
+    return [
+        replace(
+            goal,
+            algorithm=node_of[goal.id].algorithm,
+            choice=node_of[goal.id].choice,
+            warning=warnings[goal.id] if goal.accuracy_target is not None else "",
+        )
+        for goal in goals
+    ]
+
+
+def _as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
+    """A batch whose model is packaged as it is."""
+    edges = tuple(
+        PlannedEdge(
+            goals=node.goals,
+            parent=goals[node.goals[0]].parent,
+            budget=node.budget,
+            algorithm="",
+            choice="",
+            costs=plan.source_costs,
+            accuracy=None,
+            accuracy_target=node.accuracy_target,
+            steps=0,
+            seconds=_PACKAGING * len(node.goals),
+        )
+        for node in plan.nodes
+    )
+    seconds = _STARTING + sum(edge.seconds for edge in edges)
+    return PlannedBatch(
+        plan.model_name,
+        plan.data.metric,
+        plan.source_costs,
+        None,
+        0,
+        _STARTING,
+        edges,
+        seconds,
+        "nothing to adapt",
+    )
+
+
+def _networks(goal: Goal) -> int:
+    """How many networks are adapted for a goal's package."""
+    return goal.branches.count if goal.branches else 1
+
+
+def _after(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
+    """What is reached where a share of what the source reaches is lost."""
+    mean = metric.after(source.mean, lost.mean)
+    spread = (source.mean * lost.deviation) ** 2 + (source.deviation * (1 - lost.mean)) ** 2
+    return Estimate(mean, spread**0.5)
+
+
+def _warning(metric: Metric, accuracy: Estimate | None, target: float | None, steps: int) -> str:
+    """What is said where a target is missed by more than is uncertain."""
+    if accuracy is None or target is None:
+        return ""
+    best = accuracy.mean + (accuracy.margin if metric.is_share else -accuracy.margin)
+    if metric.reaches(best, target):
+        return ""
+    shown = f"{metric.shown(accuracy.mean)} ± {metric.shown(accuracy.margin)}"
+    return (
+        f"{metric} {metric.shown(target)} is likely to be missed: {shown} is expected after {steps:,} steps"
+    )

@@ -1,0 +1,49 @@
+"""What an edge that was adapted teaches about those to come."""
+
+import hashlib
+
+import numpy as np
+
+from mistify.budget import FLOPS, Costs
+from mistify_server.forecast.cases import Case, EdgeRecord
+from mistify_server.forecast.known import Traits
+from mistify_server.forecast.scaling import distance
+from mistify_server.store.base import BatchPlan, NodePlan
+from mistify_server.tasks import AdaptResult, DataSource, SourceResult
+
+
+def subject_of(traits: Traits, data: DataSource) -> str:
+    """A digest of model and data."""
+    return hashlib.sha256(f"{traits.model} {data.model_dump_json()}".encode()).hexdigest()
+
+
+def record_of(
+    plan: BatchPlan, node: NodePlan, root: SourceResult, parent: Costs, result: AdaptResult
+) -> EdgeRecord | None:
+    """What is kept of an edge; None where nothing was trained.
+
+    Args:
+        plan: Of its batch.
+        node: Where it goes to.
+        root: Of its tree.
+        parent: The costs of the network that it started from.
+        result: What came of it.
+    """
+    if plan.prospects is None or not result.steps:
+        return None
+    traits, whole = plan.prospects.traits, root.source_costs[FLOPS]
+    return EdgeRecord(
+        case=Case(
+            subject=subject_of(traits, plan.data),
+            kind=traits.kind,
+            algorithm=node.algorithm,
+            halvings=float(np.log2(whole / result.costs[FLOPS])),
+            distance=distance(parent, node.budget),
+            share=parent[FLOPS] / whole,
+            steps=result.steps,
+        ),
+        source_steps=root.steps,
+        source=root.teacher_accuracy,
+        lost=root.metric.lost(result.accuracy, root.teacher_accuracy),
+        seconds=result.seconds,
+    )

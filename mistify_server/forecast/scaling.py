@@ -1,0 +1,61 @@
+"""What networks cost between those whose costs are known (paper 4.1): all channel groups are scaled alike."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mistify.budget import FLOPS, Budget, Costs
+
+
+class Scaling:
+    """The costs of a network by its scale, linear in logarithms between the scales that are known.
+
+    Args:
+        scaled: Costs at ascending scales, on the same axes.
+        source: The costs of the source.
+    """
+
+    def __init__(self, scaled: Sequence[Costs], source: Costs) -> None:
+        self._source = source
+        self._scales = np.arange(len(scaled), dtype=np.float64)
+        self._logs = {
+            axis: np.log2(np.maximum.accumulate([max(costs[axis], 1e-12) for costs in scaled]))
+            for axis in scaled[0]
+        }
+
+    @property
+    def whole(self) -> float:
+        """The scale of the source."""
+        return self.within({FLOPS: self._source[FLOPS]})
+
+    def within(self, budget: Budget) -> float:
+        """The largest scale at which all limits hold."""
+        return min(
+            (self._scale_of(axis, limit) for axis, limit in budget.items()), default=float(self._scales[-1])
+        )
+
+    def exceeding(self, costs: Costs) -> float:
+        """The least scale, not below that of the source, at which costs reach what they have to exceed."""
+        return max(self.whole, *(self._scale_of(axis, cost) for axis, cost in costs.items()))
+
+    def costs(self, scale: float) -> dict[str, float]:
+        """The costs at a scale."""
+        return {axis: float(2 ** np.interp(scale, self._scales, logs)) for axis, logs in self._logs.items()}
+
+    def halvings(self, costs: Costs) -> float:
+        """How often the source's multiply-adds are halved; below 0 in networks that are larger."""
+        return float(np.log2(self._source[FLOPS] / max(costs[FLOPS], 1.0)))
+
+    def _scale_of(self, axis: str, limit: float) -> float:
+        """The largest scale at which a limit holds; the least one where there is none."""
+        logs, wanted = self._logs[axis], np.log2(limit)
+        above = int(np.searchsorted(logs, wanted, side="right"))
+        if above in (0, len(logs)):
+            return float(self._scales[max(above - 1, 0)])
+        low, high = logs[above - 1], logs[above]
+        return float(above - 1 + (wanted - low) / (high - low))
+
+
+def distance(parent: Costs, budget: Budget) -> float:
+    """Halvings of the costs between a network and a budget, on the axis where they are most; at least 0."""
+    return max(0.0, *(float(np.log2(parent[axis] / limit)) for axis, limit in budget.items()))
