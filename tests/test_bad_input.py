@@ -239,7 +239,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
     ),
     "unreachable": (
         config(adaptation_goal={"FLOP": "0.0001x"}),
-        Told("[0].adaptation_goal.FLOP", "0.0001x", "at least", 'the nearest that can be met'),
+        Told("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest that can be met"),
     ),
 }
 

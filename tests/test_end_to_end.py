@@ -20,7 +20,9 @@ from executors.signature import signature_of
 from executors.sources import builtin_source, flatten
 from executors.structure import analyse
 from mistify.budget import FLOPS
+from mistify.plans import Plan
 from mistify_client import load
+from mistify_client.client import PortingClient
 from mistify_server.store.base import BatchState
 from mistify_server.store.directory import open_store
 
@@ -51,6 +53,7 @@ class Killed:
     before: BatchState
     after: BatchState
     added: Path
+    plan: Plan
 
     def goal(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = next(goal for goal in self.report["goals"] if goal["id"] == name)
@@ -82,6 +85,12 @@ def port(config: Path, out: Path, address: str) -> Iterator[subprocess.Popen[str
     finally:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def planned(address: str, config: Path) -> Iterator[Plan]:
+    with PortingClient(address) as client:
+        yield client.plan(config.read_text())
 
 
 def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
@@ -118,7 +127,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     config.write_text(
         json.dumps([{"id": name, "adaptation_goal": goal, **common} for name, goal in GOALS.items()])
     )
-    with server(store, "127.0.0.1:0") as (address, first), port(config, out, address) as command:
+    with (
+        server(store, "127.0.0.1:0") as (address, first),
+        planned(address, config) as plan,
+        port(config, out, address) as command,
+    ):
         output = lines_until(command, ": met, ")
         first.send_signal(signal.SIGKILL)
         first.wait()
@@ -143,6 +156,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         before=before,
         after=after,
         added=base / "added",
+        plan=plan,
     )
 
 
@@ -188,15 +202,32 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     assert all(seconds > 0 for seconds in report["spent"].values())
     assert sum(report["spent"].values()) <= report["seconds"]
     figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms", "accuracy"]
-    asked = ["id", "parent", "quantization", "compression", "hardware", "budget"]
+    asked = ["id", "parent", "algorithm", "choice", "warning"]
+    asked += ["quantization", "compression", "hardware", "budget"]
     for goal in report["goals"]:
         assert list(goal) == [*asked, "achieved", "branches", "met", "reason", "note", "seconds", "steps"]
+        assert (goal["algorithm"], goal["choice"]) == ("morphnet", "the config names it")
         assert (goal["quantization"]["precision"], goal["hardware"], goal["note"]) == ("none", "host", "")
         assert list(goal["achieved"]) == [*figures, "metric"]
         assert all(goal["achieved"][figure] > 0 for figure in figures)
         assert all(goal["achieved"][axis] <= limit for axis, limit in goal["budget"].items())
         assert goal["steps"] > 0
         assert 0 < goal["seconds"] <= report["seconds"]
+
+
+def test_what_was_planned_is_near_what_came_of_it(killed: Killed) -> None:
+    (batch,) = killed.plan.batches
+    assert [edge.goals for edge in batch.edges] == [node.goals for node in killed.before.plan.nodes]
+    assert killed.after.root is not None
+    assert batch.source_accuracy is not None
+    assert batch.source_accuracy.holds(killed.after.root.teacher_accuracy)
+    for edge, node in zip(batch.edges, killed.after.plan.nodes, strict=False):
+        made = killed.after.checkpoints[node.index]
+        assert edge.accuracy is not None
+        assert edge.accuracy.holds(made.accuracy)
+        assert edge.costs[FLOPS] == pytest.approx(made.costs[FLOPS], rel=0.3)
+        assert edge.steps == pytest.approx(made.steps, abs=10)
+        assert edge.seconds > 0
 
 
 @pytest.mark.parametrize("name", GOALS)

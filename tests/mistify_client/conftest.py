@@ -21,6 +21,8 @@ from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
 from mistify.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
+from mistify.plans import Plan
+from mistify.serde_plans import plan_to_proto
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify_client.retry import Backoff
@@ -42,6 +44,9 @@ def ended_job(files: dict[str, bytes]) -> Job:
         batch=0,
         budget={"flops": 500.0},
         accuracy_target=0.7,
+        algorithm="morphnet",
+        choice="as good as chamnet, and faster",
+        warning="accuracy 70.0% is likely to be missed",
         state=GoalState.MET,
         achieved={**COSTS, "flops": 480.0},
         accuracy=0.75,
@@ -74,6 +79,7 @@ class PortingFake(PortingServicer):
     files: dict[str, bytes]
     events: list[JobEvent]
     job: Job
+    plan: Plan = field(default_factory=lambda: Plan(()))
     watch_faults: list[int] = field(default_factory=list)
     fetch_faults: list[int] = field(default_factory=list)
     corrupt_downloads: int = 0
@@ -91,6 +97,10 @@ class PortingFake(PortingServicer):
             self.keys[request.idempotency_key] = f"job-{len(self.keys) + 1}"
         self.job = replace(self.job, id=self.keys[request.idempotency_key])
         return serde.job_to_proto(self.job)
+
+    def Plan(self, request, context):
+        self._note(request, context)
+        return plan_to_proto(self.plan)
 
     def AddGoals(self, request, context):
         self._note(request, context)

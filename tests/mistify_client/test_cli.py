@@ -227,6 +227,13 @@ def add(mistify, config, service, tmp_path):
     )
 
 
+@pytest.mark.parametrize("command", ["port", "add"])
+def test_what_is_likely_to_be_missed_is_said_at_once_and_the_choice_at_the_end(request, command):
+    lines = request.getfixturevalue(command)().output.splitlines()
+    assert lines[1] == "half: accuracy 70.0% is likely to be missed"
+    assert "half by morphnet: as good as chamnet, and faster" in lines
+
+
 def test_add_waits_for_the_added_goals_alone(service, add, config, tmp_path):
     service.fake.watch_faults = [5]  # `half` has ended, `tenth` and the job have not
     result = add()

@@ -31,6 +31,9 @@ def test_report_has_exactly_the_documented_form(service):
             {
                 "id": "half",
                 "parent": None,
+                "algorithm": "morphnet",
+                "choice": "as good as chamnet, and faster",
+                "warning": "accuracy 70.0% is likely to be missed",
                 "quantization": {"precision": "none", "inputs": "float32"},
                 "precision_choice": "",
                 "compression": None,
@@ -55,6 +58,9 @@ def test_report_has_exactly_the_documented_form(service):
             {
                 "id": "tenth",
                 "parent": "half",
+                "algorithm": None,
+                "choice": "",
+                "warning": "",
                 "quantization": {"precision": "none", "inputs": "float32"},
                 "precision_choice": "",
                 "compression": None,
@@ -105,6 +111,7 @@ def test_table_shows_source_and_goals(service, width):
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
     header = next(line for line in lines if "goal" in line).split()
     parent = ["parent"] if width >= 100 else []
+    parent += ["algorithm"] if width >= 110 else []
     figures = ["multiply-adds", "params", "memory", "predicted", "measured", "accuracy", "met"]
     assert header == ["goal", *parent, *figures]
     source = next(line for line in lines if line.startswith("source "))

@@ -16,6 +16,7 @@ from mistify.jobs import (
     ProgressUpdate,
     Source,
 )
+from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.store.base import (
     Addition,
     Advanced,
@@ -76,6 +77,35 @@ def test_a_job_comes_back_as_it_was_kept(store: Store) -> None:
     assert store.jobs.create(kept) == kept.job
     assert store.jobs.job("j") == kept.job
     assert store.jobs.batches("j") == [BatchState(PLAN, None, {})]
+
+
+def record(subject: str, kind: str, lost: float) -> EdgeRecord:
+    case = Case(subject=subject, kind=kind, algorithm="m", halvings=1.0, distance=1.0, share=1.0, steps=100)
+    return EdgeRecord(case=case, source_steps=200, source=0.9, lost=lost, seconds=2.0)
+
+
+def test_edges_are_remembered_those_of_the_same_model_before_others_of_its_kind(store: Store) -> None:
+    seen = [
+        record("other", "dense", 0.1),
+        record("own", "dense", 0.2),
+        record("alien", "transformer", 0.3),
+        record("other", "dense", 0.4),
+        record("own", "dense", 0.5),
+    ]
+    for number, edge in enumerate(seen):
+        store.jobs.create(submission(f"j{number}"))
+        store.jobs.record(f"j{number}", [CheckpointSaved(0, 0, ADAPTED, edge)], 1.0, {})
+    store.jobs.create(submission("without"))
+    store.jobs.record("without", [CheckpointSaved(0, 0, ADAPTED)], 1.0, {})
+
+    def lost(limit: int, subject: str = "own") -> list[float]:
+        return [found.lost for found in store.jobs.edges(subject, "dense", limit)]
+
+    assert store.jobs.edges("own", "dense", 9) == [seen[0], seen[1], seen[3], seen[4]]
+    assert lost(3) == [0.2, 0.4, 0.5]
+    assert lost(1) == [0.5]
+    assert lost(9, "new") == [0.1, 0.2, 0.4, 0.5]
+    assert store.jobs.edges("alien", "transformer", 9) == [seen[2]]
 
 
 def test_changes_come_back_with_their_events(store: Store) -> None:

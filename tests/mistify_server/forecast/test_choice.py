@@ -1,0 +1,93 @@
+from typing import Any
+
+import pytest
+
+from mistify_server.forecast.cases import EdgeRecord
+from mistify_server.forecast.choice import Choice, Chooser, Edge
+from mistify_server.forecast.experience import Experience
+from mistify_server.forecast.known import Candidate
+
+from .experiences import CANDIDATES, TRAITS, case, seen
+
+EDGE = Edge(halvings=1.0, distance=1.0, share=1.0)
+
+
+def chooser(
+    records: list[EdgeRecord] | None = None, candidates: dict[str, Candidate] = CANDIDATES
+) -> Chooser:
+    return Chooser(TRAITS, "own", candidates, Experience(records or [], candidates))
+
+
+def compared(better: str, worse: str, gap: float, count: int = 6) -> list[EdgeRecord]:
+    """Edges on which one algorithm lost less than the other."""
+    return [
+        seen(case(0.5 + 0.2 * number, algorithm=algorithm), 0.05 + (gap if algorithm == worse else 0.0))
+        for number in range(count)
+        for algorithm in (better, worse)
+    ]
+
+
+def test_of_algorithms_as_good_the_faster_one_is_taken() -> None:
+    choice = chooser()(EDGE, 4)
+    assert choice.algorithm == "morphnet"
+    assert "chamnet" in choice.reason
+    assert "times as long" in choice.reason
+    assert "benchmarks" in choice.reason
+
+
+@pytest.mark.parametrize(("better", "worse"), [("chamnet", "morphnet"), ("morphnet", "chamnet")])
+def test_what_worked_in_this_store_changes_the_choice(better: str, worse: str) -> None:
+    choice = chooser(compared(better, worse, 0.04))(EDGE, 4)
+    assert choice.algorithm == better
+    assert "12 edges of this model and data" in choice.reason
+
+
+def test_a_difference_that_does_not_matter_changes_nothing() -> None:
+    assert chooser(compared("chamnet", "morphnet", 0.001))(EDGE, 4).algorithm == "morphnet"
+
+
+def test_edges_differ_by_how_far_they_go() -> None:
+    """The slow algorithm is better on long edges alone."""
+    records = [
+        seen(
+            case(0.3, algorithm=algorithm).model_copy(update={"distance": 0.3}),
+            0.01,
+        )
+        for algorithm in ("morphnet", "chamnet")
+        for _ in range(4)
+    ]
+    records += [
+        seen(
+            case(3.0, algorithm=algorithm).model_copy(update={"distance": 3.0}),
+            0.25 if algorithm == "morphnet" else 0.1,
+        )
+        for algorithm in ("morphnet", "chamnet")
+        for _ in range(4)
+    ]
+    choose = chooser(records)
+    assert choose(Edge(halvings=3.0, distance=3.0, share=1.0), 4).algorithm == "chamnet"
+    assert choose(Edge(halvings=0.05, distance=0.05, share=1.0), 4).algorithm == "morphnet"
+
+
+def test_the_kind_of_network_counts() -> None:
+    """What depth gains is there in networks with blocks to leave out alone."""
+    deep = {**CANDIDATES, "chamnet": CANDIDATES["chamnet"].model_copy(update={"gain": 0.01})}
+    assert chooser(candidates=deep)(EDGE, 4).algorithm == "chamnet"
+
+
+def test_the_same_edge_gets_the_same_choice() -> None:
+    records = compared("chamnet", "morphnet", 0.02)
+    assert chooser(records)(EDGE, 4) == chooser(records)(EDGE, 4)
+
+
+def test_an_algorithm_that_has_not_prepared_joins_no_tree_that_exists() -> None:
+    choose = chooser(compared("chamnet", "morphnet", 0.04))
+    assert choose(EDGE, 1, prepared=()).algorithm == "morphnet"
+    assert choose(EDGE, 1, prepared={"chamnet"}).algorithm == "chamnet"
+
+
+def test_without_another_one_there_is_nothing_to_choose() -> None:
+    only: Any = {"morphnet": CANDIDATES["morphnet"]}
+    assert chooser(candidates=only)(EDGE, 1) == Choice("morphnet", "no other algorithm can be chosen")
+    slow: Any = {"chamnet": CANDIDATES["chamnet"]}
+    assert chooser(candidates=slow)(EDGE, 1, prepared=()).algorithm == "chamnet"
