@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mistify.budget import Budget, Costs
+from mistify.legend import Legend
 from mistify.metric import Metric
 
 
@@ -68,6 +69,7 @@ class PlannedBatch:
         edges: Parents first.
         seconds: What the whole batch takes, with as many workers as there are.
         evidence: What predictions rest on, in words.
+        legends: How the costs are read that plug-ins of the server have added.
     """
 
     model: str
@@ -79,6 +81,7 @@ class PlannedBatch:
     edges: tuple[PlannedEdge, ...]
     seconds: float
     evidence: str
+    legends: tuple[Legend, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The only place where domain objects become protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
+from collections.abc import Iterable
+
 from pydantic import ValidationError
 
 from mistify.branches import BranchesConfig
@@ -178,25 +180,39 @@ def error_from_proto(message: pb.ErrorInfo) -> MistifyError:
     return MistifyError(code, message.message, problems)
 
 
-def _source_to_proto(source: Source) -> pb.Source:
-    legends = (
+def legends_to_proto(legends: Iterable[Legend]) -> list[pb.Legend]:
+    """Legends as messages."""
+    return [
         pb.Legend(
             quantity=legend.quantity,
             label=legend.label,
             units={name: float(size) for name, size in legend.kind.units.items() if name},
         )
-        for legend in source.legends
-    )
+        for legend in legends
+    ]
+
+
+def legends_from_proto(messages: Iterable[pb.Legend]) -> tuple[Legend, ...]:
+    """Legends from messages.
+
+    Raises:
+        MistifyError: they have units that this version does not know.
+    """
+    try:
+        return tuple(
+            Legend(message.quantity, message.label, measured_in(message.units)) for message in messages
+        )
+    except ValueError as error:
+        raise _unknown("a legend", error) from error
+
+
+def _source_to_proto(source: Source) -> pb.Source:
+    legends = legends_to_proto(source.legends)
     return pb.Source(costs=source.costs, accuracy=source.accuracy, metric=source.metric, legends=legends)
 
 
 def _source_from_proto(message: pb.Source) -> Source:
-    try:
-        legends = tuple(
-            Legend(legend.quantity, legend.label, measured_in(legend.units)) for legend in message.legends
-        )
-    except ValueError as error:
-        raise _unknown("a legend", error) from error
+    legends = legends_from_proto(message.legends)
     return Source(dict(message.costs), message.accuracy, metric_from_proto(message.metric), legends)
 
 

@@ -1,7 +1,7 @@
 """Plans as protobuf and back: `plan_from_proto(plan_to_proto(plan)) == plan`."""
 
 from mistify.plans import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
-from mistify.serde import metric_from_proto
+from mistify.serde import legends_from_proto, legends_to_proto, metric_from_proto
 from mistify.v1 import porting_pb2 as pb
 
 
@@ -20,7 +20,7 @@ def plan_from_proto(message: pb.PortingPlan) -> Plan:
     """A plan from a message.
 
     Raises:
-        MistifyError: it has a metric that this version does not know.
+        MistifyError: it has a metric or a unit that this version does not know.
     """
     return Plan(
         batches=tuple(map(_batch_from_proto, message.batches)),
@@ -41,6 +41,7 @@ def _batch_to_proto(batch: PlannedBatch) -> pb.PlannedBatch:
         edges=map(_edge_to_proto, batch.edges),
         seconds=batch.seconds,
         evidence=batch.evidence,
+        legends=legends_to_proto(batch.legends),
     )
 
 
@@ -56,6 +57,7 @@ def _batch_from_proto(message: pb.PlannedBatch) -> PlannedBatch:
         edges=tuple(map(_edge_from_proto, message.edges)),
         seconds=message.seconds,
         evidence=message.evidence,
+        legends=legends_from_proto(message.legends),
     )
 
 

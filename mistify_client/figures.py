@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from mistify.axes import built_in_legends
 from mistify.budget import Costs, quantity_of, source_axis
 from mistify.jobs import Source
-from mistify.legend import Legend, legend_of
+from mistify.legend import INVERSE, Legend, legend_of
 from mistify.metric import Metric
 
 _DIGITS = 3
@@ -24,6 +24,12 @@ def label(axis: str, legends: Iterable[Legend] = ()) -> str:
 def amount(axis: str, value: float | None, legends: Iterable[Legend] = ()) -> str:
     """A cost in its unit, with three significant digits; a dash where there is none."""
     return "-" if value is None else _legend(axis, legends).amount(value, _DIGITS)
+
+
+def amounts(costs: Costs, legends: Iterable[Legend]) -> dict[str, float]:
+    """Costs, or limits, with amounts where costs are their reciprocals."""
+    found = {axis: legend_of(axis, legends) for axis in costs}
+    return {axis.removeprefix(INVERSE): legend.turned(costs[axis]) for axis, legend in found.items()}
 
 
 def quality(metric: Metric, figure: float | None) -> str:

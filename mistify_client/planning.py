@@ -8,9 +8,10 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from mistify.budget import FLOPS, MEMORY, PARAMS, Costs
+from mistify.jobs import Source
 from mistify.metric import Metric
 from mistify.plans import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
-from mistify_client.figures import shares
+from mistify_client.figures import amounts, shares
 
 #: Shown of every network, besides what its goals limit.
 _SHOWN = (FLOPS, PARAMS, MEMORY)
@@ -24,8 +25,30 @@ def plan_report(plan: Plan) -> dict[str, object]:
     """
     return {
         "seconds": plan.seconds,
-        "batches": [{**asdict(batch), "metric": batch.metric.value} for batch in plan.batches],
+        "batches": [_batch_report(batch) for batch in plan.batches],
         "out_of_reach": [asdict(limit) for limit in plan.out_of_reach],
+    }
+
+
+def _batch_report(batch: PlannedBatch) -> dict[str, object]:
+    edges = [
+        {
+            **asdict(edge),
+            "budget": amounts(edge.budget, batch.legends),
+            "costs": amounts(edge.costs, batch.legends),
+        }
+        for edge in batch.edges
+    ]
+    return {
+        "model": batch.model,
+        "metric": batch.metric.value,
+        "source_costs": amounts(batch.source_costs, batch.legends),
+        "source_accuracy": batch.source_accuracy and asdict(batch.source_accuracy),
+        "source_steps": batch.source_steps,
+        "source_seconds": batch.source_seconds,
+        "edges": edges,
+        "seconds": batch.seconds,
+        "evidence": batch.evidence,
     }
 
 
@@ -51,7 +74,7 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
     costs = _shown(edge.costs, edge.budget)
     figures = [
         f"{batch.metric} {_estimate(batch.metric, edge.accuracy)}",
-        shares(costs, batch.source_costs),
+        shares(costs, Source(batch.source_costs, 0.0, batch.metric, batch.legends)),
         f"{edge.steps:,} steps",
         _duration(edge.seconds),
     ]
@@ -74,7 +97,7 @@ def _estimate(metric: Metric, estimate: Estimate | None) -> str:
 
 def _beyond(limit: OutOfReach) -> str:
     return (
-        f"{limit.goal}: {limit.limit} {limit.given} cannot be met; the least is {limit.nearest}, "
+        f"{limit.goal}: {limit.limit} {limit.given} cannot be met; the nearest that can is {limit.nearest}, "
         "or start from a smaller model"
     )
 

@@ -23,9 +23,8 @@ from mistify.budget import (
 from mistify.compression import COMPRESSION_AXES
 from mistify.hardware import HOST
 from mistify.jobs import BranchFigures, Goal, GoalState, Job, Source
-from mistify.legend import INVERSE, legend_of
 from mistify.quantization import Quantization
-from mistify_client.figures import amount, quality
+from mistify_client.figures import amount, amounts, quality
 
 REPORT = "report.json"
 
@@ -95,7 +94,7 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
         "hardware": _hardware(goal),
-        "budget": _limits(goal, source),
+        "budget": amounts(goal.budget, source.legends if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
         "branches": [
             {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
@@ -106,13 +105,6 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "seconds": goal.seconds,
         "steps": goal.steps,
     }
-
-
-def _limits(goal: Goal, source: Source | None) -> dict[str, float]:
-    """A goal's budget, with amounts where costs are their reciprocals."""
-    legends = source.legends if source else ()
-    found = {axis: legend_of(axis, legends) for axis in goal.budget}
-    return {axis.removeprefix(INVERSE): legend.turned(goal.budget[axis]) for axis, legend in found.items()}
 
 
 def _plugged_in(

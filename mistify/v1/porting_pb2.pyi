@@ -62,7 +62,7 @@ class PortingPlan(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PlannedBatch, _Mapping]]] = ..., out_of_reach: _Optional[_Iterable[_Union[OutOfReach, _Mapping]]] = ...) -> None: ...
 
 class PlannedBatch(_message.Message):
-    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence")
+    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "legends")
     class SourceCostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class PlannedBatch(_message.Message):
     EDGES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    LEGENDS_FIELD_NUMBER: _ClassVar[int]
     model: str
     metric: str
     source_costs: _containers.ScalarMap[str, float]
@@ -88,7 +89,8 @@ class PlannedBatch(_message.Message):
     edges: _containers.RepeatedCompositeFieldContainer[PlannedEdge]
     seconds: float
     evidence: str
-    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ...) -> None: ...
+    legends: _containers.RepeatedCompositeFieldContainer[Legend]
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., legends: _Optional[_Iterable[_Union[Legend, _Mapping]]] = ...) -> None: ...
 
 class PlannedEdge(_message.Message):
     __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "accuracy_target", "steps", "seconds", "warning")

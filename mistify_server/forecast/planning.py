@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+from mistify.axes import plugged_in
 from mistify.budget import FLOPS, Costs
 from mistify.jobs import Goal
 from mistify.metric import Metric
@@ -83,6 +84,7 @@ class Forecast:
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
             evidence=self._experience.evidence(self._subject, self._prospects.traits.kind),
+            legends=plugged_in(plan.source_costs),
         )
 
     def _chosen(self, node: NodePlan, prepared: Collection[str] | None) -> NodePlan:

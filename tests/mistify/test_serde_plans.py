@@ -1,10 +1,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mistify.legend import Legend
 from mistify.metric import Metric
 from mistify.plans import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.quantities import measured_in
 from mistify.serde_plans import plan_from_proto, plan_to_proto
 from mistify.v1 import porting_pb2 as pb
+
+ENERGY = Legend("energy_mj", "energy", measured_in({"mJ": 1.0, "J": 1e3}))
 
 finite = st.floats(allow_nan=False)
 costs = st.dictionaries(st.text(max_size=20), finite, max_size=3)
@@ -37,6 +41,7 @@ batches = st.builds(
     edges=st.lists(edges, max_size=2).map(tuple),
     seconds=finite,
     evidence=texts,
+    legends=st.sampled_from([(), (ENERGY,)]),
 )
 plans = st.builds(
     Plan,

@@ -62,12 +62,12 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
     lines = [line.rstrip() for line in lines_of(Plan((BATCH,), (TINY,)))]
     assert lines == [
         "net.keras: accuracy 80.0% ± 2.0% after 200 steps, 8 s; predicted by 3 edges of this model and data",
-        "└── half, half-int8: accuracy 75.0% ± 4.0%, multiply-adds 50%, params 60%, 700 steps, 40 s",
+        "└── half, half-int8: accuracy 75.0% ± 4.0%, multiply-adds 50%, parameters 60%, 700 steps, 40 s",
         "    morphnet: chamnet takes [longer]",
-        "    └── tenth: accuracy unknown, multiply-adds 10%, params 20%, 3,000 steps, 7 min",
+        "    └── tenth: accuracy unknown, multiply-adds 10%, parameters 20%, 3,000 steps, 7 min",
         "        chamnet: morphnet loses more",
         "        accuracy 90.0% is likely to be missed",
-        "tiny: FLOP 0.001x cannot be met; the least is 0.0042x, or start from a smaller model",
+        "tiny: FLOP 0.001x cannot be met; the nearest that can is 0.0042x, or start from a smaller model",
         "The job takes about 7 min.",
     ]
 
@@ -97,7 +97,7 @@ def test_goals_that_cannot_be_met_have_an_exit_code(plan, service):
     service.fake.plan = Plan((BATCH,), (TINY,))
     result = plan()
     assert result.exit_code == 11
-    assert "the least is 0.0042x" in result.output
+    assert "the nearest that can is 0.0042x" in result.output
 
 
 def test_json_has_all_of_it(plan, service):
