@@ -5,7 +5,8 @@
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are tuned on their data once for each
 seed; then every algorithm goes down the same path of goals, one from the other, with the same training steps
-for each goal. An algorithm's time holds all that it does: preparing, searching, training.
+for each goal. A time holds all that an algorithm does: preparing, searching, training. For `auto` each goal
+has what that algorithm has reached there which a server chooses for the edge that has seen nothing yet.
 
 `--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
 """
@@ -13,20 +14,28 @@ for each goal. An algorithm's time holds all that it does: preparing, searching,
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import log2
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final, NamedTuple
 
+import keras
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
+from executors.structure import analyse
+from mistify.config import AUTO
+from mistify_server.forecast.choice import Chooser, Edge
+from mistify_server.forecast.experience import Experience
 from mistify_server.settings import params_of
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.survey import prospects_of
+from mistify_server.tasks import DataSource, InspectTask, ModelSource
 
 ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
 NETWORKS: Final = ("resnet8", "snips")
@@ -35,7 +44,12 @@ SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
 _QUICK_STEPS: Final = 30
 
-TARGETS: Final[dict[str, Target]] = {}
+AUTO_SHORT: Final = "{network}_auto_short"
+
+#: Points that the mean over the goals is below that of the best algorithm where the server chooses.
+TARGETS: Final[dict[str, Target]] = {
+    AUTO_SHORT.format(network=network): {"max": 0.5, "full_run_only": True} for network in NETWORKS
+}
 
 
 class Descent(NamedTuple):
@@ -55,7 +69,7 @@ def measure(options: Namespace) -> Figures:
     data = data_with({*FILES, *snips.FILES}, options)
     figures: dict[str, float] = {}
     for network in [options.network] if options.network else NETWORKS:
-        found: dict[str, list[Descent]] = {algorithm: [] for algorithm in ALGORITHMS}
+        found: dict[str, list[Descent]] = {algorithm: [] for algorithm in (*ALGORITHMS, AUTO)}
         for seed in range(1 if options.quick else options.seeds):
             with TemporaryDirectory() as directory:
                 for algorithm, descent in _descents(network, data, Path(directory), seed, options).items():
@@ -63,7 +77,9 @@ def measure(options: Namespace) -> Figures:
             Console(stderr=True).print(_table(f"{network}, seeds 0 to {seed}", found))
         Console().print(_table(network, found))
         figures |= figures_of(network, found)
-    return figures
+        best = max(figures[f"{network}_{algorithm}_mean"] for algorithm in ALGORITHMS)
+        figures[AUTO_SHORT.format(network=network)] = best - figures[f"{network}_{AUTO}_mean"]
+    return {} if options.quick else figures
 
 
 def figures_of(network: str, found: Mapping[str, Sequence[Descent]]) -> Figures:
@@ -93,7 +109,21 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
         reached = porting.collective(steps)
         accuracy = {share: one.accuracy for share, one in reached.items()}
         found[algorithm] = Descent(accuracy, perf_counter() - start)
-    return found
+    chosen = _choices(tuned, files, settings)
+    accuracy = {share: found[algorithm].accuracy[share] for share, algorithm in chosen.items()}
+    return found | {AUTO: Descent(accuracy, max(found[algorithm].seconds for algorithm in chosen.values()))}
+
+
+def _choices(tuned: ModelSource, files: DataSource, settings: dict[str, object]) -> dict[float, str]:
+    """The algorithm that is chosen for each edge of the path."""
+    task = InspectTask(model=tuned, data=files, algorithm=AUTO, algorithm_config=settings, hardware={})
+    network = keras.models.load_model(tuned.path, compile=False)
+    prospects = prospects_of(analyse(network), task, ())
+    candidates = prospects.candidates
+    choose = Chooser(prospects.traits, "", candidates, Experience([], candidates))
+    path = pairwise((1.0, *SHARES))
+    edges = {share: Edge(-log2(share), log2(before / share), before) for before, share in path}
+    return {share: choose(edge, len(edges)).algorithm for share, edge in edges.items()}
 
 
 def _source(
