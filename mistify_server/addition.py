@@ -13,7 +13,7 @@ from mistify.validation import InvalidValue
 from mistify_server.adaptor.insertion import insert_goals, promised_accuracies
 from mistify_server.adaptor.plan import ResolvedBatch, asked_goals, unreachable
 from mistify_server.forecast.known import Prospects
-from mistify_server.forecast.planning import foreseen, told
+from mistify_server.forecast.planning import forecast_of, told
 from mistify_server.store.base import BatchPlan, BatchState, JobStore
 from mistify_server.tasks import Inspection
 
@@ -99,11 +99,11 @@ class Standing:
         for batch, plan in zip(batches, measured, strict=True):
             promised = promised_accuracies(self._state(batch), self.job.goals)
             grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
-            known = {goal.id: goal for goal in (*self.job.goals, *goals)}
-            prepared = {node.algorithm for node in plan.nodes}
-            grown, planned = foreseen(grown, known, history, 1, prepared)
+            forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
+            if forecast is not None:
+                grown, goals = forecast.plan, told(goals, forecast)
             plans.append(grown)
-            placed |= dict(zip(batch.batch.indices, told(goals, grown, planned), strict=True))
+            placed |= dict(zip(batch.batch.indices, goals, strict=True))
         return plans, [placed[index] for index in sorted(placed)]
 
     def _state(self, batch: ResolvedBatch) -> BatchState:

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, starmap
 
 from mistify.config import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
@@ -12,7 +12,7 @@ from mistify.jobs import Goal, Job, JobEvent, JobState, PackageFile
 from mistify.plans import Plan, PlannedBatch
 from mistify_server.adaptor.plan import ResolvedBatch, out_of_reach, plan_batch, within_reach
 from mistify_server.addition import Standing
-from mistify_server.forecast.planning import foreseen, told
+from mistify_server.forecast.planning import Forecast, as_it_is, forecast_of, told
 from mistify_server.jobs import RunningJobs
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.base import Addition, BatchPlan, Submission
@@ -60,8 +60,8 @@ class PortingService:
             return known
         configs = await asyncio.to_thread(parse_batch, config_text)
         examined = await self._examiner.examine(collective_batches(configs))
-        foreseen = [self._foreseen(resolved, inspection) for resolved, inspection in examined]
-        goals = {goal.id: goal for _, batch_goals, _ in foreseen for goal in batch_goals}
+        planned = await asyncio.to_thread(lambda: list(starmap(self._planned, examined)))
+        goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         now = self._now()
         submission = Submission(
             job=Job(
@@ -70,7 +70,7 @@ class PortingService:
                 goals=tuple(goals[config.id] for config in configs),
                 created_unix_ms=int(now.timestamp() * 1000),
             ),
-            plans=[plan for plan, _, _ in foreseen],
+            plans=[plan for plan, _, _ in planned],
             config_text=config_text,
             idempotency_key=idempotency_key or None,
         )
@@ -92,9 +92,8 @@ class PortingService:
         examined = await self._examiner.survey(collective_batches(configs))
         beyond = [limit for resolved, inspection in examined for limit in out_of_reach(resolved, inspection)]
         possible = [(within_reach(resolved, found), found) for resolved, found in examined]
-        batches = [
-            self._foreseen(resolved, found)[2] for resolved, found in possible if resolved.batch.configs
-        ]
+        some = [(resolved, found) for resolved, found in possible if resolved.batch.configs]
+        batches = await asyncio.to_thread(lambda: list(starmap(self._foreseen, some)))
         return Plan(tuple(batches), tuple(beyond))
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
@@ -171,14 +170,22 @@ class PortingService:
             while chunk := stream.read(CHUNK):
                 yield chunk
 
-    def _foreseen(
+    def _planned(
         self, resolved: ResolvedBatch, inspection: Inspection
-    ) -> tuple[BatchPlan, list[Goal], PlannedBatch]:
-        """The tree of a batch with its algorithms, its goals, and what is expected of them."""
+    ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
+        """The tree of a batch with its algorithms, its goals, and what there is to say of them."""
         plan, goals = plan_batch(resolved, inspection)
-        slots = self._examiner.engine.slots
-        plan, planned = foreseen(plan, {goal.id: goal for goal in goals}, self._store.jobs, slots)
-        return plan, told(goals, plan, planned), planned
+        forecast = forecast_of(plan, self._store.jobs)
+        if forecast is None:
+            return plan, goals, None
+        return forecast.plan, told(goals, forecast), forecast
+
+    def _foreseen(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
+        plan, goals, forecast = self._planned(resolved, inspection)
+        by_id = {goal.id: goal for goal in goals}
+        if forecast is None:
+            return as_it_is(plan, by_id)
+        return forecast.planned(by_id, self._examiner.engine.slots)
 
     def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
         return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)

@@ -1,6 +1,6 @@
 """Which algorithm adapts an edge (paper 3, "automatically selected adaptation algorithm"), and why."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,13 +65,12 @@ class Chooser:
         self._candidates = candidates
         self._experience = experience
 
-    def __call__(self, edge: Edge, edges: int, prepared: Collection[str] | None = None) -> Choice:
-        """The algorithm of an edge.
+    def __call__(self, edges: Sequence[Edge], prepared: Collection[str] | None = None) -> list[Choice]:
+        """The algorithms of edges, which share what an algorithm prepares.
 
         Args:
-            edge: Which.
-            edges: How many there are that would share what an algorithm prepares.
-            prepared: What algorithms have prepared for these edges already; the others that would have to are
+            edges: Of one tree.
+            prepared: What algorithms have prepared for this tree already; the others that would have to are
                 left out. None where nothing has been prepared yet, and all can.
         """
         fit = {
@@ -80,13 +79,10 @@ class Chooser:
             if prepared is None or name in prepared or not candidate.preparing
         }
         found = [
-            self._expected(name, edge, of.preparing / edges if prepared is None else 0.0)
+            self._expected(name, edges, of.preparing / len(edges) if prepared is None else 0.0)
             for name, of in sorted((fit or self._candidates).items())
         ]
-        least = min(one.lost.mean for one in found)
-        best = min((one for one in found if one.lost.mean <= least + _AS_GOOD), key=lambda one: one.time)
-        others = [one for one in found if one is not best]
-        return Choice(best.algorithm, self._reason(edge, best, others))
+        return [self._best(edge, rivals) for edge, *rivals in zip(edges, *found, strict=True)]
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> Case:
         """An edge as an algorithm would adapt it."""
@@ -100,10 +96,18 @@ class Chooser:
             steps=self._candidates[algorithm].steps(edge.distance, rounds),
         )
 
-    def _expected(self, algorithm: str, edge: Edge, preparing: float) -> _Expected:
-        case = self.case(edge, algorithm)
-        (lost,) = self._experience.lost([case])
-        return _Expected(algorithm, lost, case.work + self._experience.overhead(algorithm) + preparing)
+    def _expected(self, algorithm: str, edges: Sequence[Edge], preparing: float) -> list[_Expected]:
+        cases = [self.case(edge, algorithm) for edge in edges]
+        besides = self._experience.overhead(algorithm) + preparing
+        return [
+            _Expected(algorithm, lost, case.work + besides)
+            for case, lost in zip(cases, self._experience.lost(cases), strict=True)
+        ]
+
+    def _best(self, edge: Edge, found: Sequence[_Expected]) -> Choice:
+        least = min(one.lost.mean for one in found)
+        best = min((one for one in found if one.lost.mean <= least + _AS_GOOD), key=lambda one: one.time)
+        return Choice(best.algorithm, self._reason(edge, best, [one for one in found if one is not best]))
 
     def _reason(self, edge: Edge, best: _Expected, others: list[_Expected]) -> str:
         if not others:

@@ -5,8 +5,8 @@ what an edge loses is its burden times a rate, and rates are the more alike the 
 their kind of network, their model and data, their algorithm, and how far they go in how many steps.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,9 @@ _NOISE_OF_BURDEN: Final = 0.003
 #: So few residuals say nothing of how uncertain a prediction is.
 _FEWEST: Final = 3
 
+#: Edges that are predicted at once.
+_AT_ONCE: Final = 1_000
+
 #: Edges by which speed is told: the machine may have been busier before.
 _LATEST: Final = 20
 
@@ -58,15 +61,16 @@ class Experience:
         candidates: The algorithms, for what was measured of them before.
     """
 
-    def __init__(self, records: Sequence[EdgeRecord], candidates: dict[str, Candidate]) -> None:
+    def __init__(self, records: Sequence[EdgeRecord], candidates: Mapping[str, Candidate]) -> None:
         self._records = list(records)
         self._candidates = candidates
-        self._cases = [record.case for record in records]
-        if not self._cases:
+        self._codes: dict[tuple[str, ...], int] = {}
+        self._known = self._figures([record.case for record in records])
+        if not self._records:
             return
-        covariance = _covariance(self._cases, self._cases) + np.diag(_noise(self._cases))
+        covariance = _covariance(self._known, self._known) + np.diag(_noise(self._known))
         self._inverse = np.linalg.inv(covariance)
-        self._weights = self._inverse @ (np.array([r.lost for r in records]) - self._usual(self._cases))
+        self._weights = self._inverse @ (np.array([r.lost for r in records]) - self._known.usual)
 
     def lost(self, cases: Sequence[Case]) -> list[Estimate]:
         """What edges lose: shares of what the source reaches.
@@ -74,15 +78,22 @@ class Experience:
         The deviation is that of the process, and so much more as leaving out each record and predicting it by
         the others says: of those of the same model and data, of all where these are too few.
         """
-        mean, variance = self._usual(cases), _variance(cases) + _noise(cases)
-        if self._cases:
-            shared = _covariance(cases, self._cases)
+        found: list[Estimate] = []
+        for at in range(0, len(cases), _AT_ONCE):
+            found += self._lost(cases[at : at + _AT_ONCE])
+        return found
+
+    def _lost(self, cases: Sequence[Case]) -> Iterator[Estimate]:
+        wanted = self._figures(cases)
+        mean, variance = wanted.usual, _variance(wanted) + _noise(wanted)
+        if self._records:
+            shared = _covariance(wanted, self._known)
             mean = mean + shared @ self._weights
-            variance = variance - np.einsum("ij,jk,ik->i", shared, self._inverse, shared)
-        return [
-            Estimate(float(m), self._distrust(case.subject) * float(np.sqrt(max(v, _NOISE**2))))
-            for case, m, v in zip(cases, mean, variance, strict=True)
-        ]
+            variance = variance - ((shared @ self._inverse) * shared).sum(axis=1)
+        deviation = np.sqrt(np.maximum(variance, _NOISE**2))
+        distrust = {subject: self._distrust(subject) for subject in {case.subject for case in cases}}
+        for case, m, d in zip(cases, mean, deviation, strict=True):
+            yield Estimate(float(m), distrust[case.subject] * float(d))
 
     def source(self, subject: str, source_steps: int) -> float | None:
         """What the tuned source reaches, as the last job with it has found; None where there was none."""
@@ -108,66 +119,78 @@ class Experience:
 
     def evidence(self, subject: str, kind: str) -> str:
         """What predictions rest on, in words."""
-        same = sum(case.subject == subject for case in self._cases)
-        like = sum(case.kind == kind for case in self._cases)
+        same = sum(record.case.subject == subject for record in self._records)
+        like = sum(record.case.kind == kind for record in self._records)
         if same:
             return f"by {same} edge{'s'[: same > 1]} of this model and data"
         if like:
             return f"by {like} edge{'s'[: like > 1]} of other {kind} networks"
         return "by benchmarks, as nothing like it was adapted here yet"
 
-    def _usual(self, cases: Sequence[Case]) -> Floats:
-        """What edges lose as far as it was measured before."""
+    def _figures(self, cases: Sequence[Case]) -> "_Figures":
+        burdens = [max(case.halvings, 0.0) * (_USUAL_STEPS / max(case.steps, 1)) ** _FALL for case in cases]
         gains = [
             self._candidates[case.algorithm].gain if case.algorithm in self._candidates else 0.0
             for case in cases
         ]
-        found: Floats = (_RATE - np.array(gains)) * _burdens(cases)
-        return found
+        places = [[case.halvings, case.distance, np.log10(max(case.steps, 1))] for case in cases]
+        labels = {
+            names: np.array(
+                [self._code(names, *(getattr(case, name) for name in names)) for case in cases], np.int64
+            )
+            for names in _SPREADS
+        }
+        return _Figures(
+            np.array(burdens), (_RATE - np.array(gains)) * burdens, np.reshape(places, (-1, 3)), labels
+        )
+
+    def _code(self, names: tuple[str, ...], *values: str) -> int:
+        return self._codes.setdefault((*names, *values), len(self._codes))
 
     def _distrust(self, subject: str) -> float:
         """How much further records are from predictions by the others than these claim; at least 1."""
-        if not self._cases:
+        if not self._records:
             return 1.0
         scores = self._weights / np.sqrt(np.diag(self._inverse))
-        own = scores[[case.subject == subject for case in self._cases]]
+        own = scores[[record.case.subject == subject for record in self._records]]
         scores = own if len(own) >= _FEWEST else scores
         return max(1.0, float(np.sqrt(np.mean(scores**2)))) if len(scores) >= _FEWEST else 1.0
 
 
-def _burdens(cases: Sequence[Case]) -> Floats:
-    return np.array(
-        [max(case.halvings, 0.0) * (_USUAL_STEPS / max(case.steps, 1)) ** _FALL for case in cases]
-    )
+class _Figures(NamedTuple):
+    """Edges in numbers.
+
+    Attributes:
+        burdens: [edges].
+        usual: What they lose as far as it was measured before, [edges].
+        places: By which rates vary, [edges, 3].
+        labels: What edges can have in common -> [edges], equal where they have.
+    """
+
+    burdens: Floats
+    usual: Floats
+    places: Floats
+    labels: Mapping[tuple[str, ...], npt.NDArray[np.int64]]
 
 
-def _noise(cases: Sequence[Case]) -> Floats:
+def _noise(of: _Figures) -> Floats:
     """Variances."""
-    found: Floats = _NOISE**2 + (_NOISE_OF_BURDEN * _burdens(cases)) ** 2
+    found: Floats = _NOISE**2 + (_NOISE_OF_BURDEN * of.burdens) ** 2
     return found
 
 
-def _variance(cases: Sequence[Case]) -> Floats:
-    """Of each case by itself, without noise."""
-    found: Floats = _burdens(cases) ** 2 * (_SPREAD**2 + sum(spread**2 for spread in _SPREADS.values()))
+def _variance(of: _Figures) -> Floats:
+    """Of each edge by itself, without noise."""
+    found: Floats = of.burdens**2 * (_SPREAD**2 + sum(spread**2 for spread in _SPREADS.values()))
     return found
 
 
-def _covariance(left: Sequence[Case], right: Sequence[Case]) -> Floats:
+def _covariance(left: _Figures, right: _Figures) -> Floats:
     """[left, right]."""
-    ways = (_places(left)[:, None] - _places(right)[None]) / _LENGTHS
+    ways = (left.places[:, None] - right.places[None]) / _LENGTHS
     alike = _CONSTANT + (1 - _CONSTANT) * np.exp(-0.5 * (ways**2).sum(axis=-1))
     common = np.full(alike.shape, _SPREAD**2)
     for names, spread in _SPREADS.items():
-        one, other = (
-            np.array(["/".join(getattr(case, name) for name in names) for case in cases])
-            for cases in (left, right)
-        )
-        common += spread**2 * (one[:, None] == other[None])
-    found: Floats = np.outer(_burdens(left), _burdens(right)) * common * alike
+        common += spread**2 * (left.labels[names][:, None] == right.labels[names][None])
+    found: Floats = np.outer(left.burdens, right.burdens) * common * alike
     return found
-
-
-def _places(cases: Sequence[Case]) -> Floats:
-    """[cases, 3], by which rates vary."""
-    return np.array([[case.halvings, case.distance, np.log10(max(case.steps, 1))] for case in cases])

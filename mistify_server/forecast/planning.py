@@ -58,8 +58,14 @@ class Forecast:
         self._experience = Experience(records, prospects.candidates)
         self._chooser = Chooser(prospects.traits, self._subject, prospects.candidates, self._experience)
         self._scaling = Scaling(prospects.scaled, plan.source_costs)
-        nodes = tuple(self._chosen(node, prepared) for node in plan.nodes)
-        self.plan = plan.model_copy(update={"nodes": nodes})
+        self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
+
+    def warning(self, node: NodePlan) -> str:
+        """What a node is likely to miss, in words; empty where that is nothing."""
+        if node.accuracy_target is None:
+            return ""
+        steps, accuracy = self._reached(node)
+        return _warning(self.plan.data.metric, accuracy, node.accuracy_target, steps)
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
         """The batch as it is expected to go.
@@ -87,11 +93,17 @@ class Forecast:
             legends=plugged_in(plan.source_costs),
         )
 
-    def _chosen(self, node: NodePlan, prepared: Collection[str] | None) -> NodePlan:
-        if node.algorithm:
-            return node
-        choice = self._chooser(self._edges[node.index], len(self.plan.nodes), prepared)
-        return node.model_copy(update={"algorithm": choice.algorithm, "choice": choice.reason})
+    def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
+        """The nodes, each with an algorithm."""
+        open_nodes = [node for node in self.plan.nodes if not node.algorithm]
+        if not open_nodes:
+            return self.plan.nodes
+        choices = self._chooser([self._edge(node) for node in open_nodes], prepared)
+        settled = {
+            node.index: node.model_copy(update={"algorithm": choice.algorithm, "choice": choice.reason})
+            for node, choice in zip(open_nodes, choices, strict=True)
+        }
+        return tuple(settled.get(node.index, node) for node in self.plan.nodes)
 
     @cached_property
     def _scales(self) -> dict[int | None, float]:
@@ -103,10 +115,6 @@ class Forecast:
         for node in self.plan.nodes:
             found[node.index] = min(found[node.parent], self._scaling.within(node.budget))
         return found
-
-    @cached_property
-    def _edges(self) -> dict[int, Edge]:
-        return {node.index: self._edge(node) for node in self.plan.nodes}
 
     def _edge(self, node: NodePlan) -> Edge:
         parent, costs = self._costs(node.parent), self._costs(node.index)
@@ -144,7 +152,7 @@ class Forecast:
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         steps, accuracy = self._reached(node)
-        case = self._chooser.case(self._edges[node.index], node.algorithm)
+        case = self._chooser.case(self._edge(node), node.algorithm)
         work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
         adapting = work * self._step_seconds
         own = [goals[goal_id] for goal_id in node.goals]
@@ -165,7 +173,7 @@ class Forecast:
 
     def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
         """The steps of an edge, and what its network reaches: tuned until that is what is asked for."""
-        candidate, edge = self._prospects.candidates[node.algorithm], self._edges[node.index]
+        candidate, edge = self._prospects.candidates[node.algorithm], self._edge(node)
         metric, rounds = self.plan.data.metric, 1
         while True:
             case = self._chooser.case(edge, node.algorithm, rounds)
@@ -177,47 +185,38 @@ class Forecast:
             rounds += 1
 
 
-def foreseen(
-    plan: BatchPlan,
-    goals: Mapping[str, Goal],
-    history: JobStore,
-    slots: int,
-    prepared: Collection[str] | None = None,
-) -> tuple[BatchPlan, PlannedBatch]:
-    """A plan with the algorithms of its nodes, and what is expected of it.
+def forecast_of(
+    plan: BatchPlan, history: JobStore, prepared: Collection[str] | None = None
+) -> Forecast | None:
+    """The forecast of a batch; None where its model is packaged as it is.
 
     Args:
-        plan: Of a batch.
-        goals: All of the batch, by id.
+        plan: Of the batch.
         history: Of all jobs.
-        slots: How many edges are adapted at the same time.
         prepared: See `Chooser`.
     """
     prospects = plan.prospects
     if prospects is None:
-        return plan, _as_it_is(plan, goals)
+        return None
     subject = subject_of(prospects.traits, plan.data)
-    records = history.edges(subject, prospects.traits.kind, _RECORDS)
-    forecast = Forecast(plan, prospects, records, prepared)
-    return forecast.plan, forecast.planned(goals, slots)
+    return Forecast(plan, prospects, history.edges(subject, prospects.traits.kind, _RECORDS), prepared)
 
 
-def told(goals: Iterable[Goal], plan: BatchPlan, planned: PlannedBatch) -> list[Goal]:
+def told(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
     """Goals with the algorithms of their nodes, and what is likely to be missed."""
-    node_of = {goal_id: node for node in plan.nodes for goal_id in node.goals}
-    warnings = {goal_id: edge.warning for edge in planned.edges for goal_id in edge.goals}
+    node_of = {goal_id: node for node in forecast.plan.nodes for goal_id in node.goals}
     return [
         replace(
             goal,
             algorithm=node_of[goal.id].algorithm,
             choice=node_of[goal.id].choice,
-            warning=warnings[goal.id] if goal.accuracy_target is not None else "",
+            warning="" if goal.accuracy_target is None else forecast.warning(node_of[goal.id]),
         )
         for goal in goals
     ]
 
 
-def _as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
+def as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
     """A batch whose model is packaged as it is."""
     edges = tuple(
         PlannedEdge(

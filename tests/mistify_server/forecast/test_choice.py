@@ -1,3 +1,4 @@
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -18,6 +19,11 @@ def chooser(
     return Chooser(TRAITS, "own", candidates, Experience(records or [], candidates))
 
 
+def chosen(chooser: Chooser, edge: Edge = EDGE, prepared: Collection[str] | None = None) -> Choice:
+    """Of one of four edges."""
+    return chooser([edge] * 4, prepared)[0]
+
+
 def compared(better: str, worse: str, gap: float, count: int = 6) -> list[EdgeRecord]:
     """Edges on which one algorithm lost less than the other."""
     return [
@@ -28,7 +34,7 @@ def compared(better: str, worse: str, gap: float, count: int = 6) -> list[EdgeRe
 
 
 def test_of_algorithms_as_good_the_faster_one_is_taken() -> None:
-    choice = chooser()(EDGE, 4)
+    choice = chosen(chooser())
     assert choice.algorithm == "morphnet"
     assert "chamnet" in choice.reason
     assert "times as long" in choice.reason
@@ -37,13 +43,13 @@ def test_of_algorithms_as_good_the_faster_one_is_taken() -> None:
 
 @pytest.mark.parametrize(("better", "worse"), [("chamnet", "morphnet"), ("morphnet", "chamnet")])
 def test_what_worked_in_this_store_changes_the_choice(better: str, worse: str) -> None:
-    choice = chooser(compared(better, worse, 0.04))(EDGE, 4)
+    choice = chosen(chooser(compared(better, worse, 0.04)))
     assert choice.algorithm == better
     assert "12 edges of this model and data" in choice.reason
 
 
 def test_a_difference_that_does_not_matter_changes_nothing() -> None:
-    assert chooser(compared("chamnet", "morphnet", 0.001))(EDGE, 4).algorithm == "morphnet"
+    assert chosen(chooser(compared("chamnet", "morphnet", 0.001))).algorithm == "morphnet"
 
 
 def test_edges_differ_by_how_far_they_go() -> None:
@@ -65,29 +71,29 @@ def test_edges_differ_by_how_far_they_go() -> None:
         for _ in range(4)
     ]
     choose = chooser(records)
-    assert choose(Edge(halvings=3.0, distance=3.0, share=1.0), 4).algorithm == "chamnet"
-    assert choose(Edge(halvings=0.05, distance=0.05, share=1.0), 4).algorithm == "morphnet"
+    assert chosen(choose, Edge(halvings=3.0, distance=3.0, share=1.0)).algorithm == "chamnet"
+    assert chosen(choose, Edge(halvings=0.05, distance=0.05, share=1.0)).algorithm == "morphnet"
 
 
 def test_the_kind_of_network_counts() -> None:
     """What depth gains is there in networks with blocks to leave out alone."""
     deep = {**CANDIDATES, "chamnet": CANDIDATES["chamnet"].model_copy(update={"gain": 0.01})}
-    assert chooser(candidates=deep)(EDGE, 4).algorithm == "chamnet"
+    assert chosen(chooser(candidates=deep)).algorithm == "chamnet"
 
 
 def test_the_same_edge_gets_the_same_choice() -> None:
     records = compared("chamnet", "morphnet", 0.02)
-    assert chooser(records)(EDGE, 4) == chooser(records)(EDGE, 4)
+    assert chosen(chooser(records)) == chosen(chooser(records))
 
 
 def test_an_algorithm_that_has_not_prepared_joins_no_tree_that_exists() -> None:
     choose = chooser(compared("chamnet", "morphnet", 0.04))
-    assert choose(EDGE, 1, prepared=()).algorithm == "morphnet"
-    assert choose(EDGE, 1, prepared={"chamnet"}).algorithm == "chamnet"
+    assert chosen(choose, prepared=()).algorithm == "morphnet"
+    assert chosen(choose, prepared={"chamnet"}).algorithm == "chamnet"
 
 
 def test_without_another_one_there_is_nothing_to_choose() -> None:
     only: Any = {"morphnet": CANDIDATES["morphnet"]}
-    assert chooser(candidates=only)(EDGE, 1) == Choice("morphnet", "no other algorithm can be chosen")
+    assert chosen(chooser(candidates=only)) == Choice("morphnet", "no other algorithm can be chosen")
     slow: Any = {"chamnet": CANDIDATES["chamnet"]}
-    assert chooser(candidates=slow)(EDGE, 1, prepared=()).algorithm == "chamnet"
+    assert chosen(chooser(candidates=slow), prepared=()).algorithm == "chamnet"
