@@ -123,7 +123,8 @@ def _choices(tuned: ModelSource, files: DataSource, settings: dict[str, object])
     choose = Chooser(prospects.traits, "", candidates, Experience([], candidates))
     path = pairwise((1.0, *SHARES))
     edges = {share: Edge(-log2(share), log2(before / share), before) for before, share in path}
-    return {share: choose(edge, len(edges)).algorithm for share, edge in edges.items()}
+    choices = choose(list(edges.values()))
+    return {share: choice.algorithm for share, choice in zip(edges, choices, strict=True)}
 
 
 def _source(

@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistify.legend import Legend
@@ -50,6 +50,7 @@ plans = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(plans)
 def test_a_plan_survives_the_wire(plan: Plan) -> None:
     wire = plan_to_proto(plan).SerializeToString()
