@@ -13,7 +13,7 @@ from executors.structure import Structure
 from executors.training import Schooling, Trainer
 from mistify.budget import Budget, Costs
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hardware import HardwareProfile
+from mistify.profiles import Profile
 
 ENTRY_POINTS = "mistify.executors"
 
@@ -76,7 +76,7 @@ class Assignment:
 
     model: keras.Model
     budget: Budget
-    profiles: tuple[HardwareProfile, ...]
+    profiles: tuple[Profile, ...]
     schooling: Schooling
     seed: int
     source: Structure

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, axis_name, conditions_of, quantity_of
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hardware import HOST, HardwareProfile
+from mistify.hardware import HOST
 from mistify.legend import INVERSE, Legend
+from mistify.profiles import HardwareProfile
 from mistify.quantities import BYTES, COUNT, TIME, Kind, Quantity
 from mistify.quantization import STORED, Quantization
 
@@ -152,7 +153,7 @@ _BUILT_IN: Final[Mapping[str, Axis]] = {
             LATENCY,
             "latency",
             TIME,
-            lambda network, at: network.latency_ms(at.hardware),
+            lambda network, at: at.hardware.latency_ms(network),
             by_hardware=True,
         ),
     )

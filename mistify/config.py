@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
@@ -25,8 +25,9 @@ from mistify.budget import Costs, source_axis
 from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
-from mistify.hardware import HOST, HardwareConfig, HardwareProfile, resolve
+from mistify.hardware import HardwareConfig, resolve
 from mistify.metric import Metric
+from mistify.profiles import NominalProfile
 from mistify.quantities import (
     Quantity,
     format_share,
@@ -190,7 +191,7 @@ class PortingConfig(Settings):
         return self
 
     @property
-    def profile(self) -> HardwareProfile:
+    def profile(self) -> NominalProfile:
         """The hardware that a latency goal means; the server's own machine where none is named."""
         return resolve(self.hardware)
 
@@ -300,12 +301,12 @@ def _is_figure(given: object) -> bool:
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
-    first: dict[str, tuple[int, HardwareProfile]] = {}
+    first: dict[str, tuple[int, NominalProfile]] = {}
     for index, config in configs.items():
         profile = config.profile
         earlier, agreed = first.setdefault(profile.name, (index, profile))
         if profile != agreed:
-            given = asdict(profile)
+            given = str(profile)
             expected = f"the same figures for {profile.name} as in [{earlier}]"
             problem = InvalidValue(given, expected, "give one of them another name")
             yield problem.problem(f"[{index}].hardware")
@@ -330,15 +331,9 @@ def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch
     ]
 
 
-def profiles_of(configs: Iterable[PortingConfig], host: HardwareProfile = HOST) -> dict[str, HardwareProfile]:
-    """The hardware profiles that the configs' goals need, by name.
-
-    Args:
-        configs: of one `parse_batch`, which made sure that a name means one profile.
-        host: what "host" stands for, as the server calibrated it.
-    """
-    profiles = {config.profile.name: config.profile for config in configs}
-    return {name: host if profile == HOST else profile for name, profile in profiles.items()}
+def profiles_of(configs: Iterable[PortingConfig]) -> list[NominalProfile]:
+    """The hardware profiles that the goals of one `parse_batch` need, each once."""
+    return list(dict.fromkeys(config.profile for config in configs))
 
 
 def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from mistify.axes import known_axes
 from mistify.budget import Costs
-from mistify.hardware import HardwareProfile
+from mistify.profiles import HardwareProfile
 from mistify.quantization import Quantization
 
 FLOAT_BYTES = 4
@@ -122,16 +122,13 @@ class NetworkCost:
         around = storage.channel * channels + storage.operator * operators + FILE_BYTES
         return self.weight_bytes(precision) + around
 
-    def latency_ms(self, profile: HardwareProfile) -> float:
-        """`C_mem / bandwidth + C_comp / power`, summed over the layers, in milliseconds.
-
-        `C_mem` is what a layer moves: its weights, as in the paper, and the activations it writes.
-        """
-        moved = FLOAT_BYTES * sum(
+    @property
+    def bytes_moved(self) -> int:
+        """`C_mem` (4.1) in float32: the layers' weights, as in the paper, and the activations they write."""
+        return FLOAT_BYTES * sum(
             layer.stored_params + (0 if layer.in_place else self.elements[layer.output])
             for layer in self.layers
         )
-        return profile.latency_ms(moved, self.flops)
 
     def costs(self, profiles: Iterable[HardwareProfile] = ()) -> Costs:
         """Every axis of the network's costs, under every condition (`mistify.axes`).

@@ -1,12 +1,12 @@
-"""Hardware profiles: compute power and memory bandwidth of device classes (paper 4.1, Table 1)."""
+"""The device classes that configs can name, by their data sheets (paper 4.1, Table 1)."""
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
+from mistify.profiles import NominalProfile
 from mistify.quantities import format_bandwidth, format_compute_power, parse_bandwidth, parse_compute_power
 from mistify.quantization import Quantization
 from mistify.validation import InvalidValue, Settings, unknown_name
@@ -15,54 +15,34 @@ _SEPARATORS = re.compile(r"[\s_]+")
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 
 
-@dataclass(frozen=True)
-class HardwareProfile:
-    """A device class.
-
-    Attributes:
-        name: lower case, such as "jetson-nano"; names the axis of its latency.
-        compute_power: peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
-            divides multiply-adds by it as they are: one multiply-add counts as one operation.
-        memory_bandwidth: in GB/s (10^9 bytes per second).
-    """
-
-    name: str
-    compute_power: float
-    memory_bandwidth: float
-
-    def latency_ms(self, bytes_moved: float, multiply_adds: float) -> float:
-        """`C_mem / mem_bandwidth + C_comp / comp_power` (4.1), in milliseconds."""
-        return bytes_moved / (self.memory_bandwidth * 1e6) + multiply_adds / (self.compute_power * 1e6)
-
-
 #: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
-HOST = HardwareProfile("host", 50.0, 10.0)
+HOST = NominalProfile("host", 50.0, 10.0)
 
 _PROFILES = (
     HOST,
     # Table 1 of the paper.
-    HardwareProfile("v100", 112_000.0, 900.0),
-    HardwareProfile("2080", 11_700.0, 480.0),
-    HardwareProfile("jetson-tx2", 1_500.0, 58.0),
-    HardwareProfile("jetson-nano", 470.0, 25.0),
-    HardwareProfile("raspberry-pi", 6.0, 8.5),
+    NominalProfile("v100", 112_000.0, 900.0),
+    NominalProfile("2080", 11_700.0, 480.0),
+    NominalProfile("jetson-tx2", 1_500.0, 58.0),
+    NominalProfile("jetson-nano", 470.0, 25.0),
+    NominalProfile("raspberry-pi", 6.0, 8.5),
     # Table 1 has no bandwidth for it: that of the M.2 accelerator's PCIe Gen2 x1 link (Coral data sheet).
-    HardwareProfile("edge-tpu", 4_000.0, 0.5),
+    NominalProfile("edge-tpu", 4_000.0, 0.5),
     # NVIDIA data sheets: single precision without tensor cores, and memory bandwidth.
-    HardwareProfile("a100", 19_500.0, 1_555.0),
-    HardwareProfile("t4", 8_100.0, 320.0),
+    NominalProfile("a100", 19_500.0, 1_555.0),
+    NominalProfile("t4", 8_100.0, 320.0),
     # NVIDIA Jetson data sheets: CUDA cores x 2 x highest clock, and memory bandwidth.
-    HardwareProfile("jetson-agx-orin", 5_325.0, 204.8),
-    HardwareProfile("jetson-orin-nano", 1_280.0, 68.0),
+    NominalProfile("jetson-agx-orin", 5_325.0, 204.8),
+    NominalProfile("jetson-orin-nano", 1_280.0, 68.0),
     # Raspberry Pi product briefs: cores x clock x single-precision operations per cycle (8 on the
     # Cortex-A72, 16 on the Cortex-A76), and 32 bits at 3,200 and 4,267 MT/s.
-    HardwareProfile("raspberry-pi-4", 48.0, 12.8),
-    HardwareProfile("raspberry-pi-5", 153.6, 17.1),
+    NominalProfile("raspberry-pi-4", 48.0, 12.8),
+    NominalProfile("raspberry-pi-5", 153.6, 17.1),
 )
 _CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
 
 
-def catalogue() -> MappingProxyType[str, HardwareProfile]:
+def catalogue() -> MappingProxyType[str, NominalProfile]:
     """The known profiles by name, read-only."""
     return _CATALOGUE
 
@@ -112,7 +92,7 @@ class HardwareConfig(Settings):
         return self
 
 
-def resolve(config: HardwareConfig | None) -> HardwareProfile:
+def resolve(config: HardwareConfig | None) -> NominalProfile:
     """The profile that a config asks for; the host's where it asks for none.
 
     Raises:
@@ -123,7 +103,7 @@ def resolve(config: HardwareConfig | None) -> HardwareProfile:
     power, bandwidth = config.compute_power, config.memory_bandwidth
     if power is not None and bandwidth is not None:
         name = config.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
-        return HardwareProfile(name, power, bandwidth)
+        return NominalProfile(name, power, bandwidth)
     if config.name is None or power is not None or bandwidth is not None:
         raise InvalidValue(
             config.model_dump(exclude_none=True),
@@ -133,7 +113,7 @@ def resolve(config: HardwareConfig | None) -> HardwareProfile:
     return _known(config.name)
 
 
-def _known(name: object) -> HardwareProfile:
+def _known(name: object) -> NominalProfile:
     profile = _CATALOGUE.get(str(name))
     if profile is None:
         expected, fix = unknown_name(str(name), _CATALOGUE)

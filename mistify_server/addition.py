@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from mistify.config import CollectiveBatch, PortingConfig, collective_batches
@@ -136,16 +136,15 @@ class Standing:
                 yield InvalidValue(config.id, expected, "rename it").problem(f"[{index}].id")
 
     def _other_hardware(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:
-        known = {name: figures for state in self.states for name, figures in state.plan.hardware.items()}
+        known = {name: profile for state in self.states for name, profile in state.plan.hardware.items()}
         for index, config in enumerate(configs):
             profile = config.profile
-            given = (profile.compute_power, profile.memory_bandwidth)
             # The host's figures are calibrated, and so never those of a config.
-            if profile.name != HOST.name and known.get(profile.name, given) != given:
-                power, bandwidth = known[profile.name]
-                expected = f"{power:g} GFLOP/s and {bandwidth:g} GB/s for {profile.name}, as in the job"
-                wrong = InvalidValue(asdict(profile), expected, "give it another name")
-                yield wrong.problem(f"[{index}].hardware")
+            if profile.name != HOST.name and known.get(profile.name, profile) != profile:
+                expected = f"{known[profile.name]}, as in the job"
+                yield InvalidValue(str(profile), expected, "give it another name").problem(
+                    f"[{index}].hardware"
+                )
 
 
 def _measured(plan: BatchPlan, batch: ResolvedBatch, findings: Findings) -> BatchPlan:

@@ -16,11 +16,12 @@ from executors.structure import analyse
 from mistify.budget import Costs
 from mistify.dataset import generated_count
 from mistify.metric import Metric
+from mistify.profiles import by_name
 from mistify_server.adaptor.latency import calibrated
 from mistify_server.findings import Findings
 from mistify_server.lessons import schooling
 from mistify_server.materials import DataPart, Materials, parts_of
-from mistify_server.settings import params_of, profiles_of
+from mistify_server.settings import params_of
 from mistify_server.survey import measured, prospects_of
 from mistify_server.tasks import DataSource, Inspection, InspectTask
 
@@ -52,7 +53,7 @@ class Examination:
         costs: Costs = {}
         floor: Costs = {}
         prospects = None
-        profiles = profiles_of(task.hardware)
+        profiles = tuple(task.hardware.values())
         if model is not None:
             profiles = calibrated(profiles, model)
             structure = analyse(model)
@@ -67,9 +68,7 @@ class Examination:
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
-            hardware={
-                profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
-            },
+            hardware=by_name(profiles),
             metric=None if data is None else data.metric,
             prospects=prospects,
             problems=findings.told,

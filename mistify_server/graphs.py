@@ -19,6 +19,7 @@ from mistify.budget import Costs, hardware_of
 from mistify.dataset import generated_count
 from mistify.errors import Problem
 from mistify.metric import Metric
+from mistify.profiles import by_name
 from mistify_server.adaptor.latency import calibrated_by
 from mistify_server.findings import Findings
 from mistify_server.materials import Materials, parts_of
@@ -27,7 +28,7 @@ from mistify_server.packaging.costing import network_cost
 from mistify_server.packaging.graphs import convert_graph, package_graph
 from mistify_server.packaging.litert import Runner
 from mistify_server.packaging.orders import order_of, package_result
-from mistify_server.settings import params_of, profiles_of
+from mistify_server.settings import params_of
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
@@ -89,7 +90,7 @@ class GraphWorkshop:
         graph = findings.collect("model", lambda: self._materials.graph(task.model))
         costs: Costs = {}
         metric = None
-        profiles = profiles_of(task.hardware)
+        profiles = tuple(task.hardware.values())
         network = None if graph is None else findings.collect("model", lambda: convert_graph(graph))
         if graph is not None and network is not None:
             cost = findings.collect("model", lambda: network_cost(network))
@@ -103,9 +104,7 @@ class GraphWorkshop:
             # Another precision may be faster: latency is decided by measuring.
             floor={axis: cost for axis, cost in costs.items() if not hardware_of(axis)},
             adaptable=False,
-            hardware={
-                profile.name: (profile.compute_power, profile.memory_bandwidth) for profile in profiles
-            },
+            hardware=by_name(profiles),
             metric=metric,
             problems=findings.told,
         )
@@ -125,7 +124,7 @@ class GraphWorkshop:
     def _prepare(self, task: SourceTask) -> SourceResult:
         graph = self._materials.graph(task.model)
         artifact = self._artifacts.put(graph.content, _SUFFIX)
-        costs = network_cost(self._network(artifact)).costs(profiles_of(task.hardware))
+        costs = network_cost(self._network(artifact)).costs(tuple(task.hardware.values()))
         accuracy = self._accuracy(artifact, task.data)
         return SourceResult(
             source_costs=dict(costs),
@@ -139,7 +138,7 @@ class GraphWorkshop:
         )
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
-        costs = network_cost(self._network(task.parent)).costs(profiles_of(task.hardware))
+        costs = network_cost(self._network(task.parent)).costs(tuple(task.hardware.values()))
         return AdaptResult(
             checkpoint=task.parent,
             costs=dict(costs),
@@ -153,8 +152,8 @@ class GraphWorkshop:
     def _package(self, task: PackageTask) -> PackageResult:
         self._say(Progress(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
         graph = self._graph(task.checkpoint)
-        costs = network_cost(self._network(task.checkpoint)).costs(profiles_of(task.hardware))
-        package = package_graph(graph, order_of(task, costs), *self._data(task.data, graph))
+        cost = network_cost(self._network(task.checkpoint))
+        package = package_graph(graph, cost, order_of(task), *self._data(task.data, graph))
         return package_result(package, self._artifacts)
 
     @activity("measuring")

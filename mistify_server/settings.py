@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from executors.base import Params, executor_class, executor_classes
 from mistify.config import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.hardware import HardwareProfile
 from mistify.validation import problems_of
 
 _PLACE = "algorithm.config"
@@ -46,8 +45,3 @@ def _with_owner(problem: Problem) -> Problem:
         expected=f'with "{AUTO}" a setting of all algorithms; this one is of {" and ".join(owners)}',
         fix=f'leave it out, or name the algorithm: "name": "{owners[0]}"',
     )
-
-
-def profiles_of(hardware: dict[str, tuple[float, float]]) -> tuple[HardwareProfile, ...]:
-    """Hardware from compute power (GFLOP/s) and memory bandwidth (GB/s) by name."""
-    return tuple(HardwareProfile(name, power, bandwidth) for name, (power, bandwidth) in hardware.items())

@@ -17,7 +17,7 @@ from executors.structure import Structure, residual_blocks
 from executors.training import Schooling, Trainer
 from mistify.config import AUTO
 from mistify.dataset import generated_count
-from mistify.hardware import HardwareProfile
+from mistify.profiles import HardwareProfile
 from mistify_server.forecast.known import PER_HALVING, Candidate, Prospects, Traits
 from mistify_server.settings import params_of
 from mistify_server.tasks import InspectTask

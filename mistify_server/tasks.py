@@ -13,6 +13,7 @@ from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.jobs import BranchFigures
 from mistify.metric import Metric
+from mistify.profiles import Profile
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
 from mistify_server.forecast.known import Prospects
@@ -80,7 +81,7 @@ class InspectTask(Message):
     data: DataSource
     algorithm: str
     algorithm_config: dict[str, object]
-    hardware: dict[str, tuple[float, float]]
+    hardware: dict[str, Profile]
     measures: tuple[Measure, ...] = ()
 
 
@@ -100,7 +101,7 @@ class Inspection(TaskDone):
     costs: dict[str, float]
     floor: dict[str, float]
     adaptable: bool = True
-    hardware: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None
     prospects: Prospects | None = None
     problems: list[tuple[str, str, str, str]] = Field(default_factory=list)
@@ -117,7 +118,7 @@ class SourceTask(Message):
     data: DataSource
     algorithm: str
     algorithm_config: dict[str, object]
-    hardware: dict[str, tuple[float, float]]
+    hardware: dict[str, Profile]
     exceed: dict[str, float]
     seed: int
     prepare: tuple[str, ...] = ()
@@ -155,7 +156,7 @@ class Adaptation(Message):
     data: DataSource
     algorithm: str
     algorithm_config: dict[str, object]
-    hardware: dict[str, tuple[float, float]]
+    hardware: dict[str, Profile]
     budget: dict[str, float]
     seed: int
     quantizations: tuple[QuantizationConfig, ...] = (QuantizationConfig(),)
@@ -238,7 +239,7 @@ class PackageTask(Message):
     accuracy_target: float | None
     costs: dict[str, float]
     accuracy: float
-    hardware: dict[str, tuple[float, float]]
+    hardware: dict[str, Profile]
     seed: int
 
 

@@ -34,7 +34,7 @@ from mistify_server.materials import Materials, parts_of
 from mistify_server.packaging.branching import Branches, BranchNetwork
 from mistify_server.packaging.orders import order_of, package_result
 from mistify_server.packaging.package import make_package
-from mistify_server.settings import params_of, profiles_of
+from mistify_server.settings import params_of
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,
@@ -113,7 +113,7 @@ class Workshop:
     def _prepare(self, task: SourceTask) -> SourceResult:
         keras.utils.set_random_seed(task.seed)
         params = params_of(task.algorithm, task.algorithm_config)
-        profiles = profiles_of(task.hardware)
+        profiles = tuple(task.hardware.values())
         source = scaled(self._materials.source(task.model), task.data.settings.scale)
         metric = task.data.metric
         data = self._with_generated(task.data, source, task.seed)
@@ -149,7 +149,7 @@ class Workshop:
 
     def _prepared(self, task: SourceTask, teacher: keras.Model, lesson: Schooling) -> dict[str, str]:
         """The artifacts of what algorithms compute for all goals."""
-        source = Assignment(teacher, {}, profiles_of(task.hardware), lesson, task.seed, analyse(teacher))
+        source = Assignment(teacher, {}, tuple(task.hardware.values()), lesson, task.seed, analyse(teacher))
         found = {
             name: executor_class(name)(params_of(name, task.algorithm_config)).prepare(source)
             for name in task.prepare
@@ -202,7 +202,7 @@ class Workshop:
         compiled and learned. It is given away, so that an edge that fails leaves nothing behind.
         """
         # The executor holds the lesson, so that no other can get its identity.
-        settings = (task.algorithm, params, sorted(task.hardware.items()), task.data.settings)
+        settings = (task.algorithm, params, task.hardware, task.data.settings)
         told = (*settings, *map(id, (lesson.train, lesson.test, lesson.teacher)))
         journey, self._journey = self._journey, None
         if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
@@ -218,7 +218,7 @@ class Workshop:
             network,
             task.budget,
             task.shares,
-            profiles=profiles_of(task.hardware),
+            profiles=tuple(task.hardware.values()),
             seed=task.seed,
             descend=partial(self._descend, task, params),
         )
@@ -256,7 +256,7 @@ class Workshop:
         return Assignment(
             model=parent,
             budget=budget,
-            profiles=profiles_of(task.hardware),
+            profiles=tuple(task.hardware.values()),
             schooling=lesson,
             seed=task.seed,
             source=analyse(self._model(task.teacher)),
@@ -285,9 +285,8 @@ class Workshop:
         self._reporting(task.data.metric)("packaging", 0, 1, task.costs, task.accuracy)
         params = params_of(task.algorithm, task.algorithm_config)
         model = self._model(task.checkpoint)
-        costs = analyse(model).network().costs(profiles_of(task.hardware))
         order = replace(
-            order_of(task, costs, params.tune_steps),
+            order_of(task, params.tune_steps),
             branches=self._branches(task.branches) if task.branches else None,
         )
         lesson = self._lessons.of(task.teacher, task.data, params, distilled=order.learns)

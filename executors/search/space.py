@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from executors.structure import ResidualBlock, Structure, residual_blocks, shallower
 from mistify.budget import Costs, exceeded
-from mistify.hardware import HardwareProfile
+from mistify.profiles import Profile
 
 #: Of an architecture: for each group the binary logarithm of the share of its units that stay, at most 0;
 #: then for each block whether it stays, 0 or 1.
@@ -42,7 +42,7 @@ class Space:
     """
 
     def __init__(
-        self, structure: Structure, widths: Mapping[str, int], profiles: tuple[HardwareProfile, ...]
+        self, structure: Structure, widths: Mapping[str, int], profiles: tuple[Profile, ...]
     ) -> None:
         self._structure = structure
         self._widths = widths

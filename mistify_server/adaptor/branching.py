@@ -8,7 +8,7 @@ import keras
 
 from executors.structure import analyse, freeze, shareable_base
 from mistify.budget import FLOPS, Budget
-from mistify.hardware import HardwareProfile
+from mistify.profiles import Profile
 from mistify_server.adaptor.edge import EdgeOutcome
 from mistify_server.adaptor.source import expanded
 
@@ -32,7 +32,7 @@ def adapt_branches(
     budget: Budget,
     shares: Sequence[float],
     *,
-    profiles: tuple[HardwareProfile, ...],
+    profiles: tuple[Profile, ...],
     seed: int,
     descend: Descent,
 ) -> Branched:

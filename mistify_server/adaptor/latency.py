@@ -1,7 +1,7 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import keras
@@ -12,12 +12,13 @@ from executors.structure import analyse
 from executors.timesheet import activity
 from mistify.budget import Budget, Costs, hardware_of
 from mistify.costs import NetworkCost
-from mistify.hardware import HOST, HardwareProfile
+from mistify.hardware import HOST
+from mistify.profiles import Profile
 from mistify.quantization import QuantizationConfig
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.litert import measure_latency
 
-Profiles: TypeAlias = tuple[HardwareProfile, ...]
+Profiles: TypeAlias = tuple[Profile, ...]
 
 #: What a network takes in LiteRT on this machine, in milliseconds.
 Stopwatch: TypeAlias = Callable[[keras.Model], float]
@@ -69,7 +70,7 @@ class Reading:
     def of(cls, model: keras.Model, measured_ms: float, profiles: Profiles) -> "Reading":
         """Of a network that was measured."""
         cost = analyse(model).network()
-        return cls(cost.latency_ms(_host(profiles)), measured_ms, cost.costs(profiles))
+        return cls(_host(profiles).latency_ms(cost), measured_ms, cost.costs(profiles))
 
     @property
     def deviation(self) -> float:
@@ -78,11 +79,8 @@ class Reading:
 
 
 def corrected(profiles: Profiles, deviation: float) -> Profiles:
-    """The profiles, all slower by one factor.
-
-    Other hardware is taken to deviate from its profile as this machine does from its own.
-    """
-    return tuple(_slower(profile, deviation) for profile in profiles)
+    """The profiles, given that this machine takes so many times as long as its own says."""
+    return tuple(profile.like_host(deviation) for profile in profiles)
 
 
 def deviation_at(budget: Budget, readings: Sequence[Reading]) -> float:
@@ -114,10 +112,8 @@ def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
 
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
     """The profiles with this machine's own corrected, to predict what a converted network takes."""
-    hosts = tuple(profile for profile in profiles if profile.name == HOST.name)
-    measured = corrected(hosts, measure_latency(network).median_ms / cost.latency_ms(_host(profiles)))
-    figures = {profile.name: profile for profile in (*profiles, *measured)}
-    return tuple(figures.values())
+    factor = measure_latency(network).median_ms / _host(profiles).latency_ms(cost)
+    return tuple(profile.slower(factor) if profile.name == HOST.name else profile for profile in profiles)
 
 
 def limits_latency(budget: Budget) -> bool:
@@ -130,13 +126,5 @@ def aimed(budget: Budget) -> Budget:
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
 
 
-def _host(profiles: Profiles) -> HardwareProfile:
+def _host(profiles: Profiles) -> Profile:
     return next((profile for profile in profiles if profile.name == HOST.name), HOST)
-
-
-def _slower(profile: HardwareProfile, factor: float) -> HardwareProfile:
-    return replace(
-        profile,
-        compute_power=profile.compute_power / factor,
-        memory_bandwidth=profile.memory_bandwidth / factor,
-    )

@@ -12,6 +12,7 @@ from mistify.hardware import HOST
 from mistify.jobs import Goal
 from mistify.metric import Metric
 from mistify.plans import OutOfReach
+from mistify.profiles import Profile, by_name
 from mistify.quantities import Quantity
 from mistify.quantization import Quantization
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
@@ -50,10 +51,9 @@ class ResolvedBatch:
     precision_choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def hardware(self) -> dict[str, tuple[float, float]]:
-        """Compute power (GFLOP/s) and memory bandwidth (GB/s) of this machine and what the goals name."""
-        profiles = {HOST.name: HOST} | profiles_of(self.batch.configs)
-        return {name: (p.compute_power, p.memory_bandwidth) for name, p in profiles.items()}
+    def hardware(self) -> dict[str, Profile]:
+        """The profiles of this machine and of what the goals name."""
+        return by_name([HOST, *profiles_of(self.batch.configs)])
 
     def settled(self, inspection: Inspection) -> "ResolvedBatch":
         """The batch with a precision for each goal that leaves it to the server."""

@@ -10,7 +10,7 @@ from executors.data import split
 from executors.evaluation import evaluate, recalibrate
 from executors.structure import Structure, widen
 from executors.training import Schooling, Trainer
-from mistify.hardware import HardwareProfile
+from mistify.profiles import Profile
 from mistify_server.adaptor.edge import tune
 
 #: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
@@ -35,7 +35,7 @@ def tuned_source(
 
 
 def expanded(
-    structure: Structure, exceed: Mapping[str, float], profiles: tuple[HardwareProfile, ...], seed: int
+    structure: Structure, exceed: Mapping[str, float], profiles: tuple[Profile, ...], seed: int
 ) -> keras.Model:
     """The model widened as little as it takes for every cost to reach what it has to exceed."""
     factor = 1.0

@@ -11,6 +11,7 @@ from executors.data import Dataset
 from executors.inspection.errors import invalid
 from executors.objectives import objectives_for
 from executors.sources.graphs import FrozenGraph
+from mistify.costs import NetworkCost
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_server.packaging.conversion import Examples, Function, convert_function, one_by_one
 from mistify_server.packaging.package import (
@@ -45,7 +46,9 @@ def convert_graph(
         ) from error
 
 
-def package_graph(graph: FrozenGraph, order: PackageOrder, train: Dataset, test: Dataset) -> Package:
+def package_graph(
+    graph: FrozenGraph, cost: NetworkCost, order: PackageOrder, train: Dataset, test: Dataset
+) -> Package:
     """Convert a graph, compare, measure, and describe it.
 
     Raises:
@@ -63,6 +66,7 @@ def package_graph(graph: FrozenGraph, order: PackageOrder, train: Dataset, test:
         originals=[partial(_run, graph)],
         float32=partial(convert_graph, graph),
         accuracy=order.accuracy,
+        cost=cost,
     )
     return described(converted, order, objectives_for(graph.signature, train), test)
 

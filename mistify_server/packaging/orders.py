@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-from mistify.budget import Costs, hardware_of
 from mistify.jobs import BranchFigures
 from mistify_server.packaging.package import Package, PackageOrder
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import PackageResult, PackageTask
 
 
-def order_of(task: PackageTask, costs: Costs, training_steps: int = 0) -> PackageOrder:
-    """The package that a task asks for; `costs` are what the network is predicted to cost."""
+def order_of(task: PackageTask, training_steps: int = 0) -> PackageOrder:
+    """The package that a task asks for."""
     return PackageOrder(
         job_id=task.job_id,
         goal_id=task.goal_id,
@@ -23,7 +22,7 @@ def order_of(task: PackageTask, costs: Costs, training_steps: int = 0) -> Packag
         saved_model=task.saved_model,
         costs=task.costs,
         accuracy=task.accuracy,
-        predicted={axis: cost for axis, cost in costs.items() if hardware_of(axis)},
+        profiles=tuple(task.hardware.values()),
         training_steps=training_steps,
         seed=task.seed,
     )

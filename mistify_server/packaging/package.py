@@ -1,12 +1,13 @@
 """Making a package, and checking it against its checkpoint before it counts (paper 7)."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import keras
@@ -17,10 +18,12 @@ from executors.evaluation import call, evaluate
 from executors.objectives import Objective, empty_classes, named, objectives_of
 from executors.optimization import compressed, quantization_aware
 from executors.signature import output_names, signature_of
+from executors.structure import analyse
 from executors.training import Schooling
 from mistify.axes import known_axes
-from mistify.budget import Budget, Costs, hardware_of, latency_axis
+from mistify.budget import Budget, Costs, latency_axis
 from mistify.compression import CompressionConfig
+from mistify.costs import NetworkCost
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
 from mistify.manifest import (
@@ -33,6 +36,7 @@ from mistify.manifest import (
     branch_signature,
 )
 from mistify.metric import Metric
+from mistify.profiles import Profile, by_name
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TRAIN, TuningConfig
 from mistify_server.packaging import litert
@@ -61,7 +65,7 @@ _TOLERANCE = 1e-4
 class PackageOrder:
     """What a package is made for, and what its checkpoint was measured to be.
 
-    `predicted` are its latencies by axis, of the host among them, before any correction by measurement.
+    `profiles` are those of the hardware whose latency it is told, as they were calibrated with the source.
     `training_steps` and `seed` are of quantization-aware training and of compression, if they are asked for.
     `branches` are what the package can switch between, the checkpoint among them; `saved_model` asks for them
     in that form as well. `tuning` is how it is trained on a device.
@@ -75,7 +79,7 @@ class PackageOrder:
     costs: Costs
     accuracy: float
     metric: Metric
-    predicted: Costs
+    profiles: tuple[Profile, ...] = ()
     training_steps: int = 0
     seed: int = 0
     branches: Branches | None = None
@@ -112,6 +116,7 @@ class Converted:
         originals: What it has to compute, each of its branches.
         float32: Converts the same in float32.
         accuracy: In float32.
+        cost: What it costs.
         note: What else there is to say of it.
         training: What trains it on a device; None where nothing does.
     """
@@ -122,6 +127,7 @@ class Converted:
     originals: Sequence[Original]
     float32: Callable[[], bytes]
     accuracy: float
+    cost: NetworkCost
     note: str = ""
     training: Trainable | None = None
     others: Mapping[str, bytes] = field(default_factory=dict)
@@ -149,6 +155,7 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
         originals=[partial(_run, one) for one in models],
         float32=partial(convert, model),
         accuracy=accuracy,
+        cost=analyse(model).network(),
         note=_untaught(model, schooling.train),
         training=made,
         others={SAVED_MODEL: zipped_saved_model(order.branches)}
@@ -188,14 +195,14 @@ def described(
         metric=order.metric,
         accuracy_target=order.accuracy_target,
         achieved={**order.costs, **memory, **counted, **found},
-        measured=on_all_hardware(measured.latency.median_ms, order.predicted),
+        measured=on_all_hardware(measured.latency.median_ms, converted.cost, order.profiles),
         accuracy=measured.accuracy.accuracy,
         accuracy_examples=measured.accuracy.examples,
         latency=measured.latency,
         inputs=tuple(runner.inputs[name] for name in converted.inputs),
         outputs=tuple(runner.outputs[name] for name in converted.outputs),
         quantization=precision,
-        branches=tuple(map(_branch, networks, each)),
+        branches=tuple(map(_branch, networks, each, repeat(order.profiles))),
         default_branch=default,
         compression=order.compression,
         note=_note(converted, served, found, order),
@@ -253,26 +260,33 @@ def _measure(
     return _Measured(latency, measure_accuracy(runner, test, objectives, order.metric))
 
 
-def _branch(branch: BranchNetwork, measured: _Measured) -> Branch:
+def _branch(branch: BranchNetwork, measured: _Measured, profiles: tuple[Profile, ...]) -> Branch:
     """What a manifest says of a branch."""
-    predicted = {axis: cost for axis, cost in branch.costs.items() if hardware_of(axis)}
+    cost = analyse(branch.model).network()
     return Branch(
         share=branch.share,
         achieved=dict(branch.costs),
-        measured=on_all_hardware(measured.latency.median_ms, predicted),
+        measured=on_all_hardware(measured.latency.median_ms, cost, profiles),
         accuracy=measured.accuracy.accuracy,
         latency=measured.latency,
     )
 
 
-def on_all_hardware(measured_ms: float, predicted: Costs) -> dict[str, float]:
-    """What an inference takes on this machine, and, from there, on the other hardware.
+def on_all_hardware(
+    measured_ms: float, network: NetworkCost, profiles: Iterable[Profile]
+) -> dict[str, float]:
+    """What an inference takes on this machine, and, from there, on the other hardware, by axis.
 
-    How much longer it takes here than the profile of this machine says, it takes there than theirs say.
+    Args:
+        measured_ms: On this machine.
+        network: What it costs.
+        profiles: Of the hardware, this machine's own among them.
     """
-    host = latency_axis(HOST.name)
-    ratio = measured_ms / predicted[host] if host in predicted else 1.0
-    return {**{axis: ratio * value for axis, value in predicted.items()}, host: measured_ms}
+    others = by_name(profiles)
+    host = others.pop(HOST.name, HOST)
+    deviation = measured_ms / host.latency_ms(network)
+    there = {latency_axis(name): p.like_host(deviation).latency_ms(network) for name, p in others.items()}
+    return {latency_axis(HOST.name): measured_ms, **there}
 
 
 def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Trainable:

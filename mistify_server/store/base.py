@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from mistify.config import DatasetConfig
 from mistify.jobs import Goal, Job, JobEvent, JobState, ProgressUpdate
+from mistify.profiles import Profile
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.forecast.known import Prospects
 from mistify_server.messages import Message
@@ -47,7 +48,7 @@ class BatchPlan(Message):
     data: DataSource
     algorithm: str
     algorithm_config: dict[str, object]
-    hardware: dict[str, tuple[float, float]]
+    hardware: dict[str, Profile]
     source_costs: dict[str, float]
     floor: dict[str, float]
     adaptable: bool = True

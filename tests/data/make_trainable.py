@@ -68,7 +68,6 @@ def write_package(model: keras.Model, goal: str, directory: Path) -> None:
         costs={"flops": 9e5},
         accuracy=0.5,
         metric=Metric.ACCURACY,
-        predicted={"latency_ms@host": 1.0},
         tuning=TuningConfig(trainable="network", batch_size=BATCH),
     )
     directory.mkdir(exist_ok=True)

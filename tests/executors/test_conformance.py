@@ -12,10 +12,10 @@ from executors.structure import analyse
 from executors.training import constant
 from mistify.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.errors import MistifyError
-from mistify.hardware import HardwareProfile
+from mistify.profiles import NominalProfile
 
 ALGORITHMS = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
-BOARD = HardwareProfile("board", 1.0, 0.5)
+BOARD = NominalProfile("board", 1.0, 0.5)
 QUICK = {"adapt_steps": 12, "batch_size": 32}
 
 #: Settings that make an algorithm quick, besides.

@@ -16,7 +16,8 @@ from mistify.config import (
     profiles_of,
 )
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hardware import HOST, HardwareProfile
+from mistify.hardware import HOST
+from mistify.profiles import NominalProfile
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SOURCE = {"flops": 12.5e6, "params": 80e3, "memory_bytes": 4e5, "size_bytes": 3e5, "latency_ms@host": 2.0}
@@ -123,11 +124,10 @@ def test_where_an_axis_stands_in_the_config():
     assert goal_path("latency_ms@jetson-nano") == "adaptation_goal.latency"
 
 
-def test_profiles_with_a_calibrated_host():
+def test_profiles_are_named_once():
     configs = parse(entry(), entry(id="b", hardware="t4"), entry(id="c", hardware="host"))
-    host = HardwareProfile("host", 33.0, 7.0)
 
-    assert profiles_of(configs, host) == {"host": host, "t4": HardwareProfile("t4", 8100.0, 320.0)}
+    assert profiles_of(configs) == [HOST, NominalProfile("t4", 8100.0, 320.0)]
 
 
 def test_all_problems_of_a_file_at_once():

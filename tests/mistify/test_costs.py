@@ -2,7 +2,7 @@ import pytest
 
 from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE
 from mistify.costs import FILE_BYTES, LayerCost, NetworkCost, multiply_adds
-from mistify.hardware import HardwareProfile
+from mistify.profiles import NominalProfile
 from mistify.quantization import Quantization
 
 
@@ -134,12 +134,12 @@ def test_bytes_by_precision(precision, weights, activations):
 def test_latency_by_hand():
     # 4 bytes x (590 weights + 64 + 100 + 64 + 64 + 4 activations) at 1 GB/s,
     # 6,000 multiply-adds at 2 GFLOP/s.
-    milliseconds = residual().latency_ms(HardwareProfile("bench", compute_power=2.0, memory_bandwidth=1.0))
+    milliseconds = NominalProfile("bench", compute_power=2.0, memory_bandwidth=1.0).latency_ms(residual())
     assert milliseconds == pytest.approx(4 * 886 / 1e6 + 6_000 / 2e6)
 
 
 def test_every_axis_is_named():
-    costs = residual().costs([HardwareProfile("bench", 2.0, 1.0)])
+    costs = residual().costs([NominalProfile("bench", 2.0, 1.0)])
     stored = [
         f"{axis}@{precision}" for axis in (MEMORY, SIZE) for precision in ("float16", "dynamic", "int8")
     ]

@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from mistify.hardware import HOST, HardwareConfig, HardwareProfile, catalogue, resolve
+from mistify.hardware import HOST, HardwareConfig, catalogue, resolve
+from mistify.profiles import NominalProfile
 
 TABLE_1 = {
     "v100": (112e3, 900),
@@ -23,12 +24,6 @@ def test_table_1():
     assert catalogue()["edge-tpu"].compute_power == 4e3
 
 
-def test_latency_is_the_papers_formula():
-    profile = HardwareProfile("device", compute_power=2, memory_bandwidth=4)
-
-    assert profile.latency_ms(bytes_moved=8e9, multiply_adds=1e9) == pytest.approx(2000 + 500)
-
-
 @pytest.mark.parametrize("name", ["jetson-nano", "Jetson Nano", " JETSON_NANO "])
 def test_names_in_any_case(name):
     assert resolve(HardwareConfig.model_validate(name)).compute_power == 470
@@ -38,8 +33,8 @@ def test_names_in_any_case(name):
 def test_figures_of_ones_own():
     figures = {"compute_power": "10GFLOP/s", "memory_bandwidth": 8.5}
 
-    assert resolve(HardwareConfig.model_validate(figures)) == HardwareProfile("10gflops-8.5gbs", 10, 8.5)
-    assert resolve(HardwareConfig.model_validate({"name": "Watch", **figures})) == HardwareProfile(
+    assert resolve(HardwareConfig.model_validate(figures)) == NominalProfile("10gflops-8.5gbs", 10, 8.5)
+    assert resolve(HardwareConfig.model_validate({"name": "Watch", **figures})) == NominalProfile(
         "watch", 10, 8.5
     )
 

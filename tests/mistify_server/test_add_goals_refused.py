@@ -1,6 +1,5 @@
 """What is refused of goals that are added to a job."""
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,7 +56,7 @@ NANO = {"name": "jetson-nano", "compute_power": 1.0, "memory_bandwidth": 1.0}
         Refused(
             {"hardware": {**NANO, "compute_power": "1GFLOP/s", "memory_bandwidth": "1GB/s"}},
             "hardware",
-            json.dumps(NANO),
+            '"1 GFLOP/s and 1 GB/s for jetson-nano"',
             "470 GFLOP/s and 25 GB/s for jetson-nano, as in the job",
         ),
         Refused({"adaptation_goal": {"FLOP": "5 parsec"}}, "adaptation_goal.FLOP", '"5 parsec"', ""),

@@ -9,8 +9,10 @@ import tensorflow as tf
 
 from executors.data.builtin import read_builtin
 from mistify.dataset import Augmentation, DataSettings, Scaling
+from mistify.hardware import HOST
 from mistify.manifest import Manifest
 from mistify.metric import Metric
+from mistify.profiles import NominalProfile, by_name
 from mistify.quantization import QuantizationConfig
 from mistify_server.packaging.litert import Runner
 from mistify_server.store.artifacts import Artifacts, artifacts_of
@@ -31,7 +33,7 @@ COMMON: dict[str, Any] = {
     "data": DataSource(train="builtin:digits-train", test="builtin:digits-test"),
     "algorithm": "morphnet",
     "algorithm_config": {},
-    "hardware": {"host": (50.0, 10.0), "pi": (5.0, 1.0)},
+    "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)]),
 }
 MULTIPLY_ADDS = 9 * 64 + 64 * 32 + 32 * 10
 PARAMS = 9 + 64 * 32 + 32 + 32 * 10 + 10

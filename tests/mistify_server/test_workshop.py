@@ -13,8 +13,10 @@ from executors.signature import signature_of
 from executors.structure import analyse
 from executors.training import Trainer
 from mistify.dataset import Augmentation, DataSettings, Scaling
+from mistify.hardware import HOST
 from mistify.manifest import Manifest
 from mistify.metric import Metric
+from mistify.profiles import NominalProfile, by_name
 from mistify.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
@@ -154,7 +156,7 @@ def test_a_checkpoint_is_packaged_in_integers(tree: "Tree", precision: str) -> N
             costs=root.root_costs,
             accuracy=root.teacher_accuracy,
             seed=0,
-            **{**COMMON, "hardware": {"host": (50.0, 10.0), "pi": (5.0, 1.0)}},
+            **{**COMMON, "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)])},
         )
     )
     assert result.measured["latency_ms@pi"] == pytest.approx(10 * result.measured["latency_ms@host"])

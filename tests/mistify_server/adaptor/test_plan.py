@@ -6,6 +6,8 @@ import pytest
 
 from mistify.budget import meets
 from mistify.config import collective_batches, parse_batch
+from mistify.hardware import HOST, catalogue
+from mistify.profiles import NominalProfile
 from mistify_server.adaptor.insertion import derived_seed
 from mistify_server.adaptor.plan import ResolvedBatch, expansion, plan_batch, unreachable
 from mistify_server.tasks import DataSource, Inspection, ModelSource
@@ -86,12 +88,12 @@ def test_nodes_come_after_their_parents_depth_first() -> None:
 
 
 def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
-    measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": (1.0, 2.0)})
+    calibrated = NominalProfile("jetson-nano", 1.0, 2.0)
+    measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": calibrated})
     batch = resolved({"latency": "0.5x"})
-    host = {"host": (50.0, 10.0)}
-    assert batch.inspection().hardware == {**host, "jetson-nano": (470.0, 25.0)}
+    assert batch.inspection().hardware == {"host": HOST, "jetson-nano": catalogue()["jetson-nano"]}
     plan, (goal,) = plan_batch(batch, measured)
-    assert plan.hardware == {**host, "jetson-nano": (1.0, 2.0)}
+    assert plan.hardware == {"host": HOST, "jetson-nano": calibrated}
     assert goal.budget == {"latency_ms@jetson-nano": 1.0}
 
 

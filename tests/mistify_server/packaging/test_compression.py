@@ -37,7 +37,6 @@ def order(compression, precision=Quantization.NONE, steps=0, accuracy=0.0):
         costs={},
         accuracy=accuracy,
         metric=Metric.ACCURACY,
-        predicted={},
         training_steps=steps,
         compression=compression,
     )

@@ -6,6 +6,7 @@ import pytest
 
 from mistify.config import DatasetConfig
 from mistify.errors import ErrorCode, MistifyError
+from mistify.hardware import HOST
 from mistify.jobs import (
     BranchFigures,
     Goal,
@@ -42,7 +43,7 @@ PLAN = BatchPlan(
     data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
     algorithm="morphnet",
     algorithm_config={"threshold": 0.1, "nested": [1, {"x": None}]},
-    hardware={"host": (50.0, 10.0)},
+    hardware={"host": HOST},
     source_costs={"flops": 10.0},
     floor={"flops": 1.0},
     exceed={},

@@ -1,0 +1,77 @@
+"""What is known of a device class: enough to predict the latency of any network on it (paper 4.1)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from mistify.costs import NetworkCost
+
+
+class HardwareProfile(ABC):
+    """Predicts latency on a device class; a value that travels in tasks and is kept with jobs.
+
+    Attributes:
+        name: lower case, such as "jetson-nano"; names the axis of its latency.
+    """
+
+    name: str
+
+    @abstractmethod
+    def latency_ms(self, network: "NetworkCost") -> float:
+        """What one inference at batch 1 takes, in milliseconds."""
+
+    @abstractmethod
+    def slower(self, factor: float) -> "HardwareProfile":
+        """The profile of a device that takes `factor` times as long."""
+
+    @abstractmethod
+    def like_host(self, deviation: float) -> "HardwareProfile":
+        """The profile, given that this machine takes `deviation` times as long as its own profile says."""
+
+
+@dataclass(frozen=True)
+class NominalProfile(HardwareProfile):
+    """A device class by the figures of its data sheet.
+
+    Attributes:
+        compute_power: peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
+            divides multiply-adds by it as they are: one multiply-add counts as one operation.
+        memory_bandwidth: in GB/s (10^9 bytes per second).
+    """
+
+    name: str
+    compute_power: float
+    memory_bandwidth: float
+    kind: Literal["nominal"] = "nominal"
+
+    def __str__(self) -> str:
+        return f"{self.compute_power:g} GFLOP/s and {self.memory_bandwidth:g} GB/s for {self.name}"
+
+    def latency_ms(self, network: "NetworkCost") -> float:
+        """`C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers."""
+        return network.bytes_moved / (self.memory_bandwidth * 1e6) + network.flops / (
+            self.compute_power * 1e6
+        )
+
+    def slower(self, factor: float) -> "NominalProfile":
+        """Both figures less by the factor."""
+        return replace(
+            self,
+            compute_power=self.compute_power / factor,
+            memory_bandwidth=self.memory_bandwidth / factor,
+        )
+
+    def like_host(self, deviation: float) -> "NominalProfile":
+        """A device is taken to deviate from its data sheet as this machine does from its own."""
+        return self.slower(deviation)
+
+
+#: Every kind of profile, as tasks and plans hold them: by their names.
+Profile: TypeAlias = NominalProfile
+
+
+def by_name(profiles: Iterable[Profile]) -> dict[str, Profile]:
+    """Profiles as tasks and plans hold them."""
+    return {profile.name: profile for profile in profiles}
