@@ -73,9 +73,12 @@ class Axis:
 
     def name(self, condition: Condition) -> str:
         """The axis of costs and budgets under a condition, as far as the amount depends on it."""
-        hardware = condition.hardware.name if self.by_hardware else None
-        precision = condition.precision if self.by_precision else Quantization.NONE
-        return axis_name(self.legend.quantity, hardware, precision)
+        return self.named(condition.hardware.name, condition.precision)
+
+    def named(self, hardware: str, precision: Quantization) -> str:
+        """The axis on hardware of a name and at a precision, as far as the amount depends on them."""
+        at = precision if self.by_precision else Quantization.NONE
+        return axis_name(self.legend.quantity, hardware if self.by_hardware else None, at)
 
     def costs(
         self, network: "NetworkCost", profiles: Iterable[HardwareProfile]

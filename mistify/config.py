@@ -19,15 +19,15 @@ from pydantic import (
     model_validator,
 )
 
-from mistify.axes import Axis, Condition, axis_of, registry
+from mistify.axes import Axis, axis_of, registry
 from mistify.branches import BranchesConfig
 from mistify.budget import Costs, source_axis
 from mistify.compression import CompressionConfig
 from mistify.dataset import DataSettings
 from mistify.errors import Problem, invalid_config
-from mistify.hardware import HardwareConfig, resolve
+from mistify.hardware import HOST, HardwareConfig
 from mistify.metric import Metric
-from mistify.profiles import NominalProfile
+from mistify.profiles import NominalProfile, device_profile_name
 from mistify.quantities import (
     Quantity,
     format_share,
@@ -191,16 +191,30 @@ class PortingConfig(Settings):
         return self
 
     @property
-    def profile(self) -> NominalProfile:
-        """The hardware that a latency goal means; the server's own machine where none is named."""
-        return resolve(self.hardware)
+    def profile(self) -> NominalProfile | None:
+        """The hardware that a latency goal means; the server's own machine where none is named.
+
+        None where that is a device that was measured, of which the server knows.
+        """
+        return HOST if self.hardware is None else self.hardware.nominal
+
+    @property
+    def hardware_name(self) -> str:
+        """The name of that hardware's profile; a measured device has one for each precision."""
+        if self.profile is not None:
+            return self.profile.name
+        return device_profile_name(self.device or "", self.quantization.precision.integer)
+
+    @property
+    def device(self) -> str | None:
+        """The name of the measured device that a latency goal means; None where it means none."""
+        return None if self.hardware is None or self.profile is not None else self.hardware.name
 
     def limits(self) -> dict[str, Quantity]:
         """The goal's limits by cost axis (`mistify.axes`), absolute or relative to the source."""
-        condition = Condition(self.quantization.precision, self.profile)
-        axes = registry().axes
+        axes, precision = registry().axes, self.quantization.precision
         return {
-            axes[key].name(condition): axes[key].limit(asked)
+            axes[key].named(self.hardware_name, precision): axes[key].limit(asked)
             for key, asked in self.adaptation_goal.limits.items()
         }
 
@@ -301,13 +315,14 @@ def _is_figure(given: object) -> bool:
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
-    first: dict[str, tuple[int, NominalProfile]] = {}
+    first: dict[str, tuple[int, NominalProfile | None]] = {}
     for index, config in configs.items():
         profile = config.profile
-        earlier, agreed = first.setdefault(profile.name, (index, profile))
+        name = config.device if profile is None else profile.name
+        earlier, agreed = first.setdefault(name or "", (index, profile))
         if profile != agreed:
-            given = str(profile)
-            expected = f"the same figures for {profile.name} as in [{earlier}]"
+            given = "no figures" if profile is None else str(profile)
+            expected = f"the same figures for {name} as in [{earlier}]"
             problem = InvalidValue(given, expected, "give one of them another name")
             yield problem.problem(f"[{index}].hardware")
 
@@ -332,8 +347,8 @@ def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch
 
 
 def profiles_of(configs: Iterable[PortingConfig]) -> list[NominalProfile]:
-    """The hardware profiles that the goals of one `parse_batch` need, each once."""
-    return list(dict.fromkeys(config.profile for config in configs))
+    """The nominal profiles that the goals of one `parse_batch` need, each once."""
+    return list(dict.fromkeys(config.profile for config in configs if config.profile is not None))
 
 
 def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:

@@ -4,12 +4,14 @@ A network is described by numbers alone: no model, no framework. Whoever owns th
 fills in `LayerCost`s; server and client compute the same figures from them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from mistify.axes import known_axes
 from mistify.budget import Costs
+from mistify.operations import Operation
 from mistify.profiles import HardwareProfile
 from mistify.quantization import Quantization
 
@@ -46,6 +48,7 @@ class LayerCost:
         in_place: Whether the output takes no memory of its own (an activation fused into the layer
             before it, a reshape).
         stored_biases: How many of the stored weights belong to biases and other vectors.
+        operations: What it does when it runs in LiteRT.
     """
 
     name: str
@@ -56,6 +59,7 @@ class LayerCost:
     output: int
     in_place: bool = False
     stored_biases: int = 0
+    operations: tuple[Operation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,11 @@ class NetworkCost:
             layer.stored_params + (0 if layer.in_place else self.elements[layer.output])
             for layer in self.layers
         )
+
+    @property
+    def operations(self) -> Iterator[Operation]:
+        """What it does when it runs in LiteRT."""
+        return chain.from_iterable(layer.operations for layer in self.layers)
 
     def costs(self, profiles: Iterable[HardwareProfile] = ()) -> Costs:
         """Every axis of the network's costs, under every condition (`mistify.axes`).

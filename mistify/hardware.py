@@ -1,6 +1,7 @@
 """The device classes that configs can name, by their data sheets (paper 4.1, Table 1)."""
 
 import re
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -60,10 +61,11 @@ def _normalise_name(given: object) -> object:
 
 
 class HardwareConfig(Settings):
-    """The `hardware` of a config: the name of a known profile, or compute power and memory bandwidth.
+    """The `hardware` of a config: a name, or compute power and memory bandwidth.
 
     A profile of one's own can have a name, also that of a known profile that it then replaces;
-    without a name it is called after its figures.
+    without a name it is called after its figures. A name alone is that of a known profile, or of a device
+    that was measured, which the server knows.
     """
 
     name: Annotated[
@@ -83,39 +85,37 @@ class HardwareConfig(Settings):
     def _from_name(cls, given: Any) -> Any:
         if not isinstance(given, str):
             return given
-        _known(_normalise_name(given))
+        _normalise_name(given)
         return {"name": given}
 
     @model_validator(mode="after")
-    def _resolvable(self) -> "HardwareConfig":
-        resolve(self)
+    def _complete(self) -> "HardwareConfig":
+        figures = [self.compute_power, self.memory_bandwidth]
+        if figures.count(None) == 1 or (self.name is None and None in figures):
+            raise InvalidValue(
+                self.model_dump(exclude_none=True),
+                "a known name, or both compute_power and memory_bandwidth",
+                f"known names are {', '.join(_CATALOGUE)}",
+            )
         return self
 
-
-def resolve(config: HardwareConfig | None) -> NominalProfile:
-    """The profile that a config asks for; the host's where it asks for none.
-
-    Raises:
-        InvalidValue: the name is not in the catalogue, or only one of the two figures is given.
-    """
-    if config is None:
-        return HOST
-    power, bandwidth = config.compute_power, config.memory_bandwidth
-    if power is not None and bandwidth is not None:
-        name = config.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
-        return NominalProfile(name, power, bandwidth)
-    if config.name is None or power is not None or bandwidth is not None:
-        raise InvalidValue(
-            config.model_dump(exclude_none=True),
-            "a known name, or both compute_power and memory_bandwidth",
-            f"known names are {', '.join(_CATALOGUE)}",
-        )
-    return _known(config.name)
+    @property
+    def nominal(self) -> NominalProfile | None:
+        """The profile that it asks for; None where that is a device that was measured."""
+        power, bandwidth = self.compute_power, self.memory_bandwidth
+        if power is not None and bandwidth is not None:
+            name = self.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
+            return NominalProfile(name, power, bandwidth)
+        return _CATALOGUE.get(self.name or HOST.name)
 
 
-def _known(name: object) -> NominalProfile:
-    profile = _CATALOGUE.get(str(name))
-    if profile is None:
-        expected, fix = unknown_name(str(name), _CATALOGUE)
-        raise InvalidValue(name, f"{expected}, or compute_power and memory_bandwidth", fix)
-    return profile
+def unknown_hardware(name: str, devices: Iterable[str]) -> InvalidValue:
+    """What to tell of a name that is neither in the catalogue nor that of a measured device."""
+    devices = sorted(devices)
+    measured = f"; of the measured devices {', '.join(devices)}" if devices else ""
+    _, fix = unknown_name(name, [*_CATALOGUE, *devices])
+    return InvalidValue(
+        name,
+        f"one of {', '.join(sorted(_CATALOGUE))}{measured}; or compute_power and memory_bandwidth",
+        f"{fix}, or measure the device: mistify profile-device --name {name}",
+    )

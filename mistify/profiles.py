@@ -1,9 +1,15 @@
 """What is known of a device class: enough to predict the latency of any network on it (paper 4.1)."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from mistify.latency import LatencyModel
+from mistify.operations import Kind, Operation, elementwise
+from mistify.quantization import Quantization
 
 if TYPE_CHECKING:
     from mistify.costs import NetworkCost
@@ -68,8 +74,57 @@ class NominalProfile(HardwareProfile):
         return self.slower(deviation)
 
 
+@dataclass(frozen=True)
+class MeasuredProfile(HardwareProfile):
+    """A device at one precision, on which operators were measured.
+
+    Attributes:
+        models: by numbers of threads.
+        integer: whether it is that of int8 networks, instead of float32 ones.
+        factor: how many times as long as by its models a network takes.
+    """
+
+    name: str
+    models: Mapping[int, LatencyModel]
+    integer: bool
+    factor: float = 1.0
+    kind: Literal["measured"] = "measured"
+
+    def __str__(self) -> str:
+        return f"the device {self.name} as it was measured"
+
+    def latency_ms(self, network: "NetworkCost") -> float:
+        """At the fastest of the numbers of threads, as a loaded package chooses among them."""
+        operations = [*network.operations, *self._borders(network)]
+        return self.factor * min(model.latency_ms(operations) for model in self.models.values())
+
+    def slower(self, factor: float) -> "MeasuredProfile":
+        """One factor for all networks."""
+        return replace(self, factor=factor * self.factor)
+
+    def like_host(self, deviation: float) -> "MeasuredProfile":
+        """Itself: what this machine does says nothing of a device that was measured."""
+        return self
+
+    def _borders(self, network: "NetworkCost") -> Iterator[Operation]:
+        """Packages take and give floats; integers are made of them inside."""
+        if self.integer:
+            for kind, tensors in ((Kind.QUANTIZE, network.inputs), (Kind.DEQUANTIZE, network.outputs)):
+                yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)
+
+
+def device_profile_name(device: str, integer: bool) -> str:
+    """What the profile of a measured device is called: `my-board`, and `my-board@int8`."""
+    return f"{device}@{Quantization.INT8.value}" if integer else device
+
+
+def device_profile(device: str, models: Mapping[int, LatencyModel], integer: bool) -> MeasuredProfile:
+    """The profile of a measured device at one precision; `models` by numbers of threads."""
+    return MeasuredProfile(device_profile_name(device, integer), models, integer)
+
+
 #: Every kind of profile, as tasks and plans hold them: by their names.
-Profile: TypeAlias = NominalProfile
+Profile: TypeAlias = Annotated[NominalProfile | MeasuredProfile, Field(discriminator="kind")]
 
 
 def by_name(profiles: Iterable[Profile]) -> dict[str, Profile]:

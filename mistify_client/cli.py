@@ -25,6 +25,7 @@ from mistify_client.files import output_directory, read_text
 from mistify_client.monitor import commands as monitor_commands
 from mistify_client.planning import plan_report, plan_tree
 from mistify_client.porting import EXIT_UNMET, finish, follow
+from mistify_client.profiling import commands as profiling_commands
 from mistify_client.progress import Display, display
 from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
 from mistify_client.retry import Backoff
@@ -39,6 +40,7 @@ _WORTH_SAYING_SECONDS = 1.0
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 monitor_commands.register(app)
 tuning_commands.register(app)
+profiling_commands.register(app)
 
 ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]

@@ -15,6 +15,7 @@ from mistify.budget import (
     MEMORY,
     PARAMS,
     Costs,
+    axis_name,
     conditions_of,
     latency_axis,
     memory_axis,
@@ -123,14 +124,13 @@ def _plugged_in(
 
 def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
     """The costs and accuracy of a goal's package, or of one of its branches."""
-    latency = latency_axis(_hardware(goal))
     precision = goal.quantization.precision
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
         MEMORY: network.achieved.get(memory_axis(precision)),
         **_plugged_in(network.achieved, source, _hardware(goal), precision),
-        "latency_ms": network.achieved.get(latency),
-        "measured_latency_ms": network.measured.get(latency),
+        "latency_ms": _latency(goal, network.achieved),
+        "measured_latency_ms": _latency(goal, network.measured),
         "accuracy": network.accuracy,
     }
 
@@ -146,6 +146,12 @@ def _hardware(goal: Goal) -> str:
     """The hardware on which a goal's costs count: that of its limits, else the server's machine."""
     named = (conditions_of(axis)[0] for axis in goal.budget)
     return next(filter(None, named), HOST.name)
+
+
+def _latency(goal: Goal, costs: Costs) -> float | None:
+    """The latency on that hardware, at the goal's precision where that makes a difference there."""
+    hardware, precision = _hardware(goal), goal.quantization.precision
+    return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
 def write_json(path: Path, value: object) -> None:
@@ -230,13 +236,13 @@ def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
 
 
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
-    latency, precision = latency_axis(_hardware(goal)), goal.quantization.precision
+    precision = goal.quantization.precision
     return {
         **_counts(network.achieved, source),
         **_plugged_in_cells(network.achieved, source, _hardware(goal), precision),
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
-        _PREDICTED: amount(LATENCY, network.achieved.get(latency)),
-        _MEASURED: amount(LATENCY, network.measured.get(latency)),
+        _PREDICTED: amount(LATENCY, _latency(goal, network.achieved)),
+        _MEASURED: amount(LATENCY, _latency(goal, network.measured)),
         _ACCURACY: quality(goal.metric, network.accuracy),
     }
 

@@ -12,9 +12,11 @@ from mistify.jobs import Goal, Job
 from mistify.validation import InvalidValue
 from mistify_server.adaptor.insertion import insert_goals, promised_accuracies
 from mistify_server.adaptor.plan import ResolvedBatch, asked_goals, unreachable
+from mistify_server.devices.naming import find_devices
 from mistify_server.forecast.known import Prospects
 from mistify_server.forecast.planning import forecast_of, told
 from mistify_server.store.base import BatchPlan, BatchState, JobStore
+from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks import Inspection
 
 #: The number of a batch -> what a worker found out about hardware that is new in it.
@@ -36,10 +38,11 @@ _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[Batch
 
 @dataclass(frozen=True)
 class Standing:
-    """A job as it stands: its goals, its batches and what has been made of them."""
+    """A job as it stands: its goals, its batches, what has been made of them; and the known devices."""
 
     job: Job
     states: Sequence[BatchState]
+    devices: DeviceStore
 
     def fitting(self, configs: Sequence[PortingConfig]) -> list[ResolvedBatch]:
         """The configs by the batch of the job that they belong to: that of their model, data and algorithm.
@@ -47,15 +50,16 @@ class Standing:
         The batch keeps the model and the data that these names meant when the job was submitted.
 
         Raises:
-            MistifyError: INVALID_CONFIG with every config of no batch, id that the job has already, and
-                hardware profile with other figures than in the job.
+            MistifyError: INVALID_CONFIG with every config of no batch, id that the job has already, hardware
+                profile with other figures than in the job, and name of hardware that nobody knows.
         """
         problems = [*self._known_ids(configs), *self._other_hardware(configs)]
         found = []
         for batch in collective_batches(configs):
             plan = self._plan_of(batch, problems)
             if plan is not None:
-                found.append(ResolvedBatch(plan.number, batch, plan.model, plan.data))
+                devices = find_devices(batch, self.devices, problems, known=plan.hardware)
+                found.append(ResolvedBatch(plan.number, batch, plan.model, plan.data, devices))
         if problems:
             raise invalid_config(problems)
         return found
@@ -140,7 +144,11 @@ class Standing:
         for index, config in enumerate(configs):
             profile = config.profile
             # The host's figures are calibrated, and so never those of a config.
-            if profile.name != HOST.name and known.get(profile.name, profile) != profile:
+            if (
+                profile is not None
+                and profile.name != HOST.name
+                and known.get(profile.name, profile) != profile
+            ):
                 expected = f"{known[profile.name]}, as in the job"
                 yield InvalidValue(str(profile), expected, "give it another name").problem(
                     f"[{index}].hardware"

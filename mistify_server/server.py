@@ -18,13 +18,22 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.v1 import porting_pb2, porting_pb2_grpc, tuning_pb2, tuning_pb2_grpc
+from mistify.v1 import (
+    devices_pb2,
+    devices_pb2_grpc,
+    porting_pb2,
+    porting_pb2_grpc,
+    tuning_pb2,
+    tuning_pb2_grpc,
+)
 from mistify_server.api.auth import TokenInterceptor
+from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import MEMORY, IndexStorage
+from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
 from mistify_server.jobs import RunningJobs
 from mistify_server.models import ModelRepository
@@ -41,6 +50,7 @@ _GRACE = 2.0
 _LAST_PORT = 65535
 _SERVICES = (
     porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
+    devices_pb2.DESCRIPTOR.services_by_name["Devices"].full_name,
     tuning_pb2.DESCRIPTOR.services_by_name["Tuning"].full_name,
 )
 
@@ -125,11 +135,12 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             open_engine(settings.engine, settings.store, settings.worker, settings.slots)
         )
         jobs = RunningJobs(store, engine)
-        examiner = Examiner(ModelRepository(store.models, store.artifacts), roots, engine)
+        examiner = Examiner(ModelRepository(store.models, store.artifacts), roots, store.devices, engine)
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         tuning = TuningService(store, index)
         tuning.sweep()
-        server = _grpc_server(PortingService(store, jobs, examiner), tuning, health_service, settings.token)
+        services = Services(PortingService(store, jobs, examiner), tuning, DeviceService(store.devices))
+        server = _grpc_server(services, health_service, settings.token)
         address = _bind(server, settings)
         await server.start()
         try:
@@ -143,13 +154,21 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             await server.stop(_GRACE)
 
 
-def _grpc_server(
-    porting: PortingService, tuning: TuningService, health_service: Any, token: str | None
-) -> Any:
+@dataclass(frozen=True)
+class Services:
+    """All that a server does."""
+
+    porting: PortingService
+    tuning: TuningService
+    devices: DeviceService
+
+
+def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
     interceptors = [ErrorInterceptor(), *([TokenInterceptor(token)] if token else [])]
     server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
-    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(porting), server)  # type: ignore[no-untyped-call]
-    tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(tuning), server)  # type: ignore[no-untyped-call]
+    porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting), server)  # type: ignore[no-untyped-call]
+    tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
+    devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server
 

@@ -191,7 +191,7 @@ class PortingService:
         return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)
 
     def _standing(self, job_id: str) -> Standing:
-        return Standing(self._store.jobs.job(job_id), self._store.jobs.batches(job_id))
+        return Standing(self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices)
 
     def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
         goals = {goal.id: goal for goal in self._store.jobs.job(job_id).goals}

@@ -9,9 +9,11 @@ from mistify.config import AUTO, CollectiveBatch
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.validation import InvalidValue, shown, unknown_name
 from mistify_server.adaptor.plan import ResolvedBatch, unreachable, unusable
+from mistify_server.devices.naming import find_devices
 from mistify_server.engines.base import Engine
 from mistify_server.models import ModelRepository, find_data, find_model
 from mistify_server.paths import DataRoots
+from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks import DataSource, Inspection, Measure, Progress, Result, TaskFailure
 
 
@@ -26,6 +28,7 @@ class Examiner:
 
     models: ModelRepository
     roots: DataRoots
+    devices: DeviceStore
     engine: Engine
 
     async def examine(self, batches: Sequence[CollectiveBatch]) -> list[tuple[ResolvedBatch, Inspection]]:
@@ -101,6 +104,7 @@ class Examiner:
             problems.append(
                 Problem(f"{place}.algorithm.name", given, *unknown_name(batch.algorithm.name, algorithms))
             )
+        devices = find_devices(batch, self.devices, problems)
         try:
             model = find_model(batch.model, self.models, self.roots)
         except InvalidValue as error:
@@ -127,6 +131,7 @@ class Examiner:
             batch,
             model,
             DataSource(settings=settings, train=data["train"], test=data["test"]),
+            devices,
         )
 
 

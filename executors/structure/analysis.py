@@ -75,21 +75,18 @@ class Structure:
             params = _weights(own)
             stored = self._stored(node.name, own)
             handler = handler_of(node.name, node.layer)
+            call = (node, weights[node.name], [shapes[index] for index in node.inputs], shapes[node.output])
             layers.append(
                 LayerCost(
                     name=node.name,
-                    multiply_adds=handler.multiply_adds(
-                        node,
-                        weights[node.name],
-                        [shapes[index] for index in node.inputs],
-                        shapes[node.output],
-                    ),
+                    multiply_adds=handler.multiply_adds(*call),
                     params=params,
                     stored_params=_weights(stored),
                     inputs=node.inputs,
                     output=node.output,
                     in_place=handler.in_place or node.name in self._folded_bias,
                     stored_biases=_weights([shape for shape in stored if len(shape) == 1]),
+                    operations=() if node.name in self._folded_bias else handler.operations(*call),
                 )
             )
         return NetworkCost(

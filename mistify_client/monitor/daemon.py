@@ -108,8 +108,8 @@ class Monitor:
     def _configure(self, config: MonitorConfig) -> None:
         asks = config.replacement
         template = None if asks is None else goal_template(asks.goal)
-        hardware = HOST if template is None else template.profile
-        foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware.name)
+        hardware = HOST.name if template is None else template.hardware_name
+        foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
         self.close()
         self._config, self._foreground, self._background = config, foreground, None
         self._targets = LiveTargets(config.targets, self._state.targets)

@@ -12,7 +12,7 @@ from mistify.hardware import HOST
 from mistify.jobs import Goal
 from mistify.metric import Metric
 from mistify.plans import OutOfReach
-from mistify.profiles import Profile, by_name
+from mistify.profiles import MeasuredProfile, Profile, by_name
 from mistify.quantities import Quantity
 from mistify.quantization import Quantization
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
@@ -41,19 +41,21 @@ _NEXT_TIME = 1.25
 class ResolvedBatch:
     """A collective batch whose model and data were found.
 
-    `precision_choices` say of goals, by their ids, why the server chose their precision.
+    `devices` are the measured ones that its goals name. `precision_choices` say of goals, by their ids, why
+    the server chose their precision.
     """
 
     number: int
     batch: CollectiveBatch
     model: ModelSource
     data: DataSource
+    devices: tuple[MeasuredProfile, ...] = ()
     precision_choices: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def hardware(self) -> dict[str, Profile]:
         """The profiles of this machine and of what the goals name."""
-        return by_name([HOST, *profiles_of(self.batch.configs)])
+        return by_name([HOST, *profiles_of(self.batch.configs), *self.devices])
 
     def settled(self, inspection: Inspection) -> "ResolvedBatch":
         """The batch with a precision for each goal that leaves it to the server."""

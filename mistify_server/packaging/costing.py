@@ -7,6 +7,7 @@ from executors.inspection.errors import invalid
 from mistify.costs import LayerCost, NetworkCost
 from mistify_server.packaging.flatbuffer import Operator, operators
 from mistify_server.packaging.litert import tensor_shapes
+from mistify_server.packaging.operators import operations_of
 
 #: Operators that run others, or hold state: what they cost cannot be told from their tensors.
 _OPAQUE = frozenset({"WHILE", "IF", "CALL_ONCE", "CUSTOM", "RNN", "LSTM", "SVDF"})
@@ -25,6 +26,7 @@ def network_cost(network: bytes) -> NetworkCost:
     layers: list[LayerCost] = []
     elements: dict[int, int] = {}
     counted: set[int] = set()
+    computed: set[int] = set()
     given_operators = list(operators(network))
     _refuse_opaque(given_operators)  # before it is run: a loop may never end
     shapes = tensor_shapes(network)
@@ -32,7 +34,8 @@ def network_cost(network: bytes) -> NetworkCost:
         operator = given.shaped(shapes)
         for tensor in (*operator.inputs, *operator.outputs):
             elements[tensor.index] = prod(tensor.shape)
-        layers += _layers(number, operator, counted)
+        layers += _layers(number, operator, counted, computed)
+        computed.update(tensor.index for tensor in operator.outputs)
     made = {layer.output for layer in layers}
     read = {tensor for layer in layers for tensor in layer.inputs}
     return NetworkCost(
@@ -52,8 +55,11 @@ def _refuse_opaque(found: Iterable[Operator]) -> None:
             )  # fmt: skip
 
 
-def _layers(number: int, operator: Operator, counted: set[int]) -> Iterator[LayerCost]:
-    """An operator, with a layer of no cost for each further output; `counted` are constants so far."""
+def _layers(number: int, operator: Operator, counted: set[int], computed: set[int]) -> Iterator[LayerCost]:
+    """An operator, with a layer of no cost for each further output.
+
+    `counted` are the constants so far, `computed` what the operators so far have written.
+    """
     constants = [tensor for tensor in operator.inputs if tensor.content is not None]
     own = {tensor.index: prod(tensor.shape) for tensor in constants if tensor.index not in counted}
     biases = sum(own[tensor.index] for tensor in constants if tensor.index in own and len(tensor.shape) < 2)
@@ -71,6 +77,7 @@ def _layers(number: int, operator: Operator, counted: set[int]) -> Iterator[Laye
             output=output.index,
             in_place=operator.name in _IN_PLACE,
             stored_biases=biases if first else 0,
+            operations=operations_of(operator, computed) if first else (),
         )
 
 

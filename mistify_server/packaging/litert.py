@@ -1,18 +1,17 @@
 """Networks in LiteRT: what they take and give, running them, timing them."""
 
-import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from mistify.machine import machine
 from mistify.manifest import MeasuredLatency, TensorInfo
 from mistify_server.packaging.conversion import SIGNATURE
 
@@ -91,7 +90,7 @@ def measure_latency(
         p95_ms=float(np.quantile(best, 0.95)),
         runs=sum(map(len, bursts)),
         threads=threads,
-        machine=f"{platform.machine()} {_processor()}",
+        machine=machine(),
         runtime=f"ai-edge-litert {version('ai-edge-litert')}",
     )
 
@@ -145,13 +144,3 @@ def _describe(name: str, entry: Mapping[str, Any]) -> TensorInfo:
     return TensorInfo(
         name=name, dtype=dtype.name, shape=shape, scale=float(scale), zero_point=int(zero_point)
     )
-
-
-def _processor() -> str:
-    """The processor's model name, where the system tells it."""
-    cpu_info = Path("/proc/cpuinfo")
-    if cpu_info.is_file():
-        for line in cpu_info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown processor"

@@ -11,7 +11,9 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.store.base import JobStore, ModelStore
 from mistify_server.store.database import Database
+from mistify_server.store.devices import DeviceStore
 from mistify_server.store.sql import SqlJobStore, SqlModelStore
+from mistify_server.store.sql_devices import SqlDeviceStore
 from mistify_server.store.sql_tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
@@ -23,13 +25,14 @@ _WEIGHTS = "weights"
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, the model repository's names, tuning with peers, files, and where workers log.
+    """An open store: jobs, names of models, devices, tuning with peers, files, and where workers log.
 
     `weights` are the files of tuned weights, apart from `artifacts` since they do not stay.
     """
 
     jobs: JobStore
     models: ModelStore
+    devices: DeviceStore
     tuning: TuningStore
     artifacts: Artifacts
     weights: Artifacts
@@ -49,6 +52,7 @@ def open_store(directory: Path) -> Iterator[Store]:
         yield Store(
             jobs=SqlJobStore(database),
             models=SqlModelStore(database),
+            devices=SqlDeviceStore(database),
             tuning=SqlTuningStore(database),
             artifacts=artifacts_of(directory),
             weights=Artifacts(directory / _WEIGHTS),

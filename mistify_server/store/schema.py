@@ -176,6 +176,16 @@ class EventRow(Table):
     body: Mapped[dict[str, object]]
 
 
+class DeviceRow(Table):
+    """A measured device (`Device`), what was measured (`DeviceTable`), and its profiles by precision."""
+
+    __tablename__ = "devices"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    device: Mapped[dict[str, object]]
+    readings: Mapped[dict[str, object]]
+    profiles: Mapped[list[dict[str, object]]]
+
+
 class GroupRow(Table):
     """A group of devices that tune together: packages of a collective batch, a correlation measure."""
 

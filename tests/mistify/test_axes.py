@@ -16,13 +16,13 @@ from mistify.config import parse_batch
 from mistify.costs import LayerCost, NetworkCost
 from mistify.errors import ErrorCode, MistifyError
 from mistify.goals import GoalTree
-from mistify.hardware import HardwareProfile
 from mistify.legend import Legend, legend_of
+from mistify.profiles import NominalProfile
 from mistify.quantities import COUNT, Quantity, measured_in
 from mistify.quantization import STORED, Quantization
 from tests.plug_ins import environment, install_energy, installed
 
-BOARD = HardwareProfile("board", 1.0, 0.5)
+BOARD = NominalProfile("board", 1.0, 0.5)
 NETWORK = NetworkCost(
     (LayerCost("dense", 1_000, 110, 110, (0,), 1, stored_biases=10),), (100, 10), (0,), (1,)
 )
@@ -67,7 +67,7 @@ def test_hardware_is_not_called_like_a_precision():
 
 def test_costs_follow_the_condition():
     watts = axis(lambda network, at: network.weight_bytes(at.precision) * at.hardware.compute_power)
-    slow = HardwareProfile("slow", 3.0, 1.0)
+    slow = NominalProfile("slow", 3.0, 1.0)
     both = axis(watts.cost, by_hardware=True, by_precision=True)
     costs = dict(both.costs(NETWORK, [BOARD, slow]))
     assert costs["energy_j@slow@int8"] == 3 * costs["energy_j@board@int8"] == 3 * (100 + 4 * 10)

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from mistify.hardware import HOST, HardwareConfig, catalogue, resolve
+from mistify.hardware import HOST, HardwareConfig, catalogue, unknown_hardware
 from mistify.profiles import NominalProfile
 
 TABLE_1 = {
@@ -26,28 +26,36 @@ def test_table_1():
 
 @pytest.mark.parametrize("name", ["jetson-nano", "Jetson Nano", " JETSON_NANO "])
 def test_names_in_any_case(name):
-    assert resolve(HardwareConfig.model_validate(name)).compute_power == 470
-    assert resolve(HardwareConfig.model_validate({"name": name})).name == "jetson-nano"
+    assert HardwareConfig.model_validate(name).nominal.compute_power == 470
+    assert HardwareConfig.model_validate({"name": name}).nominal.name == "jetson-nano"
 
 
 def test_figures_of_ones_own():
     figures = {"compute_power": "10GFLOP/s", "memory_bandwidth": 8.5}
 
-    assert resolve(HardwareConfig.model_validate(figures)) == NominalProfile("10gflops-8.5gbs", 10, 8.5)
-    assert resolve(HardwareConfig.model_validate({"name": "Watch", **figures})) == NominalProfile(
+    assert HardwareConfig.model_validate(figures).nominal == NominalProfile("10gflops-8.5gbs", 10, 8.5)
+    assert HardwareConfig.model_validate({"name": "Watch", **figures}).nominal == NominalProfile(
         "watch", 10, 8.5
     )
 
 
-def test_no_hardware_is_the_host():
-    assert resolve(None) == HOST
+def test_another_name_alone_is_that_of_a_measured_device():
+    assert HardwareConfig.model_validate("My Board").nominal is None
+    assert HardwareConfig.model_validate("My Board").name == "my-board"
+
+
+def test_an_unknown_name_is_told_with_all_known_ones():
+    told = unknown_hardware("jetson-nan", ["my-board"])
+    assert "jetson-nano" in told.expected
+    assert "of the measured devices my-board" in told.expected
+    assert told.fix.startswith('did you mean "jetson-nano"?')
+    assert "mistify profile-device --name jetson-nan" in told.fix
+    assert unknown_hardware("my-bord", ["my-board"]).fix.startswith('did you mean "my-board"?')
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        "jetson-nan",
-        {"name": "watch"},
         {"compute_power": 3},
         {"name": "t4", "memory_bandwidth": 3},
         {},
@@ -56,7 +64,7 @@ def test_no_hardware_is_the_host():
         {"compute_power": -3, "memory_bandwidth": 3},
     ],
 )
-def test_unknown_or_incomplete_hardware(given):
+def test_incomplete_hardware(given):
     with pytest.raises(ValidationError):
         HardwareConfig.model_validate(given)
 

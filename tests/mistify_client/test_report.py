@@ -122,6 +122,22 @@ def test_table_shows_source_and_goals(service, width):
     assert ("half" in tenth) == (width >= 100)
 
 
+def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
+    """A device has a profile for each precision: the prediction is that of the goal's."""
+    half, _ = service.fake.job.goals
+    there = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 3.0}
+    half = replace(
+        half,
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+        budget={"latency_ms@my-board@int8": 4.0},
+        achieved={**half.achieved, **there},
+        measured={"latency_ms@host": 0.25, **there},
+    )
+    told = report(replace(service.fake.job, goals=(half,)))["goals"][0]
+    assert (told["hardware"], told["achieved"]["latency_ms"]) == ("my-board", 3.0)
+    assert told["achieved"]["measured_latency_ms"] == 3.0
+
+
 def test_precisions_and_latencies_are_those_of_the_goals(service):
     """The limit of one goal is on other hardware; its memory counts as int8."""
     half, tenth = service.fake.job.goals

@@ -8,8 +8,9 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, Product, positions, register
+from executors.structure.handlers.base import LayerHandler, Product, over, positions, register
 from mistify.costs import multiply_adds
+from mistify.operations import Kind, Operation, elementwise
 
 #: Arguments of attention whose last axis are positions.
 _MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")
@@ -86,6 +87,28 @@ class MultiHeadAttention(LayerHandler):
         value_dim = kernels[2][2]
         return products + asked * told * (heads or 0) * ((key_dim or 0) + (value_dim or 0))
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Three products with kernels, two among positions with a softmax between, and one with a kernel."""
+        read = _read(node)
+        asked, told = positions(inputs[read["query"]]), positions(inputs[read["value"]])
+        query, _, value, made = [shape for shape in weights if len(shape) == 3]
+        (c_in, heads, key_dim), value_dim = ((size or 0) for size in query), value[2] or 0
+        c_told = value[0] or 0
+        return (
+            Operation(Kind.DENSE, asked, c_in, heads * key_dim),
+            Operation(Kind.DENSE, told, c_told, heads * key_dim),
+            Operation(Kind.DENSE, told, c_told, heads * value_dim),
+            *(elementwise(Kind.COPY, places, heads * key_dim) for places in (asked, told, told)),
+            Operation(Kind.PRODUCT, asked, key_dim, told, times=heads),
+            elementwise(Kind.ADD, heads * asked, told),
+            elementwise(Kind.SOFTMAX, heads * asked, told),
+            Operation(Kind.PRODUCT, asked, told, value_dim, times=heads),
+            elementwise(Kind.COPY, asked, heads * value_dim),
+            Operation(Kind.DENSE, asked, heads * value_dim, made[2] or 0),
+        )
+
 
 def _read(node: Node) -> dict[str, int]:
     """Which of the inputs are query, key and value; without a key the values are keys as well."""
@@ -97,6 +120,12 @@ def _read(node: Node) -> dict[str, int]:
 @register(keras.layers.Embedding, keras.layers.ReversibleEmbedding)
 class Embedding(LayerHandler):
     """A table [tokens, C] that is looked up."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Elements moved."""
+        return (over(Kind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Make the channels. The input is tokens at positions, which stay."""

@@ -11,6 +11,7 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
+from mistify.operations import Kind, Operation, elementwise
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ class LayerHandler(ABC):
     ) -> int:
         """Multiply-adds of one call at batch 1; nothing but products of weights and channels counts."""
         return 0
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """What one call does in LiteRT at batch 1: by default one pass over what it writes, or nothing."""
+        return () if self.in_place else (over(Kind.ADD, output),)
 
 
 _HANDLERS: dict[type, LayerHandler] = {}
@@ -145,6 +152,23 @@ def elements(shape: Shape) -> int:
 def positions(shape: Shape) -> int:
     """Positions (height x width, or steps) of a tensor at batch 1: its elements without the channels."""
     return elements(shape) // (shape[-1] or 1)
+
+
+def over(kind: Kind, shape: Shape, times: int = 1) -> Operation:
+    """A pass over the elements of a tensor."""
+    return elementwise(kind, positions(shape), shape[-1] or 1, times)
+
+
+#: Activations that LiteRT fuses into the operator before them.
+_FUSED = frozenset({keras.activations.linear, keras.activations.relu, keras.activations.relu6})
+
+
+def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
+    """An activation function over a tensor: nothing where it is fused."""
+    if activation in _FUSED:
+        return ()
+    kind = Kind.SOFTMAX if activation is keras.activations.softmax else Kind.ACTIVATION
+    return (over(kind, output),)
 
 
 def require_channels_last(node: Node) -> None:

@@ -12,12 +12,15 @@ from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
     Product,
+    activated,
     mixes_channels,
+    over,
     positions,
     register,
     require_channels_last,
 )
 from mistify.costs import multiply_adds
+from mistify.operations import Kind, Operation
 
 layers = keras.layers
 
@@ -72,6 +75,16 @@ class Convolution(LayerHandler):
         *kernel, c_in, c_out = _sizes(weights[0])
         return multiply_adds(c_in, c_out, prod(kernel), positions(output))
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Group after group; an activation that is not fused."""
+        *kernel, c_in, c_out = _sizes(weights[0])
+        groups = (inputs[0][-1] or 0) // c_in
+        window = _window(prod(kernel), inputs, output, groups)
+        made = Operation(Kind.CONVOLUTION, c_in=c_in, c_out=c_out // groups, **window)
+        return (*_around(inputs, output, made), *activated(node.layer.activation, output))
+
 
 @register(layers.Conv2DTranspose, layers.Conv1DTranspose)
 class TransposedConvolution(LayerHandler):
@@ -103,6 +116,14 @@ class TransposedConvolution(LayerHandler):
         *kernel, c_out, c_in = _sizes(weights[0])
         return multiply_adds(c_in, c_out, prod(kernel), positions(inputs[0]))
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Each input position makes all that the kernel covers."""
+        *kernel, c_out, c_in = _sizes(weights[0])
+        made = Operation(Kind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
+        return (*_around(inputs, output, made), *activated(node.layer.activation, output))
+
 
 @register(layers.DepthwiseConv1D, layers.DepthwiseConv2D)
 class DepthwiseConvolution(LayerHandler):
@@ -121,6 +142,15 @@ class DepthwiseConvolution(LayerHandler):
         """A grouped convolution with one group per input channel."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         return multiply_adds(c_in, c_in * multiplier, prod(kernel), positions(output), groups=c_in)
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One operator; an activation that is not fused."""
+        *kernel, c_in, multiplier = _sizes(weights[0])
+        window = _window(prod(kernel), inputs, output)
+        made = Operation(Kind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
+        return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
 @register(layers.SeparableConv1D, layers.SeparableConv2D)
@@ -150,6 +180,29 @@ class SeparableConvolution(LayerHandler):
         between = c_in * multiplier
         depthwise = multiply_adds(c_in, between, prod(kernel), positions(output), groups=c_in)
         return depthwise + multiply_adds(between, _sizes(weights[1])[-1], 1, positions(output))
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Two operators; an activation that is not fused."""
+        *kernel, c_in, multiplier = _sizes(weights[0])
+        window = _window(prod(kernel), inputs, output)
+        apart = Operation(Kind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
+        joined = Operation(Kind.CONVOLUTION, positions(output), c_in * multiplier, output[-1] or 0)
+        return (*_around(inputs, output, apart, joined), *activated(node.layer.activation, output))
+
+
+def _window(kernel: int, inputs: Sequence[Shape], output: Shape, times: int = 1) -> dict[str, int]:
+    """What an operation has of its kernel and its positions."""
+    stride = max(1, round(positions(inputs[0]) / positions(output)))
+    return {"positions": positions(output), "kernel": kernel, "stride": stride, "times": times}
+
+
+def _around(inputs: Sequence[Shape], output: Shape, *made: Operation) -> tuple[Operation, ...]:
+    """Operators on images; a sequence is made one before, and is one again after."""
+    if len(output) > 3:
+        return made
+    return (over(Kind.RESHAPE, inputs[0]), *made, over(Kind.RESHAPE, output))
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:

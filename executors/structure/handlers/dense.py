@@ -7,9 +7,10 @@ import keras
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, Product, positions, register
+from executors.structure.handlers.base import LayerHandler, Product, activated, positions, register
 from executors.structure.handlers.convolution import finish
 from mistify.costs import multiply_adds
+from mistify.operations import Kind, Operation
 
 
 @register(keras.layers.Dense)
@@ -37,3 +38,11 @@ class Dense(LayerHandler):
         """`C_in * C_out` at every position of the output."""
         c_in, c_out = weights[0]
         return multiply_adds(c_in or 0, c_out or 0, 1, positions(output))
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One operator; an activation that is not fused."""
+        c_in, c_out = weights[0]
+        made = Operation(Kind.DENSE, positions(output), c_in or 0, c_out or 0)
+        return (made, *activated(node.layer.activation, output))

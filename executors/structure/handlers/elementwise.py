@@ -1,13 +1,23 @@
 """Layers that treat every channel alike: activations, poolings, padding, dropout, rescaling."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 import keras
 import numpy as np
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, mixes_channels, register, require_channels_last
+from executors.structure.handlers.base import (
+    LayerHandler,
+    activated,
+    mixes_channels,
+    over,
+    positions,
+    register,
+    require_channels_last,
+)
+from mistify.operations import Kind, Operation
 
 layers = keras.layers
 
@@ -42,6 +52,34 @@ class PassesChannels(LayerHandler):
 class Pooling(PassesChannels):
     """Changes positions, not channels."""
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """A window over positions, a mean over all of them, or elements moved."""
+        kind, channels = _POOLING.get(type(node.layer), Kind.COPY), output[-1] or 1
+        if kind is Kind.COPY:
+            return (over(kind, output),)
+        places = positions(output)
+        stride = max(1, round(positions(inputs[0]) / places))
+        kernel = 1 if kind is Kind.MEAN else prod(node.layer.pool_size)
+        made = Operation(kind, places, channels, channels, kernel, stride)
+        if kind is Kind.MEAN or len(output) > 3:
+            return (made,)
+        return (over(Kind.RESHAPE, inputs[0]), made, over(Kind.RESHAPE, output))
+
+
+#: What is not among them moves elements.
+_POOLING: Mapping[type, Kind] = {
+    layers.AveragePooling1D: Kind.AVERAGE_POOL,
+    layers.AveragePooling2D: Kind.AVERAGE_POOL,
+    layers.GlobalAveragePooling1D: Kind.MEAN,
+    layers.GlobalAveragePooling2D: Kind.MEAN,
+    layers.GlobalMaxPooling1D: Kind.MEAN,
+    layers.GlobalMaxPooling2D: Kind.MEAN,
+    layers.MaxPooling1D: Kind.MAX_POOL,
+    layers.MaxPooling2D: Kind.MAX_POOL,
+}
+
 
 @register(
     layers.ELU,
@@ -54,6 +92,18 @@ class Pointwise(PassesChannels):
     """Fused into the layer before it, or nothing at inference."""
 
     in_place = True
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """A function of every element, where it is not fused."""
+        if isinstance(node.layer, layers.ReLU):
+            fused = node.layer.negative_slope == 0 and node.layer.max_value in (None, 6.0)
+            return () if fused else (over(Kind.ACTIVATION, output),)
+        return (over(Kind.ACTIVATION, output),) if type(node.layer) in _ACTIVATIONS else ()
+
+
+_ACTIVATIONS = frozenset({layers.ELU, layers.LeakyReLU})
 
 
 @register(
@@ -88,6 +138,12 @@ class PReLU(PassesChannels):
 
     in_place = True
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """A function of every element."""
+        return (over(Kind.ACTIVATION, output),)
+
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on with their slopes."""
         space.bind(node, node.layer.alpha, len(node.layer.alpha.shape) - 1, Role.PASSES, inputs[0])
@@ -100,6 +156,12 @@ class Activation(PassesChannels):
 
     in_place = True
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Nothing where it is fused."""
+        return activated(node.layer.activation, output)
+
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, unless the function mixes them."""
         if mixes_channels(node.layer.activation):
@@ -110,6 +172,12 @@ class Activation(PassesChannels):
 @register(layers.Softmax)
 class Softmax(LayerHandler):
     """Sums over the channels: every one of them counts in every output."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One operator."""
+        return (over(Kind.SOFTMAX, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Keep the channels."""

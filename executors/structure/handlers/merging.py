@@ -8,7 +8,8 @@ import numpy as np
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, register
+from executors.structure.handlers.base import LayerHandler, over, register
+from mistify.operations import Kind, Operation
 
 layers = keras.layers
 
@@ -16,6 +17,12 @@ layers = keras.layers
 @register(layers.Add, layers.Average, layers.Maximum, layers.Minimum, layers.Multiply, layers.Subtract)
 class ElementwiseMerge(LayerHandler):
     """Position by position; a tensor with one channel is spread over all channels of the others."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """An operator for each tensor that is joined to the first."""
+        return (over(Kind.ADD, output, times=len(inputs) - 1),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the channels of all tensors that have as many as the output."""
@@ -31,6 +38,12 @@ class ElementwiseMerge(LayerHandler):
 @register(layers.Concatenate)
 class Concatenation(LayerHandler):
     """One after the other along the channels, or along another axis."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Elements moved."""
+        return (over(Kind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Put the channels side by side, or tie them where another axis is joined."""

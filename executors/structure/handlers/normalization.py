@@ -8,7 +8,8 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, register
+from executors.structure.handlers.base import LayerHandler, over, register
+from mistify.operations import Kind, Operation
 
 layers = keras.layers
 
@@ -25,6 +26,12 @@ def _require_last_axis(node: Node, rank: int) -> None:
 class BatchNormalization(LayerHandler):
     """Vectors of C values."""
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """A scale and a shift, where it is not folded."""
+        return (over(Kind.ADD, output, times=2),)
+
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on; every vector of the layer stands along them."""
         _require_last_axis(node, len(output))
@@ -39,12 +46,24 @@ class LayerNormalization(BatchNormalization):
 
     averages_channels = True
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Mean and variance over the channels, then what is made of them: about nine passes."""
+        return (over(Kind.ADD, output, times=9),)
+
 
 @register(layers.GroupNormalization)
 class GroupNormalization(LayerHandler):
     """Statistics over each of a number of groups, which all keep the same width; or over each channel."""
 
     averages_channels = True
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """As of a layer norm."""
+        return (over(Kind.ADD, output, times=9),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on with their factors; tie those at the same place of every group."""

@@ -11,7 +11,8 @@ from keras.src import ops  # the classes of operations are public nowhere else
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, elements, register
+from executors.structure.handlers.base import LayerHandler, elements, over, positions, register
+from mistify.operations import Kind, Operation
 
 layers = keras.layers
 _numpy, _nn, _core, _math = ops.numpy, ops.nn, ops.core, ops.math
@@ -65,6 +66,12 @@ class Product(KeepsChannels):
         """What is summed over is the last axis of the left tensor."""
         return elements(output) * (inputs[0][-1] or 0)
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One operator."""
+        return (_product(self.multiply_adds(node, weights, inputs, output), output),)
+
 
 @register(_numpy.Einsum)
 class Einsum(KeepsChannels):
@@ -84,6 +91,19 @@ class Einsum(KeepsChannels):
         }
         return prod(size or 1 for size in sizes.values())
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One operator; the tensors are transposed for it."""
+        product = _product(self.multiply_adds(node, weights, inputs, output), output)
+        return (*(over(Kind.COPY, shape) for shape in (*inputs, output)), product)
+
+
+def _product(multiply_adds: int, output: Shape) -> Operation:
+    """A product of tensors that writes a shape."""
+    made = elements(output)
+    return Operation(Kind.PRODUCT, positions(output), multiply_adds // max(made, 1), output[-1] or 1)
+
 
 @register(
     *(_numpy.Absolute, _numpy.Clip, _numpy.Exp, _numpy.Log, _numpy.Negative, _numpy.Reciprocal),
@@ -93,6 +113,12 @@ class Einsum(KeepsChannels):
 )
 class Elementwise(LayerHandler):
     """Output channel c depends on input channel c alone."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """A function of every element."""
+        return (over(Kind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""
@@ -126,6 +152,15 @@ class PassesLastAxis(KeepsChannels):
 )
 class Reduction(PassesLastAxis):
     """One value for many positions."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One operator; where channels are summed, a pass over them."""
+        if positions(output) > 1 or output[-1] != inputs[0][-1]:
+            return (over(Kind.ADD, inputs[0]),)
+        channels = output[-1] or 1
+        return (Operation(Kind.MEAN, 1, channels, channels, 1, positions(inputs[0])),)
 
     def leaves_last(self, node: Node, rank: int) -> bool:
         """Unless it is reduced."""

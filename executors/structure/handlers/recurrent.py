@@ -9,8 +9,9 @@ import numpy as np
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from executors.structure.handlers.base import LayerHandler, mixes_channels, register
+from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
 from mistify.costs import multiply_adds
+from mistify.operations import Kind, Operation, elementwise
 
 layers = keras.layers
 
@@ -49,6 +50,18 @@ def _products(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
     return sum(multiply_adds(c_in or 0, c_out or 0, s_out=steps) for c_in, c_out in kernels)
 
 
+def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation, ...]:
+    """Both kernels of a cell at every step, their sum, and for each gate a function and a product."""
+    steps = inputs[0][1] or 0
+    gates, units = round((kernels[1][1] or 0) / (kernels[1][0] or 1)), kernels[1][0] or 0
+    return (
+        *(Operation(Kind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
+        elementwise(Kind.ADD, 1, gates * units, steps),
+        elementwise(Kind.ACTIVATION, 1, units, gates * steps),
+        elementwise(Kind.ADD, 1, units, gates * steps),
+    )
+
+
 @register(layers.GRU, layers.LSTM, layers.SimpleRNN)
 class Recurrent(LayerHandler):
     """One cell that is called step after step. Unrolled: LiteRT has no loop over steps for free batches."""
@@ -67,6 +80,12 @@ class Recurrent(LayerHandler):
     ) -> int:
         """Of the cell, at every step."""
         return _products(weights[:2], inputs)
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Of the cell, at every step."""
+        return _steps(weights[:2], inputs)
 
 
 @register(layers.Bidirectional)
@@ -97,3 +116,11 @@ class Bidirectional(LayerHandler):
         """Of both cells, at every step."""
         second = len(weights) // 2
         return _products([*weights[:2], *weights[second : second + 2]], inputs)
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Of both cells, at every step."""
+        second = len(weights) // 2
+        joined = (over(Kind.COPY, output),)
+        return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)

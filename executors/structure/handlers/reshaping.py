@@ -12,9 +12,11 @@ from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
     elements,
+    over,
     register,
     require_channels_last,
 )
+from mistify.operations import Kind, Operation
 
 layers = keras.layers
 
@@ -34,6 +36,12 @@ class Flatten(LayerHandler):
 
     in_place = True
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One reshape."""
+        return (over(Kind.FLATTEN, inputs[0]),)
+
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Repeat the channels, position after position."""
         require_channels_last(node)
@@ -46,6 +54,12 @@ class Reshape(LayerHandler):
     """Follows the channels where they stay together, or are flattened or split into positions."""
 
     in_place = True
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """One reshape."""
+        return (over(Kind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, repeat them, tie those of a block, or keep them all."""
@@ -69,6 +83,12 @@ class Reshape(LayerHandler):
 class Permute(LayerHandler):
     """Follows the channels while they stay the last axis, keeps them all elsewhere."""
 
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Elements moved."""
+        return (over(Kind.COPY, output),)
+
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass or keep the channels."""
         if node.layer.dims[-1] == len(output) - 1:
@@ -80,6 +100,12 @@ class Permute(LayerHandler):
 @register(layers.RepeatVector)
 class RepeatVector(LayerHandler):
     """[N, C] to [N, steps, C]."""
+
+    def operations(
+        self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
+    ) -> tuple[Operation, ...]:
+        """Elements moved."""
+        return (over(Kind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""

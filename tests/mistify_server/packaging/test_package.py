@@ -12,8 +12,10 @@ from executors.structure import analyse, fold_batch_norm
 from mistify.dataset import DataSettings
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
+from mistify.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
 from mistify.manifest import Manifest
 from mistify.metric import Metric
+from mistify.profiles import device_profile
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
 from mistify_client.training import Trainer
@@ -111,7 +113,16 @@ def test_latency_on_other_hardware_is_corrected_by_what_was_measured_here(model,
     measured = package.manifest.measured
     assert measured["latency_ms@host"] == package.manifest.latency.median_ms
     assert measured["latency_ms@pi"] == pytest.approx(10 * package.manifest.latency.median_ms)
-    assert on_all_hardware(1.0, analyse(model).network(), ()) == {"latency_ms@host": 1.0}
+    cost = analyse(model).network()
+    assert on_all_hardware(1.0, cost, ()) == {"latency_ms@host": 1.0}
+    routines = {routine_of(operation): operation for operation in cost.operations}
+    figures = {
+        routine: RoutineModel(tile=Tile(), figures=(1.0, *[0.0] * (len(terms_of(operation, Tile())) - 1)))
+        for routine, operation in routines.items()
+    }
+    board = device_profile("board", {1: LatencyModel(start=0.0, routines=figures)}, False)
+    count = len(list(cost.operations))
+    assert on_all_hardware(9.0, cost, [HOST, board])["latency_ms@board"] == pytest.approx(count / 1e3)
 
 
 @pytest.mark.parametrize("other", ["other weights", "other classes"])

@@ -1,0 +1,19 @@
+"""What machine this is."""
+
+import platform
+from pathlib import Path
+
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+def machine() -> str:
+    """Its architecture and its processor, as far as the system tells them."""
+    return f"{platform.machine()} {_processor()}"
+
+
+def _processor() -> str:
+    if _CPU_INFO.is_file():
+        for line in _CPU_INFO.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown processor"

@@ -1,0 +1,68 @@
+"""What a network does when it runs in LiteRT: operators and their sizes (paper 4.1)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """A kind of operator; those that take about as long as each other are one kind.
+
+    `dense` is a product with weights, `product` one of two tensors, `add` any sum or product of two tensors
+    by their elements, `activation` a function of every element that is not fused into the operator before
+    it. `copy` moves elements (padding, concatenation, transposition); `reshape` keeps their order, `flatten`
+    too, where LiteRT has to ask for the batch while it runs.
+    """
+
+    CONVOLUTION = "convolution"
+    DEPTHWISE = "depthwise"
+    DENSE = "dense"
+    PRODUCT = "product"
+    ADD = "add"
+    MAX_POOL = "max-pool"
+    AVERAGE_POOL = "average-pool"
+    MEAN = "mean"
+    SOFTMAX = "softmax"
+    ACTIVATION = "activation"
+    COPY = "copy"
+    RESHAPE = "reshape"
+    FLATTEN = "flatten"
+    QUANTIZE = "quantize"
+    DEQUANTIZE = "dequantize"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator of a network at batch 1, with batch norm folded into it and activations fused.
+
+    Attributes:
+        kind: What it is.
+        positions: Output positions (height x width, or steps).
+        c_in: Input channels.
+        c_out: Output channels.
+        kernel: Kernel positions.
+        stride: Input positions for each output position; all of them for a mean.
+        times: How often it runs, such as once for each group of a grouped convolution.
+    """
+
+    kind: Kind
+    positions: int
+    c_in: int
+    c_out: int
+    kernel: int = 1
+    stride: int = 1
+    times: int = 1
+
+    @property
+    def read(self) -> int:
+        """Elements of the input."""
+        return self.positions * self.stride * self.c_in
+
+    @property
+    def written(self) -> int:
+        """Elements of the output."""
+        return self.positions * self.c_out
+
+
+def elementwise(kind: Kind, positions: int, channels: int, times: int = 1) -> Operation:
+    """An operator that writes an element for each that it reads."""
+    return Operation(kind, positions, channels, channels, times=times)

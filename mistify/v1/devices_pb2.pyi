@@ -1,0 +1,85 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DeviceTable(_message.Message):
+    __slots__ = ("name", "machine", "runtime", "readings")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    READINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    machine: str
+    runtime: str
+    readings: _containers.RepeatedCompositeFieldContainer[Reading]
+    def __init__(self, name: _Optional[str] = ..., machine: _Optional[str] = ..., runtime: _Optional[str] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ...) -> None: ...
+
+class Reading(_message.Message):
+    __slots__ = ("operations", "integer", "threads", "median_ms")
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_MS_FIELD_NUMBER: _ClassVar[int]
+    operations: _containers.RepeatedCompositeFieldContainer[Operation]
+    integer: bool
+    threads: int
+    median_ms: float
+    def __init__(self, operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_ms: _Optional[float] = ...) -> None: ...
+
+class Operation(_message.Message):
+    __slots__ = ("kind", "positions", "c_in", "c_out", "kernel", "stride", "times")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    C_IN_FIELD_NUMBER: _ClassVar[int]
+    C_OUT_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    STRIDE_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    positions: int
+    c_in: int
+    c_out: int
+    kernel: int
+    stride: int
+    times: int
+    def __init__(self, kind: _Optional[str] = ..., positions: _Optional[int] = ..., c_in: _Optional[int] = ..., c_out: _Optional[int] = ..., kernel: _Optional[int] = ..., stride: _Optional[int] = ..., times: _Optional[int] = ...) -> None: ...
+
+class ListDevicesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListDevicesResponse(_message.Message):
+    __slots__ = ("devices",)
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("name", "machine", "runtime", "settings", "registered_unix_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MACHINE_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    machine: str
+    runtime: str
+    settings: _containers.RepeatedCompositeFieldContainer[DeviceSetting]
+    registered_unix_ms: int
+    def __init__(self, name: _Optional[str] = ..., machine: _Optional[str] = ..., runtime: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[DeviceSetting, _Mapping]]] = ..., registered_unix_ms: _Optional[int] = ...) -> None: ...
+
+class DeviceSetting(_message.Message):
+    __slots__ = ("integer", "threads", "median_error", "p90_error")
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_ERROR_FIELD_NUMBER: _ClassVar[int]
+    P90_ERROR_FIELD_NUMBER: _ClassVar[int]
+    integer: bool
+    threads: int
+    median_error: float
+    p90_error: float
+    def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ...) -> None: ...

@@ -1,0 +1,60 @@
+"""The client of the server's devices: register one, list them."""
+
+from functools import cached_property
+from types import TracebackType
+
+from mistify import serde_devices as serde
+from mistify.devices import Device, DeviceTable
+from mistify.v1 import devices_pb2 as pb
+from mistify.v1.devices_pb2_grpc import DevicesStub
+from mistify_client.retry import Backoff, retried
+from mistify_client.rpc import Connection
+
+#: Deadlines of the calls, in seconds. The server fits a model before it answers.
+REGISTER_SECONDS = 300.0
+LIST_SECONDS = 30.0
+
+
+class DevicesClient:
+    """The devices of the server at one address. A context manager; it connects with the first call.
+
+    Every method raises `MistifyError`: the server's own, or UNAVAILABLE where it cannot be reached after
+    having been waited for. All of them may be repeated.
+
+    Args:
+        address: `host:port` of the server.
+        token: sent with every call as `authorization: Bearer TOKEN`.
+        backoff: how patiently broken connections are tried again.
+    """
+
+    def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:
+        self._connection = Connection(address, token)
+        self._backoff = backoff or Backoff()
+
+    def __enter__(self) -> "DevicesClient":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    @cached_property
+    def _stub(self) -> DevicesStub:
+        return DevicesStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
+
+    def register(self, table: DeviceTable) -> Device:
+        """Let goals name a device; it takes the place of an earlier one of that name.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem of the table, and nothing was kept.
+        """
+        request, call = serde.table_to_proto(table), self._connection.call
+        answer = retried(lambda: call(self._stub.RegisterDevice, request, REGISTER_SECONDS), self._backoff)
+        return serde.device_from_proto(answer)
+
+    def devices(self) -> list[Device]:
+        """All devices, by name."""
+        request, call = pb.ListDevicesRequest(), self._connection.call
+        answer = retried(lambda: call(self._stub.ListDevices, request, LIST_SECONDS), self._backoff)
+        return [serde.device_from_proto(device) for device in answer.devices]

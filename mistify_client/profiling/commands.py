@@ -1,0 +1,139 @@
+"""The commands of measured devices: `mistify profile-device` and `devices`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mistify.devices import Device, DeviceTable, check_name, check_table
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify_client.devices_client import DevicesClient
+from mistify_client.embedded import embedded_server
+from mistify_client.files import read_text
+from mistify_client.profiling.measuring import measure_device
+from mistify_client.report import write_json
+from mistify_client.reporting import reported_errors
+
+_TABLE = TypeAdapter(DeviceTable)
+
+ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Without a server: the store that one has for the command.")
+]
+TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    app.command()(profile_device)
+    app.command()(devices)
+
+
+def profile_device(
+    name: Annotated[str, typer.Option(help="What goals are to call the device.")],
+    *,
+    server: ServerOption = None,
+    store: StoreOption = None,
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keeps what was measured; one that is there is not measured again."
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Measure what operators take on this device, in under 3 minutes, so that goals can name it as hardware.
+
+    Nothing else should run meanwhile. A device of that name is replaced. With --table alone nothing is sent:
+    the same command with --server does that later.
+    """
+    with reported_errors():
+        if server is None and store is None and table is None:
+            problem = Problem(
+                "--server", "nothing", "where the table goes", "give --server, --store or --table"
+            )
+            raise invalid_config([problem], "the command line")
+        measured = _measured(name, _numbers(threads), table)
+        if server is None and store is None:
+            return
+        with _reached(server, store, token_file) as client:
+            device = client.register(measured)
+        Console().print(_listed([device]))
+
+
+def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:
+    """List the devices that goals can name as hardware, and how well networks are predicted there."""
+    with reported_errors(), _reached(server, store, token_file) as client:
+        Console().print(_listed(client.devices()))
+
+
+def _measured(name: str, threads: list[int], kept: Path | None) -> DeviceTable:
+    """The table of this device: the one that is kept, or a new one."""
+    if kept is not None and kept.exists():
+        return _read(kept)
+    check_name(name)
+    columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task("measuring", total=1.0)
+        measured = measure_device(name, threads, progress=lambda share: shown.update(task, completed=share))
+    if kept is not None:
+        write_json(kept, _TABLE.dump_python(measured, mode="json"))
+    return measured
+
+
+def _read(path: Path) -> DeviceTable:
+    try:
+        table = _TABLE.validate_json(read_text(path))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        problem = Problem(place or str(path), "something else", "a table", "remove it, and measure again")
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"{path} holds no table", [problem]) from error
+    check_table(table)
+    return table
+
+
+def _numbers(text: str) -> list[int]:
+    given = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() and 0 < int(number) <= 1024 for number in given):
+        problem = Problem("--threads", f'"{text}"', "numbers of threads", 'write for example "1,2"')
+        raise invalid_config([problem], "the command line")
+    return [int(number) for number in given]
+
+
+@contextmanager
+def _reached(server: str | None, store: Path | None, token_file: Path | None) -> Iterator[DevicesClient]:
+    """A client of the server, or of one that runs for this command."""
+    token = None if token_file is None else read_text(token_file).strip()
+    if server is not None:
+        with DevicesClient(server, token) as client:
+            yield client
+        return
+    if store is None:
+        problem = Problem("--server", "nothing", "a server", "give --server or --store")
+        raise invalid_config([problem], "the command line")
+    with embedded_server(store.resolve(), ()) as address, DevicesClient(address) as client:
+        yield client
+
+
+def _listed(found: list[Device]) -> Table:
+    table = Table("device", "measured", "precision", "threads", "median error", "9 of 10 below", "on")
+    for device in found:
+        for number, setting in enumerate(device.settings):
+            first = number == 0
+            table.add_row(
+                device.name if first else "",
+                f"{device.registered:%Y-%m-%d %H:%M} UTC" if first else "",
+                "int8" if setting.integer else "float32",
+                str(setting.threads),
+                f"{setting.median_error:.1%}",
+                f"{setting.p90_error:.1%}",
+                f"{device.machine}, {device.runtime}" if first else "",
+            )
+    return table

@@ -1,0 +1,134 @@
+"""Timing small networks on this device, in the time that is given (paper 4.1)."""
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from itertools import product
+from statistics import median
+from typing import Any, Final
+
+from ai_edge_litert.interpreter import Interpreter
+
+from mistify.devices import DeviceTable, Reading
+from mistify.machine import machine
+from mistify_client.profiling.networks import network_of
+from mistify_client.profiling.samples import Chain, samples
+
+#: What measuring takes at the most, in seconds, unless a device needs longer to run everything once.
+BUDGET_SECONDS: Final = 150.0
+
+#: Of one network in one round: its first runs are not counted.
+_WARM_UP_RUNS: Final = 3
+_ROUND_SECONDS: Final = 0.006
+_LEAST_RUNS: Final = 3
+
+#: How much of it is done, from 0 to 1.
+Progress = Callable[[float], object]
+
+
+@dataclass
+class _Subject:
+    """A network that is measured with a number of threads; `median_ms` is the best of its rounds."""
+
+    operations: Chain
+    integer: bool
+    threads: int
+    content: bytes
+    median_ms: float = field(default=float("inf"))
+
+
+def measure_device(
+    name: str,
+    threads: Iterable[int],
+    *,
+    chains: Callable[[bool], Iterable[Chain]] = lambda integer: samples(integer=integer),
+    budget_seconds: float = BUDGET_SECONDS,
+    progress: Progress = lambda share: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> DeviceTable:
+    """Run small networks of all kinds of operators, in float32 and int8, and note what they take.
+
+    All are run once, then again for as long as there is time. Other work on the device only ever adds to what
+    a network takes, and comes in spells: the best of its rounds, which lie apart, counts.
+
+    Args:
+        name: What goals are to call the device.
+        threads: Numbers of threads.
+        chains: The operators of each network at one precision.
+        budget_seconds: When no other round begins.
+        progress: Called with the share of the time that has passed.
+        clock: In seconds.
+    """
+    networks = [
+        (chain, integer, network_of(chain, integer=integer))
+        for integer in (False, True)
+        for chain in chains(integer)
+    ]
+    subjects = [
+        _Subject(chain, integer, count, content)
+        for count, (chain, integer, content) in product(sorted(set(threads)), networks)
+    ]
+    with _without_collection():
+        _measure(subjects, budget_seconds, progress, clock)
+    readings = tuple(Reading(s.operations, s.integer, s.threads, s.median_ms) for s in subjects)
+    return DeviceTable(
+        name=name,
+        machine=machine(),
+        runtime=f"ai-edge-litert {version('ai-edge-litert')}",
+        readings=readings,
+    )
+
+
+def _measure(
+    subjects: Sequence[_Subject], budget_seconds: float, progress: Progress, clock: Callable[[], float]
+) -> None:
+    """Round after round, until the time is over; the first round is done in any case."""
+    began = clock()
+    first = True
+    while first or clock() - began < budget_seconds:
+        for subject in subjects:
+            passed = clock() - began
+            if passed >= budget_seconds and not first:
+                break
+            taken = _typical_seconds(_inference(subject), clock)
+            subject.median_ms = min(subject.median_ms, 1e3 * taken)
+            progress(min(passed / budget_seconds, 1.0))
+        first = False
+
+
+def _inference(subject: _Subject) -> Callable[[], object]:
+    """A network, loaded anew: where its memory lies is part of what it takes."""
+    interpreter: Any = Interpreter(model_content=subject.content, num_threads=subject.threads)
+    for entry in interpreter.get_input_details():
+        # As a package, whose batch is free; that of other networks is as it is.
+        if entry["shape_signature"][:1] == [-1]:
+            interpreter.resize_tensor_input(entry["index"], [1, *entry["shape"][1:]])
+    interpreter.allocate_tensors()
+    run: Callable[[], object] = interpreter.invoke
+    return run
+
+
+def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
+    for _ in range(_WARM_UP_RUNS):
+        run()
+    taken: list[float] = []
+    while len(taken) < _LEAST_RUNS or sum(taken) < _ROUND_SECONDS:
+        start = clock()
+        run()
+        taken.append(clock() - start)
+    return median(taken)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Python collects garbage after, not in between."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,228 @@
+"""Which operators are measured: kinds and sizes as networks for small devices have them."""
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from mistify.operations import Kind, Operation, elementwise
+
+#: Operators in a row, each of which reads what the one before it has written.
+Chain: TypeAlias = tuple[Operation, ...]
+
+#: No operator is larger, so that slow devices are done in time.
+_MOST_MULTIPLY_ADDS: Final = 12_000_000
+_MOST_WEIGHTS: Final = 600_000
+_MOST_ELEMENTS: Final = 300_000
+
+_SIDES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)
+
+
+class Sampler:
+    """Draws sizes evenly on a logarithmic scale: no round numbers, as adapted networks have none."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+
+    def channels(self, least: int = 3, most: int = 256) -> int:
+        """A number of channels."""
+        return round(float(np.exp(self._random.uniform(np.log(least), np.log(most)))))
+
+    def pick(self, *choices: int) -> int:
+        """One of some numbers."""
+        return int(self._random.choice(choices))
+
+    def square(self, least: int = 1) -> int:
+        """Positions of an image."""
+        return self.pick(*(side for side in _SIDES if side >= least)) ** 2
+
+    def steps(self) -> int:
+        """Positions of a sequence, no square."""
+        return self.pick(*(steps for steps in range(5, 200, 3) if round(steps**0.5) ** 2 != steps))
+
+    def fitting(self, make: Callable[["Sampler"], Chain]) -> Chain:
+        """What is made, once it is not too large."""
+        while True:
+            chain = make(self)
+            if all(map(_fits, chain)):
+                return chain
+
+
+def _fits(operation: Operation) -> bool:
+    weights = operation.kernel * operation.c_in * operation.c_out * operation.times
+    heavy = operation.kind in (Kind.CONVOLUTION, Kind.DENSE, Kind.PRODUCT)
+    return max(operation.read, operation.written) <= _MOST_ELEMENTS and (
+        not heavy or (weights <= _MOST_WEIGHTS and weights * operation.positions <= _MOST_MULTIPLY_ADDS)
+    )
+
+
+def samples(*, integer: bool, seed: int = 0) -> Iterator[Chain]:
+    """What is measured at one precision, the same on every device.
+
+    Args:
+        integer: Whether networks are int8, instead of float32.
+        seed: Of the sizes.
+    """
+    sampler = Sampler(seed)
+    for make, count in _COUNTS.items():
+        yield from (sampler.fitting(make) for _ in range(count))
+    if integer:
+        for kind in (Kind.QUANTIZE, Kind.DEQUANTIZE):
+            yield from (
+                (elementwise(kind, positions, channels),)
+                for positions, channels in ((1, 1), (1, 40), (64, 10), (1024, 3), (3969, 3), (9216, 8))
+            )
+
+
+def _pointwise(sampler: Sampler) -> Chain:
+    return (Operation(Kind.CONVOLUTION, sampler.square(), sampler.channels(), sampler.channels()),)
+
+
+def _convolution(sampler: Sampler) -> Chain:
+    positions, kernel = sampler.square(2), sampler.pick(9, 9, 9, 25)
+    return (Operation(Kind.CONVOLUTION, positions, sampler.channels(), sampler.channels(), kernel),)
+
+
+def _strided(sampler: Sampler) -> Chain:
+    positions, kernel = sampler.square(2), sampler.pick(1, 9, 9)
+    return (Operation(Kind.CONVOLUTION, positions, sampler.channels(), sampler.channels(), kernel, 4),)
+
+
+def _first(sampler: Sampler) -> Chain:
+    positions, stride = sampler.square(12), sampler.pick(1, 4)
+    c_in = sampler.pick(1, 3)
+    return (Operation(Kind.CONVOLUTION, positions, c_in, sampler.channels(4, 64), 9, stride),)
+
+
+def _over_time(sampler: Sampler) -> Chain:
+    kernel, stride = sampler.pick(1, 3, 3, 5, 5, 7), sampler.pick(1, 1, 2)
+    return (
+        Operation(Kind.CONVOLUTION, sampler.steps(), sampler.channels(), sampler.channels(), kernel, stride),
+    )
+
+
+def _depthwise(sampler: Sampler) -> Chain:
+    channels, kernel, stride = sampler.channels(), sampler.pick(9, 9, 9, 25), sampler.pick(1, 1, 4)
+    return (Operation(Kind.DEPTHWISE, sampler.square(2), channels, channels, kernel, stride),)
+
+
+def _depthwise_over_time(sampler: Sampler) -> Chain:
+    channels, kernel = sampler.channels(), sampler.pick(3, 5)
+    return (Operation(Kind.DEPTHWISE, sampler.steps(), channels, channels, kernel),)
+
+
+def _dense(sampler: Sampler) -> Chain:
+    return (Operation(Kind.DENSE, 1, sampler.channels(8, 3000), sampler.channels(2, 512)),)
+
+
+def _dense_at_steps(sampler: Sampler) -> Chain:
+    return (Operation(Kind.DENSE, sampler.steps(), sampler.channels(), sampler.channels()),)
+
+
+def _product(sampler: Sampler) -> Chain:
+    heads = sampler.pick(1, 2, 4)
+    rows = sampler.channels(4, 64)
+    return (Operation(Kind.PRODUCT, rows, sampler.channels(4, 64), sampler.channels(4, 64), times=heads),)
+
+
+def _elementwise(kind: Kind) -> Callable[[Sampler], Chain]:
+    return lambda sampler: (elementwise(kind, sampler.square(), sampler.channels(1)),)
+
+
+def _pool(kind: Kind) -> Callable[[Sampler], Chain]:
+    def make(sampler: Sampler) -> Chain:
+        size, channels = sampler.pick(4, 4, 9), sampler.channels()
+        return (Operation(kind, sampler.square(), channels, channels, size, 4),)
+
+    return make
+
+
+def _pool_all(sampler: Sampler) -> Chain:
+    size, channels = sampler.pick(16, 36, 64, 144), sampler.channels()
+    return (Operation(Kind.AVERAGE_POOL, 1, channels, channels, size, size),)
+
+
+def _mean(sampler: Sampler) -> Chain:
+    channels = sampler.channels()
+    return (Operation(Kind.MEAN, 1, channels, channels, 1, sampler.square(2)),)
+
+
+def _classes(sampler: Sampler) -> Chain:
+    """How networks end."""
+    positions, channels, classes = sampler.square(), sampler.channels(), sampler.channels(2, 100)
+    return (
+        elementwise(Kind.FLATTEN, positions, channels),
+        Operation(Kind.DENSE, 1, positions * channels, classes),
+        elementwise(Kind.SOFTMAX, 1, classes),
+    )
+
+
+def _plain_network(sampler: Sampler) -> Chain:
+    """Convolutions, and a sum of two tensors behind every other one."""
+    positions, chain, channels = sampler.square(4), [], sampler.channels(4, 64)
+    for number in range(6):
+        after = sampler.channels(4, 64)
+        chain.append(Operation(Kind.CONVOLUTION, positions, channels, after, 9))
+        channels = after
+        if number % 2:
+            chain.append(elementwise(Kind.ADD, positions, channels))
+    return tuple(chain)
+
+
+def _separable_network(sampler: Sampler) -> Chain:
+    """Depthwise and pointwise convolutions in turn."""
+    side, chain, channels = 2 * sampler.pick(3, 6, 12, 16), [], sampler.channels(4, 128)
+    for stride in (1, 4, 1):
+        side //= 2 if stride == 4 else 1
+        chain.append(Operation(Kind.DEPTHWISE, side**2, channels, channels, 9, stride))
+        after = sampler.channels(4, 128)
+        chain.append(Operation(Kind.CONVOLUTION, side**2, channels, after))
+        channels = after
+    return tuple(chain)
+
+
+def _network_over_time(sampler: Sampler) -> Chain:
+    """Convolutions along a sequence, which is made an image before each, and is one again after."""
+    steps, kernel, chain = sampler.steps(), sampler.pick(3, 5), []
+    widths = [sampler.channels(4, 96) for _ in range(4)]
+    for c_in, c_out in pairwise(widths):
+        chain.append(elementwise(Kind.RESHAPE, steps, c_in))
+        chain.append(Operation(Kind.CONVOLUTION, steps, c_in, c_out, kernel))
+        chain.append(elementwise(Kind.RESHAPE, steps, c_out))
+    return tuple(chain)
+
+
+def _dense_network(sampler: Sampler) -> Chain:
+    """Dense layers one after the other."""
+    widths = [sampler.channels(8, 512) for _ in range(5)]
+    return tuple(Operation(Kind.DENSE, 1, c_in, c_out) for c_in, c_out in pairwise(widths))
+
+
+_COUNTS: Final = {
+    _pointwise: 40,
+    _convolution: 50,
+    _strided: 20,
+    _first: 12,
+    _over_time: 30,
+    _depthwise: 30,
+    _depthwise_over_time: 8,
+    _dense: 25,
+    _dense_at_steps: 12,
+    _product: 16,
+    _elementwise(Kind.ADD): 12,
+    _elementwise(Kind.ACTIVATION): 10,
+    _elementwise(Kind.COPY): 8,
+    _elementwise(Kind.SOFTMAX): 8,
+    _pool(Kind.MAX_POOL): 10,
+    _pool(Kind.AVERAGE_POOL): 6,
+    _pool_all: 6,
+    _mean: 10,
+    _elementwise(Kind.RESHAPE): 8,
+    _elementwise(Kind.FLATTEN): 6,
+    _classes: 8,
+    _plain_network: 16,
+    _separable_network: 16,
+    _network_over_time: 8,
+    _dense_network: 6,
+}

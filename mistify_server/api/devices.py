@@ -1,0 +1,25 @@
+"""Devices on the wire."""
+
+from typing import Any
+
+from mistify import serde_devices as serde
+from mistify.v1 import devices_pb2 as pb
+from mistify.v1 import devices_pb2_grpc
+from mistify_server.devices.service import DeviceService
+
+
+class DevicesServicer(devices_pb2_grpc.DevicesServicer):
+    """Hands every call to the service."""
+
+    def __init__(self, service: DeviceService) -> None:
+        self._service = service
+
+    async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
+        """Keep a device."""
+        return serde.device_to_proto(await self._service.register(serde.table_from_proto(request)))
+
+    async def ListDevices(  # noqa: N802
+        self, request: pb.ListDevicesRequest, context: Any
+    ) -> pb.ListDevicesResponse:
+        """Show all devices."""
+        return pb.ListDevicesResponse(devices=map(serde.device_to_proto, self._service.devices()))

@@ -1,0 +1,197 @@
+"""Fitting what operators take on a device to what small networks took there (paper 4.1).
+
+All figures of a setting are fitted together, none of them negative, to relative errors. The tile of each
+routine is first looked for with the networks that have a single operator, done by it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls
+
+from mistify.devices import DeviceTable, Reading, Setting
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.latency import LatencyModel, RoutineModel, Tile, is_product, is_tiled, routine_of, terms_of
+from mistify.operations import Kind, Operation
+from mistify.profiles import MeasuredProfile, device_profile
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Tiles: TypeAlias = Mapping[str, Tile]
+
+#: Tiles that are tried: those of the matrix products of XNNPACK and its like.
+_ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 16)
+_COLUMNS: Final = (4, 8, 16, 32)
+_DEPTHS: Final = (1, 4, 8)
+_UNTILED: Final = Tile(1, 16, 1)
+
+_FOLDS: Final = 5
+
+#: Iterations for each figure that is fitted.
+_ITERATIONS: Final = 30
+
+#: What only integer networks do.
+_INTEGER: Final = frozenset({Kind.QUANTIZE, Kind.DEQUANTIZE})
+
+
+def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
+    """The profiles of a device, one for each precision, and how well each setting is predicted.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, a kind of operator was not measured at one of the settings.
+    """
+    settings = sorted({(reading.integer, reading.threads) for reading in table.readings})
+    _require_all_routines(table, settings)
+    models: dict[tuple[bool, int], LatencyModel] = {}
+    found = []
+    for integer, threads in settings:
+        readings = [r for r in table.readings if (r.integer, r.threads) == (integer, threads)]
+        fit = _Fit(readings)
+        models[integer, threads] = fit.model()
+        errors = fit.cross_validated_errors()
+        found.append(Setting(integer, threads, float(np.median(errors)), float(np.quantile(errors, 0.9))))
+    profiles = [
+        device_profile(
+            table.name, {threads: m for (i, threads), m in models.items() if i is integer}, integer
+        )
+        for integer in (False, True)
+    ]
+    return profiles, found
+
+
+def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int]]) -> None:
+    """Refuse a table by which some networks could not be predicted."""
+    problems = []
+    for integer, threads in settings or [(False, 1)]:
+        done = {
+            routine_of(operation)
+            for reading in table.readings
+            if (reading.integer, reading.threads) == (integer, threads)
+            for operation in reading.operations
+        }
+        missing = sorted(_needed(integer) - done)
+        if missing:
+            place = f"readings of {'int8' if integer else 'float32'} on {threads} threads"
+            problems.append(
+                Problem(place, f"none of {', '.join(missing)}", "some of each", "measure the device again")
+            )
+    for integer in {False, True} - {integer for integer, _ in settings}:
+        precision = "int8" if integer else "float32"
+        problems.append(Problem("readings", f"none of {precision}", "some", "measure the device again"))
+    if problems:
+        message = f"the table of {table.name!r}: nothing was registered"
+        raise MistifyError(ErrorCode.INVALID_CONFIG, message, problems)
+
+
+def _needed(integer: bool) -> set[str]:
+    """The routines of all kinds of operators."""
+    kinds = [kind for kind in Kind if integer or kind not in _INTEGER]
+    shapes = [Operation(kind, *shape) for kind in kinds for shape in ((1, 2, 2), (2, 2, 2), (2, 2, 2, 9))]
+    return {routine_of(operation) for operation in shapes}
+
+
+class _Fit:
+    """What was measured with one setting.
+
+    Args:
+        readings: With that setting.
+    """
+
+    def __init__(self, readings: Sequence[Reading]) -> None:
+        self._readings = readings
+        self._tiles = {routine: self._best_tile(routine) for routine in sorted(set(_routines(readings)))}
+        self._places: dict[str, slice] = {}
+        self._terms = _rows(readings, self._tiles, self._places)
+        self._taken = _microseconds(readings)
+
+    def model(self) -> LatencyModel:
+        """Fitted to everything."""
+        figures = _solved(self._terms, self._taken)
+        return LatencyModel(
+            start=figures[0],
+            routines={
+                routine: RoutineModel(tile=tile, figures=tuple(figures[self._places[routine]].tolist()))
+                for routine, tile in self._tiles.items()
+            },
+        )
+
+    def cross_validated_errors(self) -> Array:
+        """Relative errors for networks of several operators, by figures that were fitted without them."""
+        order = np.random.default_rng(0).permutation(len(self._readings))
+        predicted = np.zeros(len(order))
+        for fold in range(_FOLDS):
+            left_out = order[fold::_FOLDS]
+            rest = np.setdiff1d(order, left_out)
+            predicted[left_out] = self._terms[left_out] @ _solved(self._terms[rest], self._taken[rest])
+        errors = np.abs(predicted / self._taken - 1)
+        several = np.array([len(reading.operations) > 1 for reading in self._readings])
+        found: Array = errors[several] if several.any() else errors
+        return found
+
+    def _best_tile(self, routine: str) -> Tile:
+        """The tile with which a routine's networks of one operator are fitted best."""
+        own = [r for r in self._readings if [routine_of(o) for o in r.operations] == [routine]]
+        tiles = list(_tiles(routine, own))
+        if len(tiles) == 1:
+            return tiles[0]
+        taken = _microseconds(own)
+        return min(tiles, key=lambda tile: _misfit(_rows(own, {routine: tile}, {}), taken))
+
+
+def _tiles(routine: str, own: Sequence[Reading]) -> Iterator[Tile]:
+    """The tiles that a routine may have."""
+    if not own or not is_tiled(routine):
+        yield _UNTILED
+        return
+    rows = _ROWS if is_product(routine) else (1,)
+    depths = _DEPTHS if is_product(routine) and own[0].integer else (1,)
+    yield from (Tile(*sizes) for sizes in product(rows, _COLUMNS, depths))
+
+
+def _routines(readings: Iterable[Reading]) -> Iterator[str]:
+    return (routine_of(operation) for reading in readings for operation in reading.operations)
+
+
+def _rows(readings: Sequence[Reading], tiles: Tiles, places: dict[str, slice]) -> Array:
+    """For each reading the terms of its operations [readings, terms], the start of an inference first.
+
+    Args:
+        readings: What was measured.
+        tiles: Of all their routines.
+        places: Filled in: where the terms of each routine stand.
+    """
+    width = 1
+    for routine in tiles:
+        some = next(o for r in readings for o in r.operations if routine_of(o) == routine)
+        count = len(terms_of(some, tiles[routine]))
+        places[routine] = slice(width, width + count)
+        width += count
+    rows = np.zeros((len(readings), width))
+    rows[:, 0] = 1.0
+    for row, reading in zip(rows, readings, strict=True):
+        for operation in reading.operations:
+            routine = routine_of(operation)
+            row[places[routine]] += terms_of(operation, tiles[routine])
+    return rows
+
+
+def _microseconds(readings: Sequence[Reading]) -> Array:
+    return np.array([1e3 * reading.median_ms for reading in readings])
+
+
+def _solved(terms: Array, taken: Array) -> Array:
+    """Figures, none of them negative, with the least squares of relative errors."""
+    relative = terms / taken[:, None]
+    scale = relative.max(axis=0)
+    scale[scale == 0] = 1.0
+    figures, _ = nnls(relative / scale, np.ones(len(taken)), maxiter=_ITERATIONS * terms.shape[1])
+    solved: Array = figures / scale
+    return solved
+
+
+def _misfit(terms: Array, taken: Array) -> Any:
+    """The mean square of relative errors, of which none counts for more than 1."""
+    errors = np.abs(terms @ _solved(terms, taken) / taken - 1)
+    return np.mean(np.minimum(errors, 1.0) ** 2)

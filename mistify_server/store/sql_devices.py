@@ -1,0 +1,61 @@
+"""Devices in SQLite."""
+
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from typing_extensions import override
+
+from mistify.devices import Device, DeviceTable
+from mistify.errors import ErrorCode, MistifyError
+from mistify.profiles import MeasuredProfile
+from mistify_server.store.database import Database
+from mistify_server.store.devices import DeviceStore
+from mistify_server.store.schema import DeviceRow
+
+_DEVICE = TypeAdapter(Device)
+_TABLE = TypeAdapter(DeviceTable)
+_PROFILES = TypeAdapter(list[MeasuredProfile])
+
+
+class SqlDeviceStore(DeviceStore):
+    """The table `devices`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def put(self, device: Device, table: DeviceTable, profiles: Sequence[MeasuredProfile]) -> None:
+        with self._database.write() as session:
+            session.merge(
+                DeviceRow(
+                    name=device.name,
+                    device=_DEVICE.dump_python(device, mode="json"),
+                    readings=_TABLE.dump_python(table, mode="json"),
+                    profiles=_PROFILES.dump_python(list(profiles), mode="json"),
+                )
+            )
+
+    @override
+    def all(self) -> list[Device]:
+        with self._database.read() as session:
+            return [
+                _DEVICE.validate_python(device)
+                for device in session.scalars(select(DeviceRow.device).order_by(DeviceRow.name))
+            ]
+
+    @override
+    def profiles(self, name: str) -> list[MeasuredProfile]:
+        with self._database.read() as session:
+            profiles = session.scalar(select(DeviceRow.profiles).filter_by(name=name))
+            return [] if profiles is None else _PROFILES.validate_python(profiles)
+
+    @override
+    def table(self, name: str) -> DeviceTable:
+        with self._database.read() as session:
+            row = session.get(DeviceRow, name)
+            if row is None:
+                raise MistifyError(
+                    ErrorCode.NOT_FOUND, f'there is no device "{name}"; `mistify devices` lists them'
+                )
+            return _TABLE.validate_python(row.readings)

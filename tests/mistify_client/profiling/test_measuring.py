@@ -1,0 +1,49 @@
+"""Measuring keeps to its time by fewer rounds, never by fewer networks."""
+
+from collections.abc import Iterator
+
+from mistify.latency import routine_of
+from mistify.operations import Kind, Operation
+from mistify_client.profiling.measuring import measure_device
+from mistify_client.profiling.samples import Chain
+
+CHAINS = [(Operation(Kind.DENSE, 1, size, size),) for size in (4, 8, 16)]
+
+
+def chains(integer: bool) -> Iterator[Chain]:
+    return iter(CHAINS)
+
+
+class Ticks:
+    """A clock by which every look at it takes as long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
+def test_every_network_is_measured_with_every_setting_however_short_the_time() -> None:
+    table = measure_device("board", [2, 1, 2], chains=chains, budget_seconds=0.0)
+    settings = [(reading.integer, reading.threads, reading.operations) for reading in table.readings]
+    assert len(settings) == len(set(settings)) == 3 * 2 * 2
+    assert {(integer, threads) for integer, threads, _ in settings} == {
+        (integer, threads) for integer in (False, True) for threads in (1, 2)
+    }
+    assert all(0 < reading.median_ms < 1000 for reading in table.readings)
+    assert {routine_of(operation) for reading in table.readings for operation in reading.operations} == {
+        "dense-vector"
+    }
+    assert table.runtime.startswith("ai-edge-litert ")
+
+
+def test_rounds_go_on_until_the_time_is_over() -> None:
+    shares: list[float] = []
+    clock = Ticks(0.01)
+    measure_device("board", [1], chains=chains, budget_seconds=5.0, progress=shares.append, clock=clock)
+    assert len(shares) > 2 * 6
+    assert shares == sorted(shares)
+    assert shares[-1] <= 1.0
+    assert 5.0 <= clock.now < 5.5

@@ -1,0 +1,60 @@
+"""Small networks do what they are asked for, in LiteRT."""
+
+import pytest
+
+from mistify.operations import Kind, Operation, elementwise
+from mistify_client.profiling.networks import network_of
+from mistify_client.profiling.samples import Sampler, samples
+from mistify_server.packaging.costing import network_cost
+from mistify_server.packaging.flatbuffer import operators
+from mistify_server.packaging.litert import tensor_shapes
+
+CHAINS = {integer: list(samples(integer=integer)) for integer in (False, True)}
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_every_network_has_the_operators_and_sizes_that_were_asked_for(integer: bool) -> None:
+    """Told by the cost model from the file, and from shapes as LiteRT has them once it has run."""
+    for chain in CHAINS[integer]:
+        found = list(network_cost(network_of(chain, integer=integer)).operations)
+        assert [operation.kind for operation in found] == [operation.kind for operation in chain]
+        for made, asked in zip(found, chain, strict=True):
+            assert made.c_out * made.positions == pytest.approx(_written(asked), rel=0)
+            if asked.kind in (Kind.CONVOLUTION, Kind.DENSE, Kind.PRODUCT):
+                assert (made.c_in, made.kernel, made.times) == (asked.c_in, asked.kernel, asked.times)
+            if asked.kind in (Kind.CONVOLUTION, Kind.DEPTHWISE) and made.positions > 4:
+                assert made.stride == asked.stride
+
+
+def _written(operation: Operation) -> int:
+    """Padding adds a column."""
+    if operation.kind is not Kind.COPY:
+        return operation.written
+    side = round(operation.positions**0.5)
+    return side * (side + 1) * operation.c_out
+
+
+def test_precision() -> None:
+    chain = [Operation(Kind.CONVOLUTION, 16, 3, 5, 9), elementwise(Kind.ADD, 16, 5)]
+    for integer, kind in ((False, "FLOAT32"), (True, "INT8")):
+        network = network_of(chain, integer=integer)
+        assert {o.outputs[0].type for o in operators(network)} == {kind}
+        assert tensor_shapes(network)
+
+
+def test_operators_that_do_not_fit_are_refused() -> None:
+    chain = [Operation(Kind.CONVOLUTION, 16, 3, 5), Operation(Kind.CONVOLUTION, 16, 6, 5)]
+    with pytest.raises(ValueError, match=r"expected \(1, 4, 4, 5\), as written before"):
+        network_of(chain, integer=False)
+
+
+def test_samples_are_the_same_everywhere_and_others_by_their_seed() -> None:
+    assert CHAINS[False] == list(samples(integer=False))
+    assert CHAINS[False] != list(samples(integer=False, seed=1))
+    assert {operation.kind for chain in CHAINS[True] for operation in chain} == set(Kind)
+
+
+def test_sizes_are_no_round_numbers() -> None:
+    sampler = Sampler(0)
+    drawn = [sampler.channels() for _ in range(200)]
+    assert sum(size % 8 == 0 for size in drawn) < 60

@@ -1,0 +1,147 @@
+"""Devices of a real server, told by a real client."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from mistify import serde_devices as serde
+from mistify.devices import DeviceTable
+from mistify.errors import ErrorCode, MistifyError
+from mistify.latency import routine_of
+from mistify.v1 import devices_pb2 as pb
+from mistify.v1.devices_pb2_grpc import DevicesStub
+from mistify_client.devices_client import DevicesClient
+from mistify_client.profiling.measuring import measure_device
+from mistify_client.profiling.samples import Chain, samples
+
+#: What the source costs on the device, as the scripted worker tells.
+ON_BOARD = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 4.0}
+
+
+def some_of_each(integer: bool) -> Iterator[Chain]:
+    """One network for every routine, and those of several operators."""
+    known: set[str] = set()
+    for chain in samples(integer=integer):
+        routines = {routine_of(operation) for operation in chain}
+        if len(chain) > 1 or not routines <= known:
+            yield chain
+        known |= routines
+
+
+@pytest.fixture(scope="module")
+def table() -> DeviceTable:
+    """This machine, in a hurry."""
+    return measure_device("my-board", [1], chains=some_of_each, budget_seconds=0.0)
+
+
+async def register(address: str, table: DeviceTable) -> Any:
+    with DevicesClient(address) as client:
+        return await asyncio.to_thread(client.register, table)
+
+
+async def listed(address: str) -> Any:
+    with DevicesClient(address) as client:
+        return await asyncio.to_thread(client.devices)
+
+
+def write_model(site: Any) -> None:
+    costs = {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}
+    site.write("model.json", {"costs": {**costs, **ON_BOARD}, "floor": {"flops": 100.0}})
+
+
+async def test_a_device_is_registered_and_listed(caller: Any, table: DeviceTable) -> None:
+    device = await register(caller.address, table)
+    assert (device.name, device.machine, device.runtime) == ("my-board", table.machine, table.runtime)
+    assert [(setting.integer, setting.threads) for setting in device.settings] == [(False, 1), (True, 1)]
+    assert await listed(caller.address) == [device]
+    again = await register(caller.address, replace(table, machine="another processor"))
+    assert await listed(caller.address) == [again]
+
+
+async def test_devices_outlive_the_server(site: Any, serving_at: Any, table: DeviceTable) -> None:
+    async with serving_at(site.settings()) as first:
+        device = await register(first.address, table)
+    async with serving_at(site.settings()) as second:
+        assert await listed(second.address) == [device]
+
+
+async def test_a_bad_table_is_refused_with_its_place_and_changes_nothing(
+    caller: Any, table: DeviceTable
+) -> None:
+    device = await register(caller.address, table)
+    readings = list(table.readings)
+    readings[7] = replace(readings[7], median_ms=-1.0)
+    with pytest.raises(MistifyError) as caught:
+        await register(caller.address, replace(table, readings=tuple(readings)))
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert [problem.place for problem in caught.value.problems] == ["readings[7].median_ms"]
+    assert await listed(caller.address) == [device]
+
+
+async def test_a_cut_upload_leaves_nothing_behind(
+    caller: Any, table: DeviceTable, monkeypatch: pytest.MonkeyPatch, wait_until: Any
+) -> None:
+    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def held(given: DeviceTable) -> Any:
+        began.set()
+        go_on.wait(30)
+        ended.set()
+        return [], []
+
+    monkeypatch.setattr("mistify_server.devices.service.fitted", held)
+    call = DevicesStub(caller.channel).RegisterDevice(serde.table_to_proto(table))
+    waiting = asyncio.ensure_future(call.code())
+    await wait_until(began.is_set)
+    call.cancel()
+    assert await waiting is grpc.StatusCode.CANCELLED
+    go_on.set()
+    await wait_until(ended.is_set)
+    answer = await DevicesStub(caller.channel).ListDevices(pb.ListDevicesRequest())
+    assert not answer.devices
+
+
+async def test_goals_name_a_device_that_the_server_knows(
+    caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
+) -> None:
+    """Each precision has a table of its own; relative limits are shares of the source in float32."""
+    write_model(site)
+    configs = [
+        {**make_config("float", latency="0.5x"), "hardware": "My Board"},
+        {**make_config("int", latency="0.25x"), "hardware": "my-board", "quantization": "int8"},
+    ]
+    with pytest.raises(MistifyError) as caught:
+        await caller.submit(configs)
+    assert [problem.place for problem in caught.value.problems] == ["[0].hardware", "[1].hardware"]
+    assert "jetson-nano" in caught.value.problems[0].expected
+    await register(caller.address, table)
+    with pytest.raises(MistifyError, match=r'of the measured devices my-board.*did you mean "my-board"'):
+        await caller.submit([{**make_config("typo", latency="0.5x"), "hardware": "my-bord"}])
+    job = await caller.submit(configs)
+    assert [dict(goal.budget) for goal in job.goals] == [
+        {"latency_ms@my-board": 4.0},
+        {"latency_ms@my-board@int8": 2.0},
+    ]
+    (inspected,) = site.tasks("inspect")
+    assert set(inspected["hardware"]) == {"host", "my-board", "my-board@int8"}
+    assert inspected["hardware"]["my-board@int8"]["kind"] == "measured"
+    await caller.finished(job.id)
+
+
+async def test_goals_on_a_device_are_added(
+    caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
+) -> None:
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    later = [{**make_config("b", latency="1ms"), "hardware": "my-board"}]
+    with pytest.raises(MistifyError, match=r"\[0\].hardware: got \"my-board\""):
+        await caller.add(job.id, later)
+    await register(caller.address, table)
+    write_model(site)
+    grown = await caller.add(job.id, later)
+    assert dict(grown.goals[1].budget) == {"latency_ms@my-board": 1.0}
+    await caller.finished(job.id)
