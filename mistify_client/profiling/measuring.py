@@ -58,7 +58,7 @@ def measure_device(
         name: What goals are to call the device.
         threads: Numbers of threads.
         chains: The operators of each network at one precision.
-        budget_seconds: When no other round begins.
+        budget_seconds: After which no network is measured again; above 0.
         progress: Called with the share of the time that has passed.
         clock: In seconds.
     """

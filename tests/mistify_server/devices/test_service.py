@@ -13,11 +13,11 @@ from mistify import serde_devices as serde
 from mistify.devices import DeviceTable
 from mistify.errors import ErrorCode, MistifyError
 from mistify.latency import routine_of
-from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
 from mistify_client.devices_client import DevicesClient
 from mistify_client.profiling.measuring import measure_device
 from mistify_client.profiling.samples import Chain, samples
+from mistify_server.devices.fitting import fitted
 
 #: What the source costs on the device, as the scripted worker tells.
 ON_BOARD = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 4.0}
@@ -36,7 +36,7 @@ def some_of_each(integer: bool) -> Iterator[Chain]:
 @pytest.fixture(scope="module")
 def table() -> DeviceTable:
     """This machine, in a hurry."""
-    return measure_device("my-board", [1], chains=some_of_each, budget_seconds=0.0)
+    return measure_device("my-board", [1], chains=some_of_each, budget_seconds=1e-3)
 
 
 async def register(address: str, table: DeviceTable) -> Any:
@@ -83,27 +83,29 @@ async def test_a_bad_table_is_refused_with_its_place_and_changes_nothing(
     assert await listed(caller.address) == [device]
 
 
-async def test_a_cut_upload_leaves_nothing_behind(
-    caller: Any, table: DeviceTable, monkeypatch: pytest.MonkeyPatch, wait_until: Any
+async def test_a_registration_that_is_cut_leaves_nothing_behind(
+    site: Any, serving_at: Any, table: DeviceTable, monkeypatch: pytest.MonkeyPatch, wait_until: Any
 ) -> None:
-    began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+    """The server ends while it fits; the connection breaks."""
+    began, go_on = threading.Event(), threading.Event()
 
     def held(given: DeviceTable) -> Any:
         began.set()
         go_on.wait(30)
-        ended.set()
-        return [], []
+        return fitted(given)
 
     monkeypatch.setattr("mistify_server.devices.service.fitted", held)
-    call = DevicesStub(caller.channel).RegisterDevice(serde.table_to_proto(table))
-    waiting = asyncio.ensure_future(call.code())
-    await wait_until(began.is_set)
-    call.cancel()
-    assert await waiting is grpc.StatusCode.CANCELLED
+    async with serving_at(site.settings()) as first:
+        call = DevicesStub(first.channel).RegisterDevice(serde.table_to_proto(table))
+        waiting = asyncio.ensure_future(call.code())
+        await wait_until(began.is_set)
+    assert await waiting is not grpc.StatusCode.OK
     go_on.set()
-    await wait_until(ended.is_set)
-    answer = await DevicesStub(caller.channel).ListDevices(pb.ListDevicesRequest())
-    assert not answer.devices
+    async with serving_at(site.settings()) as second:
+        assert await listed(second.address) == []
+        monkeypatch.undo()
+        await register(second.address, table)
+        assert len(await listed(second.address)) == 1
 
 
 async def test_goals_name_a_device_that_the_server_knows(
