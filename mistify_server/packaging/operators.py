@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from math import prod
 
 from mistify.operations import Kind, Operation, elementwise
-from mistify_server.packaging.flatbuffer import Operator
+from mistify_server.packaging.flatbuffer import Operator, Tensor
 
 #: Operators that compute the shape of a reshape to come, and belong to that.
 _SHAPES = frozenset({"SHAPE", "STRIDED_SLICE", "PACK", "REDUCE_PROD"})
@@ -22,14 +22,14 @@ def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operat
     if operator.name == "RESHAPE":
         # Its second input is the new shape.
         flattens = any(tensor.index in computed for tensor in operator.inputs[1:])
-        return (_over(Kind.FLATTEN if flattens else Kind.RESHAPE, operator),)
+        return (_over(Kind.FLATTEN if flattens else Kind.RESHAPE, operator.inputs[0]),)
     if operator.name in _PRODUCTS:
         return (_PRODUCTS[operator.name](operator),)
-    return (_over(_KINDS.get(operator.name, Kind.ADD), operator),)
+    return (_over(_KINDS.get(operator.name, Kind.ADD), operator.outputs[0]),)
 
 
-def _over(kind: Kind, operator: Operator) -> Operation:
-    shape = operator.outputs[0].shape
+def _over(kind: Kind, tensor: Tensor) -> Operation:
+    shape = tensor.shape
     return elementwise(kind, prod(shape[1:-1]), shape[-1] if shape else 1)
 
 
