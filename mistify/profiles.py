@@ -1,9 +1,10 @@
 """What is known of a device class: enough to predict the latency of any network on it (paper 4.1)."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ from mistify.quantization import Quantization
 
 if TYPE_CHECKING:
     from mistify.costs import NetworkCost
+
+#: How many networks a prediction outweighs.
+_AS_PREDICTED: Final = 2
 
 
 class HardwareProfile(ABC):
@@ -111,6 +115,14 @@ class MeasuredProfile(HardwareProfile):
         if self.integer:
             for kind, tensors in ((Kind.QUANTIZE, network.inputs), (Kind.DEQUANTIZE, network.outputs)):
                 yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)
+
+
+def shrunk_factor(deviations: Collection[float]) -> float:
+    """How many times as long as by its models networks take on a device, from some that were measured there.
+
+    Their geometric mean, drawn towards 1 as if so many had taken just what was predicted.
+    """
+    return math.exp(sum(map(math.log, deviations)) / (len(deviations) + _AS_PREDICTED))
 
 
 def device_profile_name(device: str, integer: bool) -> str:

@@ -53,6 +53,21 @@ class DevicesClient:
         answer = retried(lambda: call(self._stub.RegisterDevice, request, REGISTER_SECONDS), self._backoff)
         return serde.device_from_proto(answer)
 
+    def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
+        """Tell what the package of a goal takes on a device; later predictions follow it.
+
+        Returns:
+            What was predicted for it in milliseconds, and how many times as long as by the measured operators
+            alone networks are predicted to take from now on.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such device or goal, or nothing was predicted.
+        """
+        request = pb.ReportLatencyRequest(device=device, job_id=job_id, goal_id=goal_id, median_ms=median_ms)
+        call = self._connection.call
+        answer = retried(lambda: call(self._stub.ReportLatency, request, LIST_SECONDS), self._backoff)
+        return answer.predicted_ms, answer.factor
+
     def devices(self) -> list[Device]:
         """All devices, by name."""
         request, call = pb.ListDevicesRequest(), self._connection.call

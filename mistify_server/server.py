@@ -139,7 +139,9 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         tuning = TuningService(store, index)
         tuning.sweep()
-        services = Services(PortingService(store, jobs, examiner), tuning, DeviceService(store.devices))
+        services = Services(
+            PortingService(store, jobs, examiner), tuning, DeviceService(store.devices, store.jobs)
+        )
         server = _grpc_server(services, health_service, settings.token)
         address = _bind(server, settings)
         await server.start()

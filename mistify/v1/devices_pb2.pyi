@@ -48,6 +48,26 @@ class Operation(_message.Message):
     times: int
     def __init__(self, kind: _Optional[str] = ..., positions: _Optional[int] = ..., c_in: _Optional[int] = ..., c_out: _Optional[int] = ..., kernel: _Optional[int] = ..., stride: _Optional[int] = ..., times: _Optional[int] = ...) -> None: ...
 
+class ReportLatencyRequest(_message.Message):
+    __slots__ = ("device", "job_id", "goal_id", "median_ms")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_MS_FIELD_NUMBER: _ClassVar[int]
+    device: str
+    job_id: str
+    goal_id: str
+    median_ms: float
+    def __init__(self, device: _Optional[str] = ..., job_id: _Optional[str] = ..., goal_id: _Optional[str] = ..., median_ms: _Optional[float] = ...) -> None: ...
+
+class ReportLatencyResponse(_message.Message):
+    __slots__ = ("predicted_ms", "factor")
+    PREDICTED_MS_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    predicted_ms: float
+    factor: float
+    def __init__(self, predicted_ms: _Optional[float] = ..., factor: _Optional[float] = ...) -> None: ...
+
 class ListDevicesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -40,6 +40,11 @@ class DevicesStub:
                 request_serializer=mistify_dot_v1_dot_devices__pb2.DeviceTable.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_devices__pb2.Device.FromString,
                 _registered_method=True)
+        self.ReportLatency = channel.unary_unary(
+                '/mistify.v1.Devices/ReportLatency',
+                request_serializer=mistify_dot_v1_dot_devices__pb2.ReportLatencyRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_devices__pb2.ReportLatencyResponse.FromString,
+                _registered_method=True)
         self.ListDevices = channel.unary_unary(
                 '/mistify.v1.Devices/ListDevices',
                 request_serializer=mistify_dot_v1_dot_devices__pb2.ListDevicesRequest.SerializeToString,
@@ -59,6 +64,14 @@ class DevicesServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportLatency(self, request, context):
+        """What the package of a goal took on a device: later predictions for that precision follow it. The same package
+        again takes the place of what was told before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDevices(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -72,6 +85,11 @@ def add_DevicesServicer_to_server(servicer, server):
                     servicer.RegisterDevice,
                     request_deserializer=mistify_dot_v1_dot_devices__pb2.DeviceTable.FromString,
                     response_serializer=mistify_dot_v1_dot_devices__pb2.Device.SerializeToString,
+            ),
+            'ReportLatency': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportLatency,
+                    request_deserializer=mistify_dot_v1_dot_devices__pb2.ReportLatencyRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_devices__pb2.ReportLatencyResponse.SerializeToString,
             ),
             'ListDevices': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDevices,
@@ -107,6 +125,33 @@ class Devices:
             '/mistify.v1.Devices/RegisterDevice',
             mistify_dot_v1_dot_devices__pb2.DeviceTable.SerializeToString,
             mistify_dot_v1_dot_devices__pb2.Device.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportLatency(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Devices/ReportLatency',
+            mistify_dot_v1_dot_devices__pb2.ReportLatencyRequest.SerializeToString,
+            mistify_dot_v1_dot_devices__pb2.ReportLatencyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,4 +1,4 @@
-"""The commands of measured devices: `mistify profile-device` and `devices`."""
+"""The commands of measured devices: `mistify profile-device`, `report-latency` and `devices`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +13,12 @@ from rich.table import Table
 
 from mistify.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
 from mistify_client.files import read_text
-from mistify_client.profiling.measuring import measure_device
+from mistify_client.network import NETWORK
+from mistify_client.profiling.measuring import measure_device, measure_network
 from mistify_client.report import write_json
 from mistify_client.reporting import reported_errors
 
@@ -32,6 +34,7 @@ TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server
 def register(app: typer.Typer) -> None:
     """Add the commands to a command line."""
     app.command()(profile_device)
+    app.command()(report_latency)
     app.command()(devices)
 
 
@@ -66,6 +69,29 @@ def profile_device(
         with _reached(server, store, token_file) as client:
             device = client.register(measured)
         Console().print(_listed([device]))
+
+
+def report_latency(
+    device: Annotated[str, typer.Option(help="What goals call this device.")],
+    package: Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")],
+    *,
+    server: ServerOption = None,
+    store: StoreOption = None,
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    token_file: TokenFile = None,
+) -> None:
+    """Measure a package on this device, and let the server's predictions for the device follow."""
+    with reported_errors():
+        manifest = Manifest.load(package)
+        if manifest.branches:
+            problem = Problem(
+                str(package), "a package of several networks", "one of a single network", "take another"
+            )
+            raise invalid_config([problem], "the package")
+        taken = measure_network((package / NETWORK).read_bytes(), _numbers(threads))
+        with _reached(server, store, token_file) as client:
+            predicted, factor = client.report(device, manifest.job, manifest.goal, taken)
+        typer.echo(f"{taken:.4g} ms, predicted {predicted:.4g} ms; predictions are now times {factor:.3g}")
 
 
 def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:

@@ -25,6 +25,9 @@ _WARM_UP_RUNS: Final = 3
 _ROUND_SECONDS: Final = 0.006
 _LEAST_RUNS: Final = 3
 
+#: What measuring a single network takes.
+_NETWORK_SECONDS: Final = 2.0
+
 #: How much of it is done, from 0 to 1.
 Progress = Callable[[float], object]
 
@@ -80,6 +83,14 @@ def measure_device(
         runtime=f"ai-edge-litert {version('ai-edge-litert')}",
         readings=readings,
     )
+
+
+def measure_network(content: bytes, threads: Iterable[int]) -> float:
+    """What an inference of a network takes here, at the fastest number of threads, in milliseconds."""
+    subjects = [_Subject((), False, count, content) for count in threads]
+    with _without_collection():
+        _measure(subjects, _NETWORK_SECONDS, lambda share: None, time.perf_counter)
+    return min(subject.median_ms for subject in subjects)
 
 
 def _measure(

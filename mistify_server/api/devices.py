@@ -18,6 +18,14 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
         """Keep a device."""
         return serde.device_to_proto(await self._service.register(serde.table_from_proto(request)))
 
+    async def ReportLatency(  # noqa: N802
+        self, request: pb.ReportLatencyRequest, context: Any
+    ) -> pb.ReportLatencyResponse:
+        """Refine what is predicted."""
+        told = (request.device, request.job_id, request.goal_id, request.median_ms)
+        predicted_ms, factor = self._service.report(*told)
+        return pb.ReportLatencyResponse(predicted_ms=predicted_ms, factor=factor)
+
     async def ListDevices(  # noqa: N802
         self, request: pb.ListDevicesRequest, context: Any
     ) -> pb.ListDevicesResponse:

@@ -1,11 +1,16 @@
-"""What the server does with devices, without the wire: register, list."""
+"""What the server does with devices, without the wire: register, refine, list."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from mistify.budget import latency_axis
 from mistify.devices import Device, DeviceTable, check_table
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.profiles import MeasuredProfile, device_profile_name
 from mistify_server.devices.fitting import fitted
+from mistify_server.store.base import JobStore
 from mistify_server.store.devices import DeviceStore
 
 
@@ -16,8 +21,9 @@ def _now() -> datetime:
 class DeviceService:
     """Devices of one store. Every method raises `MistifyError`."""
 
-    def __init__(self, devices: DeviceStore, now: Callable[[], datetime] = _now) -> None:
+    def __init__(self, devices: DeviceStore, jobs: JobStore, now: Callable[[], datetime] = _now) -> None:
         self._devices = devices
+        self._jobs = jobs
         self._now = now
 
     async def register(self, table: DeviceTable) -> Device:
@@ -31,6 +37,32 @@ class DeviceService:
         device = Device(table.name, table.machine, table.runtime, tuple(settings), self._now())
         self._devices.put(device, table, profiles)
         return device
+
+    def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
+        """Let the predictions for a device follow what a goal's package took there.
+
+        Returns:
+            What was predicted for it in milliseconds, and the factor of the profile from now on.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such device or goal, or nothing was predicted;
+                INVALID_CONFIG, it is no time.
+        """
+        if not (math.isfinite(median_ms) and median_ms > 0):
+            problem = Problem("median_ms", f"{median_ms:g}", "a positive number", "measure it again")
+            raise MistifyError(ErrorCode.INVALID_CONFIG, "the latency was not taken", [problem])
+        goal = next((goal for goal in self._jobs.job(job_id).goals if goal.id == goal_id), None)
+        if goal is None:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
+        name = device_profile_name(device, goal.quantization.precision.integer)
+        predicted = goal.achieved.get(latency_axis(name))
+        (plan,) = (state.plan for state in self._jobs.batches(job_id) if state.plan.number == goal.batch)
+        profile = plan.hardware.get(name)
+        if predicted is None or not isinstance(profile, MeasuredProfile):
+            message = f'nothing was predicted for "{goal_id}" on {device}; name it as the hardware of a goal'
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        deviation = median_ms / (predicted / profile.factor)
+        return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
 
     def devices(self) -> list[Device]:
         """All devices, by name."""

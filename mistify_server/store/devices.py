@@ -19,6 +19,17 @@ class DeviceStore(ABC):
         """Keep a device, in place of an earlier one of that name."""
 
     @abstractmethod
+    def report(self, device: str, profile: str, package: str, deviation: float) -> float:
+        """Keep how many times as long as by a profile's models a package took, in place of the last time.
+
+        Returns:
+            The factor that the profile then has.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such device, or it has no such profile.
+        """
+
+    @abstractmethod
     def all(self) -> list[Device]:
         """All devices, by name."""
 

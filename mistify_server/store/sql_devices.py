@@ -1,6 +1,7 @@
 """Devices in SQLite."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -8,7 +9,7 @@ from typing_extensions import override
 
 from mistify.devices import Device, DeviceTable
 from mistify.errors import ErrorCode, MistifyError
-from mistify.profiles import MeasuredProfile
+from mistify.profiles import MeasuredProfile, shrunk_factor
 from mistify_server.store.database import Database
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.schema import DeviceRow
@@ -16,6 +17,7 @@ from mistify_server.store.schema import DeviceRow
 _DEVICE = TypeAdapter(Device)
 _TABLE = TypeAdapter(DeviceTable)
 _PROFILES = TypeAdapter(list[MeasuredProfile])
+_REPORTS = TypeAdapter(dict[str, dict[str, float]])
 
 
 class SqlDeviceStore(DeviceStore):
@@ -33,8 +35,25 @@ class SqlDeviceStore(DeviceStore):
                     device=_DEVICE.dump_python(device, mode="json"),
                     readings=_TABLE.dump_python(table, mode="json"),
                     profiles=_PROFILES.dump_python(list(profiles), mode="json"),
+                    reports={},
                 )
             )
+
+    @override
+    def report(self, device: str, profile: str, package: str, deviation: float) -> float:
+        with self._database.write() as session:
+            row = session.get(DeviceRow, device)
+            if row is None:
+                raise _unknown(device)
+            reports = _REPORTS.validate_python(row.reports)
+            own = {**reports.get(profile, {}), package: deviation}
+            row.reports = {**reports, profile: own}
+            profiles = [
+                replace(known, factor=shrunk_factor(own.values())) if known.name == profile else known
+                for known in _PROFILES.validate_python(row.profiles)
+            ]
+            row.profiles = _PROFILES.dump_python(profiles, mode="json")
+            return shrunk_factor(own.values())
 
     @override
     def all(self) -> list[Device]:
@@ -55,7 +74,9 @@ class SqlDeviceStore(DeviceStore):
         with self._database.read() as session:
             row = session.get(DeviceRow, name)
             if row is None:
-                raise MistifyError(
-                    ErrorCode.NOT_FOUND, f'there is no device "{name}"; `mistify devices` lists them'
-                )
+                raise _unknown(name)
             return _TABLE.validate_python(row.readings)
+
+
+def _unknown(name: str) -> MistifyError:
+    return MistifyError(ErrorCode.NOT_FOUND, f'there is no device "{name}"; `mistify devices` lists them')

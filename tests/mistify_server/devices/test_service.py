@@ -147,3 +147,35 @@ async def test_goals_on_a_device_are_added(
     grown = await caller.add(job.id, later)
     assert dict(grown.goals[1].budget) == {"latency_ms@my-board": 1.0}
     await caller.finished(job.id)
+
+
+async def test_predictions_follow_what_packages_take(
+    caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
+) -> None:
+    """Three packages that take twice what is predicted count for three fifths, until there are more."""
+    await register(caller.address, table)
+    write_model(site)
+    configs = [
+        {**make_config(f"goal-{share}", latency=f"0.{share}x"), "hardware": "my-board"} for share in (7, 5, 3)
+    ]
+    job = await caller.submit(configs)
+    await caller.finished(job.id)
+    with DevicesClient(caller.address) as client:
+        for number, share in enumerate((7, 5, 3), 1):
+            told = await asyncio.to_thread(client.report, "my-board", job.id, f"goal-{share}", 1.6 * share)
+            assert told == (pytest.approx(0.8 * share), pytest.approx(2 ** (number / (number + 2))))
+        again = await asyncio.to_thread(client.report, "my-board", job.id, "goal-3", 4.8)
+        assert again[1] == pytest.approx(2**0.6)
+        for wrong, code in (
+            (("my-bord", job.id, "goal-3", 1.0), ErrorCode.NOT_FOUND),
+            (("my-board", job.id, "goal-9", 1.0), ErrorCode.NOT_FOUND),
+            (("my-board", job.id, "goal-3", 0.0), ErrorCode.INVALID_CONFIG),
+        ):
+            with pytest.raises(MistifyError) as caught:
+                await asyncio.to_thread(client.report, *wrong)
+            assert caught.value.code is code
+    later = await caller.submit([{**make_config("later", latency="0.7x"), "hardware": "my-board"}])
+    inspected = site.tasks("inspect")[-1]["hardware"]
+    assert inspected["my-board"]["factor"] == pytest.approx(2**0.6)
+    assert inspected["my-board@int8"]["factor"] == 1.0
+    await caller.finished(later.id)
