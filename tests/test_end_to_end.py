@@ -225,7 +225,7 @@ def test_what_was_planned_is_near_what_came_of_it(killed: Killed) -> None:
         made = killed.after.checkpoints[node.index]
         assert edge.accuracy is not None
         assert edge.accuracy.holds(made.accuracy)
-        assert edge.costs[FLOPS] == pytest.approx(made.costs[FLOPS], rel=0.3)
+        assert 0.5 < made.costs[FLOPS] / edge.costs[FLOPS] < 1.05
         assert edge.steps == pytest.approx(made.steps, abs=10)
         assert edge.seconds > 0
 

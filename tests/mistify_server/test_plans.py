@@ -85,6 +85,19 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
         assert store.jobs.jobs(9) == []
 
 
+async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
+    site: Any, caller: Any, make_config: Config
+) -> None:
+    """As of a graph, whose inspection has no prospects."""
+    configs = [make_config("as-it-is", algorithm=AUTO, FLOP="1x", accuracy="0.7")]
+    ((edge,),) = [batch.edges for batch in (await planned(caller, configs)).batches]
+    assert (edge.goals, edge.algorithm, edge.accuracy, edge.steps) == (("as-it-is",), "", None, 0)
+    job = await caller.submit(configs)
+    (goal,) = (await caller.finished(job.id)).goals
+    assert (goal.algorithm, goal.choice, goal.warning) == ("", "", "")
+    assert site.tasks("source")[0]["prepare"] == []
+
+
 async def test_a_goal_out_of_reach_is_told_the_nearest_that_is_not(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
