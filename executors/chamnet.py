@@ -57,7 +57,7 @@ class ChamNetExecutor(SearchExecutor):
 
     name = "chamnet"
     params_class = ChamNetParams
-    aptitude = Aptitude(preparing=3_700, edge=2_300)
+    aptitude = Aptitude(preparing=1_000, edge=350)
     _params: ChamNetParams
 
     def init(self, assignment: Assignment) -> None:

@@ -31,7 +31,7 @@ def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, grou
         s_out: Output positions (height x width); 1 for a matrix product on one vector.
         groups: Groups of a grouped convolution; `c_in` for a depthwise one.
     """
-    return c_in * c_out * s_kernel * s_out // groups
+    return c_in * c_out * s_kernel * s_out // max(1, groups)
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,7 @@ CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
         Told("[0].algorithm.config.thresold", "thresold", "threshold", 'did you mean "threshold"?'),
     ),
     "setting of one algorithm": (
-        config(algorithm={"config": {"threshold": 0.1}}),
+        config(algorithm={"name": "auto", "config": {"threshold": 0.1}}),
         Told(
             "[0].algorithm.config.threshold",
             "threshold",

@@ -192,7 +192,7 @@ def test_what_was_done_is_not_done_again(killed: Killed) -> None:
 
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
-    assert list(report) == ["job", "seconds", "spent", "source", "goals"]
+    assert list(report) == ["job", "seconds", "spent", "source", "metrics", "goals"]
     assert list(report["source"]) == ["flops", "params", "memory_bytes", "accuracy", "metric"]
     *costs, metric = report["source"].values()
     assert all(value > 0 for value in costs)
@@ -203,7 +203,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     assert sum(report["spent"].values()) <= report["seconds"]
     figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms", "accuracy"]
     asked = ["id", "parent", "algorithm", "choice", "warning"]
-    asked += ["quantization", "compression", "hardware", "budget"]
+    asked += ["quantization", "precision_choice", "compression", "hardware", "budget"]
     for goal in report["goals"]:
         assert list(goal) == [*asked, "achieved", "branches", "met", "reason", "note", "seconds", "steps"]
         assert (goal["algorithm"], goal["choice"]) == ("morphnet", "the config names it")

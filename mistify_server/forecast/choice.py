@@ -9,8 +9,9 @@ from mistify_server.forecast.cases import Case
 from mistify_server.forecast.experience import Experience
 from mistify_server.forecast.known import Candidate, Traits
 
-#: Shares of the source's accuracy that make no difference: of two algorithms as good the faster one is taken.
-_AS_GOOD: Final = 0.003
+#: Shares of the source's accuracy that make no difference, as seeds differ by as much: of two algorithms as
+#: good the faster one is taken.
+_AS_GOOD: Final = 0.005
 
 
 @dataclass(frozen=True)

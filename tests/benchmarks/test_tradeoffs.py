@@ -1,19 +1,21 @@
 """Which points are drawn."""
 
+import json
+
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
 from benchmarks.harness import EXIT_SKIPPED
+from benchmarks.porting import RESNET8, TEST, TRAIN
 from benchmarks.tradeoffs import AXES, COUNT, Point, _goals, figures_of, main
-from mistify.config import AdaptationGoal
+from mistify.config import parse_batch
 
 
 def test_there_are_more_than_20_goals_that_a_config_may_have():
-    goals = list(_goals(COUNT))
-    assert len({goal["id"] for goal in goals}) == len(goals) > 20
-    for goal in goals:
-        AdaptationGoal.model_validate(goal["adaptation_goal"])
+    common = {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}
+    goals = parse_batch(json.dumps([{**goal, **common} for goal in _goals(COUNT)]))
+    assert len(goals) > 20
 
 
 def test_points_are_numbered_on_each_axis():

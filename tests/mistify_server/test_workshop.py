@@ -409,9 +409,10 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         "hardware": {},
     }
     root: Any = Workshop(artifacts, lambda progress: None).do(
-        SourceTask(model=source, exceed={}, seed=0, **search)
+        SourceTask(model=source, exceed={}, seed=0, prepare=("chamnet",), **search)
     )
-    samples = Predictor.loaded(artifacts.path(root.prepared).read_bytes()).samples
+    prepared = root.prepared["chamnet"]
+    samples = Predictor.loaded(artifacts.path(prepared).read_bytes()).samples
     assert 1 < len(samples) <= 5  # those that the least share can be reached with
     known = []
     learn = Predictor.learn
@@ -425,7 +426,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         AdaptTask(
             parent=root.root,
             teacher=root.teacher,
-            prepared=root.prepared,
+            prepared=prepared,
             budget={"flops": 0.6 * root.root_costs["flops"]},
             accuracy_target=None,
             seed=0,

@@ -151,7 +151,7 @@ def elements(shape: Shape) -> int:
 
 def positions(shape: Shape) -> int:
     """Positions (height x width, or steps) of a tensor at batch 1: its elements without the channels."""
-    return elements(shape) // (shape[-1] or 1)
+    return elements(shape[:-1])
 
 
 def over(kind: Kind, shape: Shape, times: int = 1) -> Operation:

@@ -80,7 +80,7 @@ class Convolution(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Group after group; an activation that is not fused."""
         *kernel, c_in, c_out = _sizes(weights[0])
-        groups = (inputs[0][-1] or 0) // c_in
+        groups = max(1, (inputs[0][-1] or 0) // max(1, c_in))
         window = _window(prod(kernel), inputs, output, groups)
         made = Operation(Kind.CONVOLUTION, c_in=c_in, c_out=c_out // groups, **window)
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from executors.structure import Role, analyse, fold_batch_norm, narrow, narrow_arrays, widen
+from mistify.hardware import HOST
 
 from .architectures import FAMILIES
 from .networks import (
@@ -329,3 +330,14 @@ def test_random_networks(seed):
     check_narrow(network.build, keep, seed)
     check_widen(source)
     check_fold(source)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_network_without_a_group_costs_less(family):
+    """As is asked of groups that are down to their last unit, for what that costs."""
+    structure = analyse(source_of(family))
+    whole = structure.network().costs([HOST])
+    for group in structure.groups:
+        without = structure.network({**structure.widths, group: 0}).costs([HOST])
+        assert without["params"] < whole["params"]
+        assert without["latency_ms@host"] <= whole["latency_ms@host"]
