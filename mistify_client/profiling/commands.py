@@ -103,7 +103,13 @@ def devices(server: ServerOption = None, store: StoreOption = None, token_file: 
 def _measured(name: str, threads: list[int], kept: Path | None) -> DeviceTable:
     """The table of this device: the one that is kept, or a new one."""
     if kept is not None and kept.exists():
-        return _read(kept)
+        found = _read(kept)
+        if found.name != name:
+            problem = Problem(
+                "--name", f'"{name}"', f'"{found.name}", as in {kept}', "give it, or another --table"
+            )
+            raise invalid_config([problem], "the command line")
+        return found
     check_name(name)
     columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as shown:
