@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mistify_server.packaging.training.builtins import UntrainableError, replaces
-from mistify_server.packaging.training.windows import Axis, bands_read, fitted, spread
+from mistify_server.packaging.training.windows import Axis, bands_read, cut, fitted, spread
 
 #: Numbers that a processor core's own cache holds.
 _CACHED = 1 << 19
@@ -73,7 +73,7 @@ def _product(band: Any, weights: list[Any]) -> Any:
 
 def _cut(product: Any, block: int, blocks: int, number: int, channels: int) -> Any:
     """Some rows of what one of several matrices has made."""
-    return tf.slice(product, [0, block, 0, number * channels], [-1, blocks, -1, channels])
+    return cut(product, [0, block, 0, number * channels], [-1, blocks, -1, channels])
 
 
 def _among_blocks(gradient: Any, rows: Axis, tap: int) -> Any:

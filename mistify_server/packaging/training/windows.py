@@ -75,6 +75,18 @@ class Axis:
         return self.blocks * self.stride
 
 
+def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
+    """A slice; -1 is the size of all that is left.
+
+    Sizes that are known are written out: XNNPACK, which uses all threads, takes no other slices.
+    """
+    lengths = tensor.shape.as_list()
+    left = [-1 if length is None else length - start for length, start in zip(lengths, begin, strict=True)]
+    return tf.slice(
+        tensor, begin, [more if some == -1 else some for some, more in zip(size, left, strict=True)]
+    )
+
+
 def fitted(image: Any, rows: Axis, columns: Axis, value: float = 0.0) -> Any:
     """An image [n, rows, columns, c] padded with a value, or cut, to what is read of it."""
     after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
@@ -82,7 +94,7 @@ def fitted(image: Any, rows: Axis, columns: Axis, value: float = 0.0) -> Any:
     if any(map(any, pads)):
         image = tf.pad(image, [[0, 0], *pads, [0, 0]], constant_values=value)
     if min(after) < 0:
-        image = tf.slice(image, [0, 0, 0, 0], [-1, rows.padded, columns.padded, -1])
+        image = cut(image, [0, 0, 0, 0], [-1, rows.padded, columns.padded, -1])
     return image
 
 
@@ -104,7 +116,7 @@ def rows_read(image: Any, rows: Axis, columns: Axis) -> Iterator[Any]:
     bands = bands_read(image, rows, columns)
     for tap in range(rows.kernel):
         block, phase = rows.place(tap)
-        yield tf.slice(bands[phase], [0, block, 0, 0], [-1, rows.made, -1, -1])
+        yield cut(bands[phase], [0, block, 0, 0], [-1, rows.made, -1, -1])
 
 
 def _phases(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
@@ -116,7 +128,7 @@ def _phases(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
     read = sorted({rows.place(tap)[1] for tap in range(rows.kernel)})
     return {
         phase: tf.reshape(
-            tf.slice(parts, [0, 0, phase, 0, 0], [-1, -1, 1, -1, -1]),
+            cut(parts, [0, 0, phase, 0, 0], [-1, -1, 1, -1, -1]),
             [-1, rows.blocks, columns.blocks, width],
         )
         for phase in read
@@ -128,7 +140,7 @@ def _columns_read(part: Any, columns: Axis) -> Any:
     read = []
     for tap in range(columns.kernel):
         block, phase = columns.place(tap)
-        read.append(tf.slice(part, [0, 0, block, phase * channels], [-1, -1, columns.made, channels]))
+        read.append(cut(part, [0, 0, block, phase * channels], [-1, -1, columns.made, channels]))
     return tf.concat(read, -1) if len(read) > 1 else read[0]
 
 
@@ -169,7 +181,7 @@ def scattered(said: Mapping[tuple[int, int], Any], rows: Axis, columns: Axis) ->
 def _blocks(gradient: Any, dimension: int, axis: Axis, tap: int) -> Any:
     begin, size = [0] * 4, [-1] * 4
     begin[dimension], size[dimension] = axis.reach - axis.place(tap)[0], axis.blocks
-    return tf.slice(gradient, begin, size)
+    return cut(gradient, begin, size)
 
 
 def _interleaved(bands: list[list[Any]]) -> Any:
@@ -190,4 +202,4 @@ def _cropped(image: Any, rows: Axis, columns: Axis) -> Any:
         image = tf.pad(image, [[0, 0], [0, more[0]], [0, more[1]], [0, 0]])
     if image.shape[1:3] == (rows.size, columns.size):
         return image
-    return tf.slice(image, [0, rows.before, columns.before, 0], [-1, rows.size, columns.size, -1])
+    return cut(image, [0, rows.before, columns.before, 0], [-1, rows.size, columns.size, -1])
