@@ -1,0 +1,15 @@
+"""What holds for all tests."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Nothing is asserted about time: a machine may be busy.
+settings.register_profile("mistify", deadline=None)
+settings.load_profile("mistify")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole systems first: they take longest, and one process would be left with them at the end."""
+    items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
