@@ -18,7 +18,7 @@ from executors.gradual import GradualParams, copied
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.predictor import Floats
 from executors.searching import Fitted, SearchExecutor
-from executors.structure import residual_blocks
+from executors.structure import residual_blocks, resolution
 from mistify.budget import FLOPS
 
 #: Searches in each iteration, after each of which the predictor learns.
@@ -53,7 +53,7 @@ class ChamNetParams(GradualParams):
 
 
 class ChamNetExecutor(SearchExecutor):
-    """Search over widths and depth."""
+    """Search over widths, depth and resolution."""
 
     name = "chamnet"
     params_class = ChamNetParams
@@ -105,9 +105,10 @@ class ChamNetExecutor(SearchExecutor):
         return [Sample(self._features(genes), self._quality(genes)) for genes in candidates]
 
     def _features(self, genes: Genes) -> tuple[float, ...]:
-        """Halvings of each group of the source; its blocks; and the halvings that were there before."""
+        """Halvings of each group of the source and of its images' sides; its blocks; the halvings before."""
         architecture, source = self._space.architecture(genes), self._assignment.source
-        there = self._space.without(architecture.left_out).groups
+        structure = self._space.structure(architecture)
+        there = structure.groups
         widths = [
             log2(architecture.widths[name] / group.size) if name in there else _GONE
             for name, group in source.groups.items()
@@ -120,4 +121,5 @@ class ChamNetExecutor(SearchExecutor):
         before = [
             log2(width / source.groups[name].size) for name, width in widths_before if name in source.groups
         ]
-        return (*widths, *blocks, float(np.mean(before)))
+        sides = log2(resolution(structure.graph) / resolution(source.graph))
+        return (*widths, sides, *blocks, float(np.mean(before)))

@@ -1,7 +1,7 @@
 """What algorithms share that come to a goal by several cuts, with training in between."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from math import ceil, log, log2
 
 import keras
@@ -12,7 +12,7 @@ from executors.base import AdaptationExecutor, Assignment, Params
 from executors.compensation import Array, Compensation, Moments
 from executors.elimination import damages
 from executors.sparsity import Masks, importances
-from executors.structure import Keep, ResidualBlock, Structure, analyse, narrow, narrow_arrays, shallower
+from executors.structure import Keep, Structure, analyse, narrow, narrow_arrays
 from executors.timesheet import activity
 from executors.training import Memory, Trainer, constant
 from mistify.budget import Costs
@@ -137,16 +137,20 @@ class GradualExecutor(AdaptationExecutor):
             for name, norms in importances(self._structure, keep).items()
         }
 
-    def _adopt(
-        self, keep: Keep, moments: Mapping[int, Moments], left_out: Collection[ResidualBlock] = ()
-    ) -> None:
-        """Go on with these units of every group, which take over from the others, and without some blocks."""
+    def _adopt(self, keep: Keep, moments: Mapping[int, Moments], structure: Structure | None = None) -> None:
+        """Go on with these units of every group, which take over from the others.
+
+        Args:
+            keep: The units.
+            moments: What taking over needs to know.
+            structure: The network's without some blocks, or at another resolution, to go on with.
+        """
         self._compensation.apply(self._masks.keep, keep, moments)
         self._masks.set(keep)
         self.trainer.start_average()
         left = self._structure.network(self._masks.widths).flops
-        if left_out:
-            self._rebuild(shallower(self._structure, left_out))
+        if structure is not None and structure is not self._structure:
+            self._rebuild(structure)
         elif left < _REBUILD_BELOW * self._physical or self._structure.averages_channels:
             self._rebuild(self._structure)
 
@@ -170,7 +174,7 @@ class GradualExecutor(AdaptationExecutor):
         """Go on with a network that is physically as narrow as its masks were.
 
         Args:
-            structure: The network's, or that without some blocks.
+            structure: The network's, or that without some blocks or at another resolution.
         """
         keep = {name: self._masks.keep[name] for name in structure.groups}
         memory = self.trainer.memory()

@@ -49,7 +49,8 @@ class SearchExecutor(GradualExecutor):
             return
         self._adopt_genes(self._space.least)
         over = ", ".join(exceeded(self.measure(), self._assignment.budget))
-        raise StuckError(f"{over} over the limit with every channel group at its last unit and no block left")
+        left = "every channel group at its last unit, no block left, and images as small as can be"
+        raise StuckError(f"{over} over the limit with {left}")
 
     def _survey(self) -> None:
         """Find out what can be cut from the network as it is."""
@@ -72,12 +73,12 @@ class SearchExecutor(GradualExecutor):
     def _quality(self, genes: Genes) -> float:
         """How well a candidate does with the weights that it inherits; more is better."""
         architecture = self._space.architecture(genes)
-        return self._inheritance.quality(architecture, self._space.without(architecture.left_out))
+        return self._inheritance.quality(architecture, self._space.structure(architecture))
 
     def _adopt_genes(self, genes: Genes) -> None:
         architecture = self._space.architecture(genes)
-        blocks = [self._space.blocks[name] for name in architecture.left_out]
-        self._adopt(self._inheritance.keep(architecture), self._inheritance.moments, blocks)
+        structure = self._space.structure(architecture)
+        self._adopt(self._inheritance.keep(architecture), self._inheritance.moments, structure)
 
 
 class UniformExecutor(SearchExecutor):

@@ -63,12 +63,12 @@ class Inheritance:
 
         Args:
             architecture: The candidate.
-            structure: The network's without the blocks that the candidate leaves out.
+            structure: The network's without the blocks that the candidate leaves out, at its resolution.
         """
         calibration, test = self._examples()
         with self._cut(self.keep(architecture)):
             evaluation = self.evaluation
-            if architecture.left_out or self.structure.averages_channels:
+            if structure is not self.structure or self.structure.averages_channels:
                 keep = {name: self.masks.keep[name] for name in structure.groups}
                 evaluation = Evaluation(narrow(structure, keep))
             evaluation.recalibrate(calibration)

@@ -1,22 +1,29 @@
-"""The architectures that can be cut from a network: fewer units in each group, fewer residual blocks."""
+"""The architectures that can be cut from a network.
 
-from collections.abc import Iterable, Mapping
+They have fewer units in each group, fewer residual blocks, and look at smaller images.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from executors.structure import ResidualBlock, Structure, residual_blocks, shallower
+from executors.structure import Structure, at_resolution, residual_blocks, shallower
 from mistify.budget import Costs, exceeded
 from mistify.profiles import Profile
 
 #: Of an architecture: for each group the binary logarithm of the share of its units that stay, at most 0;
-#: then for each block whether it stays, 0 or 1.
+#: then for each block, and for some eighths of the images' sides, whether it stays, 0 or 1.
 Genes = npt.NDArray[np.float64]
 
 #: Halvings of the range within which widths are scaled to meet limits.
 _HALVINGS = 8
+
+#: Parts of the sides of images, and how many of them can be left out at once.
+_PARTS = 8
+_LEFT_OUT = 4
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,12 @@ class Architecture:
     Attributes:
         widths: Units of each channel group.
         left_out: Residual blocks that are gone, by name.
+        scale: Share of the height and the width at which the network looks at images now.
     """
 
     widths: Mapping[str, int]
     left_out: frozenset[str]
+    scale: float = 1.0
 
 
 class Space:
@@ -49,34 +58,42 @@ class Space:
         self._profiles = profiles
         self._groups = list(structure.groups)
         self.blocks = {block.name: block for block in residual_blocks(structure.graph)}
-        self.without = lru_cache(maxsize=64)(self._without)
+        self._cut = lru_cache(maxsize=64)(self._without)
+        self._eighths = self._allowed()
         self._deepest = np.log2(1 / max(widths.values(), default=1))
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of groups, and of blocks."""
-        return len(self._groups), len(self.blocks)
+        """The number of groups, and of what can be left out besides."""
+        return len(self._groups), len(self.blocks) + self._eighths
 
     @property
     def least(self) -> Genes:
-        """A single unit in each group, and no block."""
-        return np.concatenate([np.full(len(self._groups), self._deepest), np.zeros(len(self.blocks))])
+        """A single unit in each group, no block, and the smallest images."""
+        groups, others = self.size
+        return np.concatenate([np.full(groups, self._deepest), np.zeros(others)])
 
     def architecture(self, genes: Genes) -> Architecture:
         """What genes stand for."""
-        groups = len(self._groups)
+        groups, blocks = len(self._groups), len(self.blocks)
         widths = {
             name: max(1, round(self._widths[name] * 2.0**gene))
             for name, gene in zip(self._groups, np.minimum(genes[:groups], 0), strict=True)
         }
         left_out = frozenset(
-            name for name, stays in zip(self.blocks, genes[groups:], strict=True) if not stays
+            name
+            for name, stays in zip(self.blocks, genes[groups : groups + blocks], strict=True)
+            if not stays
         )
-        return Architecture(widths, left_out)
+        return Architecture(widths, left_out, 1 - np.count_nonzero(genes[groups + blocks :] == 0) / _PARTS)
+
+    def structure(self, architecture: Architecture) -> Structure:
+        """The network's without the blocks that an architecture leaves out, and at its resolution."""
+        return self._cut(architecture.left_out, architecture.scale)
 
     def costs(self, architecture: Architecture) -> Costs:
         """What an architecture costs."""
-        structure = self.without(architecture.left_out)
+        structure = self.structure(architecture)
         widths = {name: architecture.widths[name] for name in structure.groups}
         return structure.network(widths).costs(self._profiles)
 
@@ -100,9 +117,17 @@ class Space:
     def _meets(self, genes: Genes, limits: Costs) -> bool:
         return not exceeded(self.costs(self.architecture(genes)), limits)
 
-    def _without(self, left_out: frozenset[str]) -> Structure:
-        """The structure without some blocks."""
-        return shallower(self._structure, self._chosen(left_out)) if left_out else self._structure
+    def _without(self, left_out: frozenset[str], scale: float) -> Structure:
+        blocks = [self.blocks[name] for name in left_out]
+        structure = shallower(self._structure, blocks) if blocks else self._structure
+        smaller = at_resolution(structure, scale) if scale < 1 else structure
+        if smaller is None:
+            raise ValueError(f"the network cannot look at images at {scale} of their size")
+        return smaller
 
-    def _chosen(self, names: Iterable[str]) -> list[ResidualBlock]:
-        return [self.blocks[name] for name in names]
+    def _allowed(self) -> int:
+        """The most eighths of the images' sides that can be left out, as can all fewer."""
+        allowed = 0
+        while allowed < _LEFT_OUT and at_resolution(self._structure, 1 - (allowed + 1) / _PARTS) is not None:
+            allowed += 1
+        return allowed

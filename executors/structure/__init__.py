@@ -1,7 +1,8 @@
 """What a Keras model is made of, and how its widths are changed.
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
-`residual_blocks` finds what can be left out; `fold_batch_norm` prepares a model for packaging.
+`residual_blocks` finds what can be left out; `at_resolution` makes images smaller;
+`fold_batch_norm` prepares a model for packaging.
 """
 
 from executors.structure.analysis import Structure, Widths, analyse
@@ -10,6 +11,7 @@ from executors.structure.depth import ResidualBlock, residual_blocks, shallower
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.handlers import LayerHandler, register
+from executors.structure.resolution import at_resolution, resolution
 from executors.structure.splitting import freeze, shareable_base, split
 from executors.structure.surgery import Keep, narrow, narrow_arrays, widen
 
@@ -24,6 +26,7 @@ __all__ = [
     "UnsupportedLayerError",
     "Widths",
     "analyse",
+    "at_resolution",
     "fold_batch_norm",
     "foldable",
     "freeze",
@@ -31,6 +34,7 @@ __all__ = [
     "narrow_arrays",
     "register",
     "residual_blocks",
+    "resolution",
     "shallower",
     "shareable_base",
     "split",

@@ -253,7 +253,7 @@ class _Reader:
             if value is not None and key != "training"
         }
         name = self._name(f"{prefix}{operation.name}", operation)
-        node_outputs = _output_specs(operation, args, kwargs, self.shapes, self.dtypes)
+        node_outputs = output_specs(operation, args, kwargs, self.shapes, self.dtypes)
         outputs = [self.add(tuple(spec.shape), spec.dtype) for spec in node_outputs]
         if len(outputs) != 1:
             raise TypeError(
@@ -292,7 +292,7 @@ def _functional(model: keras.Model) -> keras.Model:
     return keras.Model(model.inputs, model.outputs, name=model.name)
 
 
-def _output_specs(
+def output_specs(
     operation: Any, args: Any, kwargs: Any, shapes: list[Shape], dtypes: list[str]
 ) -> list[keras.KerasTensor]:
     """Shapes and types of what a call returns, found without running it."""

@@ -12,7 +12,7 @@ from executors.evaluation import Evaluation
 from executors.gradual import copied
 from executors.search import Architecture, Inheritance
 from executors.sparsity import Masks
-from executors.structure import analyse, narrow, residual_blocks, shallower
+from executors.structure import analyse, at_resolution, narrow, residual_blocks, shallower
 
 
 @pytest.fixture
@@ -41,6 +41,12 @@ def half(structure, left_out=frozenset()):
     return Architecture({name: group.size // 2 for name, group in structure.groups.items()}, left_out)
 
 
+def cut(structure, shallow, scale):
+    """The structure without its blocks, at a resolution."""
+    left = shallower(structure, residual_blocks(structure.graph)) if shallow else structure
+    return at_resolution(left, scale) if scale < 1 else left
+
+
 def loss(model, schooling):
     """As a user would find it: on the second 500 training examples of a permutation."""
     order = np.random.default_rng(0).permutation(len(schooling.train))
@@ -65,8 +71,11 @@ def test_what_was_cut_before_is_not_kept(inheritance):
     assert not inheritance.keep(half(inheritance.structure))[name][best].any()
 
 
+@pytest.mark.parametrize("scale", [1, 0.75])
 @pytest.mark.parametrize("shallow", [False, True])
-def test_quality_is_that_of_the_network_that_would_be_adopted(inheritance, trained, schooling, shallow):
+def test_quality_is_that_of_the_network_that_would_be_adopted(
+    inheritance, trained, schooling, shallow, scale
+):
     model = copied(trained)
     structure = analyse(model)
     blocks = residual_blocks(structure.graph) if shallow else []
@@ -74,12 +83,11 @@ def test_quality_is_that_of_the_network_that_would_be_adopted(inheritance, train
     keep = inheritance.keep(architecture)
     whole = {name: np.ones(group.size, bool) for name, group in structure.groups.items()}
     Compensation(structure).apply(whole, keep, inheritance.moments)
-    left = shallower(structure, blocks) if shallow else structure
+    left = cut(structure, shallow, scale)
     expected = narrow(left, {name: keep[name] for name in left.groups})
     order = np.random.default_rng(0).permutation(len(schooling.train))
     Evaluation(expected).recalibrate(schooling.train.subset(order[:500]))
-    own = shallower(inheritance.structure, residual_blocks(inheritance.structure.graph)) if shallow else None
-    found = inheritance.quality(architecture, own or inheritance.structure)
+    found = inheritance.quality(architecture, cut(inheritance.structure, shallow, scale))
     assert found == pytest.approx(-np.log(loss(expected, schooling)), abs=2e-3)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.search import Space
-from executors.structure import analyse, narrow, residual_blocks, shallower
+from executors.structure import analyse, at_resolution, narrow, residual_blocks, shallower
 from mistify.budget import FLOPS, PARAMS, meets
 
 layers = keras.layers
@@ -32,19 +32,40 @@ def space(structure):
     return Space(structure, structure.widths, ())
 
 
-def test_genes_are_halvings_of_the_widths_that_are_left_and_blocks(structure):
+#: Images as they are.
+WHOLE = [1.0] * 4
+
+
+def test_genes_are_halvings_of_the_widths_that_are_left_and_blocks_and_eighths_of_images(structure):
     space = Space(structure, {"stem": 8, "in_1": 24, "in_2": 12}, ())
-    assert space.size == (3, 2)
-    found = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0]))
+    assert space.size == (3, 2 + 4)
+    found = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0, *WHOLE]))
     assert found.widths == {"stem": 4, "in_1": 24, "in_2": 1}
     assert found.left_out == {"sum_2"}
+    assert found.scale == 1
+    assert space.architecture(np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0])).scale == 0.75
+
+
+def test_images_stay_as_they_are_where_a_network_is_made_for_their_size():
+    inputs = keras.Input((8, 8, 3))
+    x = layers.Conv2D(4, 3, name="only")(inputs)
+    structure = analyse(keras.Model(inputs, layers.Dense(2)(layers.Flatten()(x))))
+    assert Space(structure, structure.widths, ()).size == (1, 0)
+
+
+def test_images_get_only_so_small_as_a_network_takes_them():
+    inputs = keras.Input((8, 8, 3))
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 6, name="only")(inputs))
+    structure = analyse(keras.Model(inputs, layers.Dense(2)(x)))
+    assert Space(structure, structure.widths, ()).size == (1, 2)
 
 
 def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
-    architecture = space.architecture(np.array([-1.0, -0.4, 0.0, 1.0, 0.0]))
+    architecture = space.architecture(np.array([-1.0, -0.4, 0.0, 1.0, 0.0, *WHOLE[:3], 0.0]))
     left = shallower(
         structure, [block for block in residual_blocks(structure.graph) if block.name == "sum_2"]
     )
+    left = at_resolution(left, 7 / 8)
     keep = {name: np.arange(group.size) < architecture.widths[name] for name, group in left.groups.items()}
     assert space.costs(architecture) == analyse(narrow(left, keep)).network().costs(())
 
@@ -56,17 +77,18 @@ def test_fitted_genes_are_the_largest_within_the_limits_in_the_same_proportions(
 ):
     whole = structure.network().costs(())
     limits = {axis: share * whole[axis] for axis, share in limited.items()}
-    genes = np.array([0.3, -0.5, -0.2, 1.0, stays])
+    genes = np.array([0.3, -0.5, -0.2, 1.0, stays, *WHOLE])
     fitted = space.fitted(genes, limits)
     assert meets(space.costs(space.architecture(fitted)), limits)
     more = np.concatenate([np.minimum(fitted[:3] + 0.15, 0), fitted[3:]])
     assert not meets(space.costs(space.architecture(more)), limits) or (fitted[:3] == 0).all()
     free = fitted[:3] < 0
     np.testing.assert_allclose(np.diff(fitted[:3][free]), np.diff(genes[:3][free]), atol=1e-9)
-    assert fitted[3:].tolist() == [1.0, stays]
+    assert fitted[3:].tolist() == [1.0, stays, *WHOLE]
 
 
 def test_what_no_widths_can_meet_fits_nothing(space):
-    assert space.fitted(np.array([0.0, 0.0, 0.0, 1.0, 1.0]), {FLOPS: 100.0}) is None
+    assert space.fitted(np.array([0.0, 0.0, 0.0, 1.0, 1.0, *WHOLE]), {FLOPS: 100.0}) is None
     assert set(space.architecture(space.least).widths.values()) == {1}
     assert space.architecture(space.least).left_out == {"sum_1", "sum_2"}
+    assert space.architecture(space.least).scale == 0.5

@@ -1,0 +1,109 @@
+"""The resolution at which a network looks at the images that it is given."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import keras
+
+from executors.structure.analysis import Structure
+from executors.structure.graph import Graph, Node, Shape, TensorRef, output_specs
+
+layers = keras.layers
+
+#: Layers whose weights are the same for all positions. Of others, each weight has to belong to a channel.
+_SLIDING: Final = (
+    layers.Conv2D,
+    layers.Conv2DTranspose,
+    layers.Dense,
+    layers.DepthwiseConv2D,
+    layers.SeparableConv2D,
+)
+
+
+def resolution(graph: Graph) -> float:
+    """The height of what a network looks at over that of its images; 1 where it has none."""
+    image = _image(graph)
+    if image is None or (first := _resizing(graph, image)) is None:
+        return 1.0
+    return float(first.layer.height / (graph.shapes[image][1] or 1))
+
+
+def at_resolution(structure: Structure, share: float) -> Structure | None:
+    """The structure of the network that looks at its images smaller, by a `Resizing` in front of it.
+
+    Inputs, outputs, weights and groups are as before. `narrow` makes its model.
+
+    Args:
+        structure: The network's.
+        share: Of the height and the width at which the network looks now, below 1.
+
+    Returns:
+        None where that cannot be: there are no images, or several; they have no fixed size, or are no floats;
+        an output has their size; or the network is made for their size, as it flattens them, reshapes them
+        or has weights of its own for each position.
+    """
+    graph = structure.graph
+    image = _image(graph)
+    if image is None:
+        return None
+    smaller = _resized(graph, image, share)
+    if smaller is None or any(graph.shapes[index] != smaller.shapes[index] for index in graph.outputs):
+        return None
+    if not all(_fits(node, graph.shapes, smaller.shapes) for node in graph.nodes):
+        return None
+    added = structure.channels[image : image + 1] * (len(smaller.shapes) - len(graph.shapes))
+    return replace(structure, graph=smaller, channels=structure.channels + added)
+
+
+def _image(graph: Graph) -> int | None:
+    """The one input of images [n, height, width, channels]."""
+    found = [index for index in graph.inputs if len(graph.shapes[index]) == 4]
+    if len(found) != 1 or None in graph.shapes[found[0]][1:] or "float" not in graph.dtypes[found[0]]:
+        return None
+    return found[0]
+
+
+def _resizing(graph: Graph, image: int) -> Node | None:
+    """The call that all else sees the images through."""
+    readers = [node for node in graph.nodes if image in node.inputs]
+    return readers[0] if len(readers) == 1 and isinstance(readers[0].layer, layers.Resizing) else None
+
+
+def _resized(graph: Graph, image: int, share: float) -> Graph | None:
+    """The graph with smaller images; None if a layer does not take them."""
+    first = _resizing(graph, image)
+    shapes, dtypes = list(graph.shapes), list(graph.dtypes)
+    if first is None:
+        looked_at = image
+        made, name, settings = len(shapes), f"{graph.inputs[image]}_resizing", {}
+        shapes.append(shapes[image])
+        dtypes.append(dtypes[image])
+        nodes = [node.rewired(lambda tensor: made if tensor == image else tensor) for node in graph.nodes]
+    else:
+        looked_at = made = first.output
+        name, settings = first.name, first.layer.get_config()
+        nodes = [node for node in graph.nodes if node is not first]
+    height, width = (max(1, round(share * (side or 1))) for side in shapes[looked_at][1:3])
+    layer = layers.Resizing(**{**settings, "name": name, "height": height, "width": width})
+    nodes.insert(0, Node(name, layer, (TensorRef(image),), {}, (image,), made))
+    try:
+        for node in nodes:
+            (spec,) = output_specs(node.layer, node.args, node.kwargs, shapes, dtypes)
+            shapes[node.output] = tuple(spec.shape)
+    except ValueError:
+        return None
+    return replace(graph, shapes=tuple(shapes), dtypes=tuple(dtypes), nodes=tuple(nodes))
+
+
+def _fits(node: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
+    """Whether a call gives as many channels as before, at one position at least, and its weights can stay."""
+    was, now = before[node.output], after[node.output]
+    if len(was) != len(now) or was[-1] != now[-1] or any(side is not None and side < 1 for side in now):
+        return False
+    if all(before[index] == after[index] for index in node.inputs) or isinstance(node.layer, _SLIDING):
+        return True
+    return all(_of_channels(weight, was[-1]) for weight in getattr(node.layer, "weights", ()))
+
+
+def _of_channels(weight: Any, channels: int | None) -> bool:
+    return tuple(weight.shape) in ((), (channels,))
