@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.tools import flatbuffer_utils
 
-from executors.structure import analyse, fold_batch_norm
+from executors.structure import analyse, at_resolution, fold_batch_norm, narrow
 from mistify.quantization import STORED, QuantizationConfig
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
@@ -60,6 +60,14 @@ def test_the_converted_model_is_not_changed(model):
     before = [weight.copy() for weight in model.get_weights()]
     convert(model)
     assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize(("precision", "near"), [("none", 1e-5), ("int8", 0.05)])
+def test_a_network_that_looks_at_smaller_images_takes_them_as_they_are(model, precision, near):
+    smaller = narrow(at_resolution(analyse(model), 0.75), {})
+    converted = converted_as(smaller, {"precision": precision})
+    found = litert.run(converted, {"image": images(9)})["scores"]
+    np.testing.assert_allclose(found, smaller.predict(images(9), verbose=0), atol=near)
 
 
 @pytest.mark.parametrize("batch", [1, 9])
