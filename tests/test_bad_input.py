@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from mistify_client.client import PortingClient
 from mistify_server.store.directory import open_store
 from tests.executors.inspection.corpus import write_corpus
 from tests.executors.inspection.networks import save_good_model
+from tests.servers import SERVE, server
 
 layers = keras.layers
 CLASSES = 3
@@ -141,21 +141,12 @@ def write_data(root: Path) -> None:
 
 
 @contextmanager
-def server(base: Path) -> Iterator[Site]:
-    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", base / "store"]
-    with (base / "log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--listen", "127.0.0.1:0", "--data-root", base / "root"],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-    try:
-        assert process.stdout is not None
-        yield Site(base, process.stdout.readline().split()[-1], process.pid)
-    finally:
-        process.terminate()
-        process.wait(60)
+def site_of(base: Path) -> Iterator[Site]:
+    with (
+        (base / "log").open("w") as log,
+        server(base / "store", "--data-root", base / "root", log=log) as (address, process),
+    ):
+        yield Site(base, address, process.pid)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +158,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     (base / "root" / "test.npz").rename(base / "outside.npz")
     np.savez(base / "root" / "test.npz", **dict(np.load(base / "outside.npz")))
     (base / "root" / "link.npz").symlink_to(base / "outside.npz")
-    with server(base) as running:
+    with site_of(base) as running:
         yield running
 
 
@@ -384,7 +375,7 @@ def test_a_store_of_a_newer_version_is_refused(mistify: Any, site: Site, tmp_pat
 
 
 def test_a_port_in_use_is_refused(site: Site, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", tmp_path / "store"]
+    command = [*SERVE, "--store", tmp_path / "store"]
     ended = subprocess.run(
         [*command, "--listen", site.address], capture_output=True, text=True, check=False, timeout=60
     )

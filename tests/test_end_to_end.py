@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from mistify_client import load
 from mistify_client.client import PortingClient
 from mistify_server.store.base import BatchState
 from mistify_server.store.directory import open_store
+from tests.servers import MISTIFY, server
 
-MISTIFY = Path(sys.executable).parent / "mistify"
 EXIT_UNMET = 11
 SETTINGS = {"source_steps": 20, "adapt_steps": 16, "cuts": 2, "tune_steps": 10, "max_steps": 40}
 GOALS: dict[str, dict[str, str]] = {
@@ -62,18 +61,6 @@ class Killed:
     def digest(self, name: str) -> str:
         manifest = json.loads((self.out / "goals" / name / "manifest.json").read_text())
         return str(manifest["files"]["serve.tflite"]["sha256"])
-
-
-@contextmanager
-def server(store: Path, listen: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", store, "--listen", listen]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[-1], process
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 @contextmanager
@@ -128,7 +115,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         json.dumps([{"id": name, "adaptation_goal": goal, **common} for name, goal in GOALS.items()])
     )
     with (
-        server(store, "127.0.0.1:0") as (address, first),
+        server(store) as (address, first),
         planned(address, config) as plan,
         port(config, out, address) as command,
     ):
@@ -137,7 +124,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         first.wait()
         job_id = next(line.split()[1].rstrip(",") for line in output if line.startswith("job "))
         before, digests = state_of(store, job_id), digests_in(store, job_id)
-        with server(store, address):
+        with server(store, listen=address):
             rest, _ = command.communicate()
             after = state_of(store, job_id)
             integers = {"quantization": {"precision": "int8", "inputs": "int8"}}

@@ -3,9 +3,6 @@
 import json
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,8 +14,8 @@ import tensorflow as tf
 from mistify.errors import MistifyError
 from mistify_client.client import PortingClient
 from tests.plug_ins import environment, install_energy
+from tests.servers import MISTIFY, server
 
-MISTIFY = Path(sys.executable).parent / "mistify"
 QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
 ALGORITHMS = {
     "morphnet": QUICK,
@@ -27,21 +24,6 @@ ALGORITHMS = {
 
 #: Picojoules (Horowitz, ISSCC 2014): a float multiplication and addition, 32 bits of DRAM, and of SRAM.
 FLOAT, DRAM, SRAM = 3.7 + 0.9, 640, 5
-
-
-@contextmanager
-def server(store: Path, site: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", store]
-    command += ["--data-root", store.parent]
-    process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=environment(site)
-    )
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().split()[-1]
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def network() -> keras.Model:
@@ -105,7 +87,8 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
     base = tmp_path_factory.mktemp("energy")
     goals = {name: (name, {"energy": "0.5x"}) for name in ALGORITHMS}
     network().save(base / "tiny.keras")
-    with server(base / "store", install_energy(base / "site")) as address:
+    site = install_energy(base / "site")
+    with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = port(configs(goals), base / "out", address)
         told = [refusal(address, {"energy": "1nJ"}), refusal(address, {"enrgy": "2mJ"})]
     assert done.returncode == 0, done.stdout + done.stderr

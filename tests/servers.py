@@ -1,0 +1,37 @@
+"""Servers that are processes of their own."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+SERVE = (sys.executable, "-m", "mistify_server.cli", "serve")
+
+#: The command line of the client.
+MISTIFY = Path(sys.executable).parent / "mistify"
+
+
+@contextmanager
+def server(
+    store: Path,
+    *options: str | Path,
+    listen: str = "127.0.0.1:0",
+    log: IO[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """One that listens, with its address; stopped at the end, if it still runs."""
+    process = subprocess.Popen(
+        [*SERVE, "--store", store, "--listen", listen, *options],
+        stdout=subprocess.PIPE,
+        stderr=log or subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1], process
+    finally:
+        process.terminate()
+        process.wait(60)

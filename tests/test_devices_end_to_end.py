@@ -1,0 +1,137 @@
+"""A device that is measured, named by a goal, and told what its package takes: by the commands alone."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+from pydantic import TypeAdapter
+
+from mistify.devices import DeviceTable
+from mistify.operations import Kind, Operation
+from mistify_client.report import write_json
+from tests.boards import table, taken
+from tests.servers import MISTIFY, server
+
+QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
+
+
+SOURCE = (
+    Operation(Kind.CONVOLUTION, 64, 1, 32, 9),
+    Operation(Kind.CONVOLUTION, 36, 32, 32, 9),
+    Operation(Kind.MEAN, 1, 32, 32, stride=36),
+    Operation(Kind.DENSE, 1, 32, 10),
+    Operation(Kind.SOFTMAX, 1, 10, 10),
+)
+
+
+def network() -> keras.Model:
+    layers = keras.layers
+    image = keras.Input((8, 8, 1))
+    many = layers.Conv2D(32, 3, activation="relu", padding="same")(image)
+    many = layers.Conv2D(32, 3, activation="relu")(many)
+    return keras.Model(image, layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(many)))
+
+
+def latency_ms(network: bytes) -> float:
+    """What the device takes, from the operators of the file."""
+    interpreter = tf.lite.Interpreter(
+        model_content=network,
+        experimental_op_resolver_type=tf.lite.experimental.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+    )
+    interpreter.allocate_tensors()
+    shapes = {tensor["index"]: tensor["shape"].tolist() for tensor in interpreter.get_tensor_details()}
+
+    def operations() -> Iterator[Operation]:
+        for operator in interpreter._get_ops_details():
+            source, output = shapes[operator["inputs"][0]], shapes[operator["outputs"][0]]
+            channels = output[-1]
+            match operator["op_name"]:
+                case "CONV_2D":
+                    _, *kernel, read = shapes[operator["inputs"][1]]
+                    yield Operation(Kind.CONVOLUTION, prod(output[:-1]), read, channels, prod(kernel))
+                case "FULLY_CONNECTED":
+                    yield Operation(Kind.DENSE, 1, source[-1], channels)
+                case "MEAN":
+                    yield Operation(Kind.MEAN, 1, channels, channels, stride=prod(source[1:-1]))
+                case "SOFTMAX":
+                    yield Operation(Kind.SOFTMAX, 1, channels, channels)
+                case other:
+                    raise AssertionError(other)
+
+    return taken(tuple(operations()), False) / 1e3
+
+
+def mistify(*arguments: str | Path) -> str:
+    done = subprocess.run([MISTIFY, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def report_of(out: Path, address: str, **goal: Any) -> dict[str, Any]:
+    """What a job of one goal tells at its end."""
+    out.mkdir()
+    config = {
+        "id": "mine",
+        "model": "tiny.keras",
+        "dataset": {"train": "builtin:digits-train", "test": "builtin:digits-test"},
+        "algorithm": {"name": "morphnet", "config": QUICK},
+        **goal,
+    }
+    (out / "goals.json").write_text(json.dumps([config]))
+    mistify("port", out / "goals.json", "--out", out, "--server", address)
+    report: dict[str, Any] = json.loads((out / "report.json").read_text())
+    return report
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The job of a goal on the device, what its package was said to take there, and a job after that."""
+    base = tmp_path_factory.mktemp("devices")
+    network().save(base / "tiny.keras")
+    write_json(base / "table.json", TypeAdapter(DeviceTable).dump_python(table(), mode="json"))
+    goal = {"adaptation_goal": {"latency": "0.6x"}, "hardware": "my-board"}
+    with server(base / "store", "--data-root", base) as (address, _):
+        mistify("profile-device", "--name", "my-board", "--table", base / "table.json", "--server", address)
+        listed = mistify("devices", "--server", address)
+        before = report_of(base / "before", address, **goal)
+        package = base / "before" / "goals" / "mine"
+        refined = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
+        after = report_of(base / "after", address, **goal)
+    file = (package / "serve.tflite").read_bytes()
+    return {"listed": listed, "before": before, "refined": refined, "after": after, "file": file}
+
+
+def limit_of(report: dict[str, Any]) -> float:
+    """0.6 of what the source takes."""
+    (goal,) = report["goals"]
+    limit: float = goal["budget"]["latency_ms@my-board"]
+    return limit
+
+
+def test_a_goal_on_the_device_is_met_there(told: dict[str, Any]) -> None:
+    (goal,) = told["before"]["goals"]
+    limit, predicted = limit_of(told["before"]), goal["achieved"]["latency_ms"]
+    assert limit == pytest.approx(0.6 * taken(SOURCE, False) / 1e3, rel=0.03)
+    assert goal["met"]
+    assert 0.7 * limit < predicted <= limit
+    assert latency_ms(told["file"]) == pytest.approx(predicted, rel=0.03)
+
+
+def test_it_is_listed(told: dict[str, Any]) -> None:
+    assert "my-board" in told["listed"]
+
+
+def test_what_a_package_takes_there_moves_the_predictions(told: dict[str, Any]) -> None:
+    took, predicted, factor = map(float, re.findall(r"[0-9.]+(?:e-?[0-9]+)?", told["refined"]))
+    (goal,) = told["before"]["goals"]
+    assert predicted == pytest.approx(goal["achieved"]["latency_ms"], rel=1e-3)
+    assert factor != 1
+    assert (factor > 1) == (took > predicted)
+    assert limit_of(told["after"]) / limit_of(told["before"]) == pytest.approx(factor, rel=0.01)
