@@ -121,7 +121,7 @@ def plan(
         parse_batch(text, str(config))
         token, roots = _token(token_file), _roots(data_root, config)
         with (
-            _serving(server, (store or Path(scratch)).resolve(), roots) as (address, backoff),
+            _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
         ):
             found = client.plan(text)
@@ -225,12 +225,14 @@ def _session(
 
 
 @contextmanager
-def _serving(remote: str | None, store: Path, roots: Sequence[Path]) -> Iterator[tuple[str, Backoff]]:
+def _serving(
+    remote: str | None, store: Path, roots: Sequence[Path], *, resume: bool = True
+) -> Iterator[tuple[str, Backoff]]:
     """The address of the server to port with, and how patiently to wait for it."""
     if remote is not None:
         yield remote, Backoff()
         return
-    with embedded_server(store, roots) as address:
+    with embedded_server(store, roots, resume=resume) as address:
         yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
 
 

@@ -24,12 +24,13 @@ _NEEDED = ("mistify_server", "tensorflow")
 
 
 @contextmanager
-def embedded_server(store: Path, data_roots: Sequence[Path]) -> Iterator[str]:
+def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = True) -> Iterator[str]:
     """Run a server on a free port of the loopback interface; give its address, stop it at the end.
 
     Args:
         store: where it keeps its jobs, so that they can be resumed.
         data_roots: the directories below which it may read models and data.
+        resume: whether unfinished jobs of the store go on.
 
     Raises:
         MistifyError: it is not installed, did not start, or ended by itself; with what it said last.
@@ -37,7 +38,7 @@ def embedded_server(store: Path, data_roots: Sequence[Path]) -> Iterator[str]:
     _check_installed()
     with TemporaryDirectory(prefix="mistify-") as scratch:
         ready, log = Path(scratch) / "ready", Path(scratch) / "log"
-        process = _start(_command(store, data_roots, ready), log)
+        process = _start(_command(store, data_roots, ready, resume), log)
         try:
             address = _wait_until_ready(process, ready, log)
             with _blaming(process, log):
@@ -56,9 +57,10 @@ def _check_installed() -> None:
         )
 
 
-def _command(store: Path, data_roots: Sequence[Path], ready: Path) -> list[str]:
+def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool) -> list[str]:
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--listen", "127.0.0.1:0"]
     command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
+    command += [] if resume else ["--no-resume"]
     for root in data_roots:
         command += ["--data-root", str(root)]
     return command

@@ -67,11 +67,14 @@ def serve(
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume/--no-resume", help="Whether unfinished jobs of the store go on.")
+    ] = True,
     until_stdin_closes: Annotated[
         bool, typer.Option("--until-stdin-closes", help="Stop also when the program that started it ends.")
     ] = False,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. Unfinished jobs of the store go on."""
+    """Serve until SIGTERM or Ctrl-C."""
 
     def on_ready(address: str) -> None:
         if ready_file is not None:
@@ -88,6 +91,7 @@ def serve(
             slots=slots,
             index=index,
             token=None if token_file is None else _token(token_file),
+            resume=resume,
             until_stdin_closes=until_stdin_closes,
         )
         asyncio.run(run_server(settings, on_ready))

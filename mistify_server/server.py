@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from mistify.axes import registry
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import (
     devices_pb2,
@@ -43,6 +45,8 @@ from mistify_server.store.directory import open_store, serving
 from mistify_server.submission import Examiner
 
 DEFAULT_LISTEN = "127.0.0.1:7465"
+
+_log = logging.getLogger(__name__)
 
 #: Seconds that running calls get to end when the server stops.
 _GRACE = 2.0
@@ -77,6 +81,7 @@ class ServerSettings:
         index: where peers are looked up: `memory` or `redis://HOST:PORT`.
         token: what callers have to send; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
+        resume: whether unfinished jobs of the store go on.
         until_stdin_closes: whether to stop also when whoever holds the other end of standard input ends.
     """
 
@@ -88,11 +93,12 @@ class ServerSettings:
     index: str = MEMORY
     token: str | None = None
     worker: Sequence[str] | None = None
+    resume: bool = True
     until_stdin_closes: bool = False
 
 
 async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; unfinished jobs are resumed now, and by the next server.
+    """Serve until SIGTERM or SIGINT; jobs that are unfinished then are resumed by the next server.
 
     Args:
         settings: what to serve, and where.
@@ -126,6 +132,8 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
     """A server that answers calls while the context is open; gives the address it is bound to."""
+    for name, reason in registry().broken.items():
+        _log.warning("the metric %s cannot be used: %s", name, reason)
     roots = DataRoots.of(settings.data_roots)
     index = IndexStorage.of(settings.index)
     async with AsyncExitStack() as opened:
@@ -146,7 +154,8 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
         address = _bind(server, settings)
         await server.start()
         try:
-            jobs.resume()
+            if settings.resume:
+                jobs.resume()
             for name in ("", *_SERVICES):
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             yield address

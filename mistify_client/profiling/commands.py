@@ -150,7 +150,10 @@ def _reached(server: str | None, store: Path | None, token_file: Path | None) ->
     if store is None:
         problem = Problem("--server", "nothing", "a server", "give --server or --store")
         raise invalid_config([problem], "the command line")
-    with embedded_server(store.resolve(), ()) as address, DevicesClient(address) as client:
+    with (
+        embedded_server(store.resolve(), (), resume=False) as address,
+        DevicesClient(address) as client,
+    ):
         yield client
 
 

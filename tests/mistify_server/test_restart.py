@@ -66,6 +66,24 @@ async def test_a_killed_server_loses_nothing(
     assert job.spent["packaging"] == 5 * 0.125
 
 
+async def test_a_server_that_is_not_to_resume_leaves_jobs_as_they_are(
+    site: Any, serving_at: Any, make_config: Config, wait_until: Any
+) -> None:
+    (site.control / "hold-adapt").touch()
+    async with serving_at(site.settings()) as first:
+        job = await first.submit(configs(make_config), key="k")
+        await wait_until(lambda: bool(site.tasks("adapt")))
+    (site.control / "hold-adapt").unlink()
+    async with serving_at(site.settings(resume=False)) as second:
+        other = await second.submit([make_config("other", FLOP="0.4x")])
+        assert (await second.finished(other.id)).state is JobState.DONE
+        left = await second.job(job.id)
+    assert left.state is JobState.RUNNING
+    assert {goal.state for goal in left.goals}.isdisjoint({GoalState.MET, GoalState.FAILED})
+    async with serving_at(site.settings()) as third:
+        assert (await third.finished(job.id)).state is JobState.DONE
+
+
 @pytest.mark.parametrize("kind", ["branch", "package"])
 async def test_branches_that_are_made_are_not_made_again(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
