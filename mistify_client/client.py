@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 
 from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
@@ -14,8 +13,9 @@ from mistify.serde_plans import plan_from_proto
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify_client.download import ReadFrom, download_package
-from mistify_client.retry import Backoff, resumed, retried
-from mistify_client.rpc import Connection, Traffic
+from mistify_client.retry import resumed, retried
+from mistify_client.rpc import Traffic
+from mistify_client.service import ServiceClient
 
 #: Deadlines of the calls, in seconds. The server inspects the model before it accepts a batch.
 SUBMIT_SECONDS = 300.0
@@ -26,33 +26,11 @@ CANCEL_SECONDS = 60.0
 PAGE_SIZE = 100
 
 
-class PortingClient:
-    """The porting service at one address. A context manager; it connects with the first call.
+class PortingClient(ServiceClient):
+    """The porting service.
 
-    Every method raises `MistifyError`: the server's own, or UNAVAILABLE where it cannot be reached.
     Watching, fetching and looking at a job wait for a server that is away; the rest fails at once.
-
-    Args:
-        address: `host:port` of the server.
-        token: sent with every call as `authorization: Bearer TOKEN`.
-        backoff: how patiently broken connections are tried again.
     """
-
-    def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:
-        self._connection = Connection(address, token)
-        self._backoff = backoff or Backoff()
-
-    def __enter__(self) -> "PortingClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
     @cached_property
     def _stub(self) -> PortingStub:

@@ -1,43 +1,21 @@
 """The client of the server's devices: register one, list them."""
 
 from functools import cached_property
-from types import TracebackType
 
 from mistify import serde_devices as serde
 from mistify.devices import Device, DeviceTable
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
-from mistify_client.retry import Backoff, retried
-from mistify_client.rpc import Connection
+from mistify_client.retry import retried
+from mistify_client.service import ServiceClient
 
 #: Deadlines of the calls, in seconds. The server fits a model before it answers.
 REGISTER_SECONDS = 300.0
 LIST_SECONDS = 30.0
 
 
-class DevicesClient:
-    """The devices of the server at one address. A context manager; it connects with the first call.
-
-    Every method raises `MistifyError`: the server's own, or UNAVAILABLE where it cannot be reached after
-    having been waited for. All of them may be repeated.
-
-    Args:
-        address: `host:port` of the server.
-        token: sent with every call as `authorization: Bearer TOKEN`.
-        backoff: how patiently broken connections are tried again.
-    """
-
-    def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:
-        self._connection = Connection(address, token)
-        self._backoff = backoff or Backoff()
-
-    def __enter__(self) -> "DevicesClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connection.close()
+class DevicesClient(ServiceClient):
+    """The devices of a server. All methods wait for one that is away, and may be repeated."""
 
     @cached_property
     def _stub(self) -> DevicesStub:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 
 from mistify import serde_tuning as serde
 from mistify.hints import Hints
@@ -12,8 +11,9 @@ from mistify.tuning import MemberKey, Membership, PackageReference, Publication
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify_client.peer_files import PeerFile, PeerFiles
-from mistify_client.retry import Backoff, resumed, retried
-from mistify_client.rpc import Connection, Traffic
+from mistify_client.retry import resumed, retried
+from mistify_client.rpc import Traffic
+from mistify_client.service import ServiceClient
 
 #: Deadlines of the calls, in seconds.
 JOIN_SECONDS = 30.0
@@ -31,33 +31,8 @@ def describe(
     return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
 
 
-class TuningClient:
-    """The coordinator at one address. A context manager; it connects with the first call.
-
-    Every method raises `MistifyError`: the coordinator's own, or UNAVAILABLE where it cannot be reached after
-    having been waited for. All of them may be repeated.
-
-    Args:
-        address: `host:port` of the server.
-        token: sent with every call as `authorization: Bearer TOKEN`.
-        backoff: how patiently broken connections are tried again.
-    """
-
-    def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:
-        self._connection = Connection(address, token)
-        self._backoff = backoff or Backoff()
-
-    def __enter__(self) -> "TuningClient":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+class TuningClient(ServiceClient):
+    """The coordinator. All methods wait for one that is away, and may be repeated."""
 
     @cached_property
     def _stub(self) -> TuningStub:
