@@ -20,6 +20,9 @@ from mistify_client.statistics import Recorder
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import state_directory
 
+from ..conftest import Service, serve
+from .adapting import adapting_fake
+
 EXPECTED_MS = (4.0, 10.0, 25.0)
 ACCURACIES = (0.7, 0.8, 0.9)
 INTERVAL = 0.25
@@ -161,3 +164,12 @@ class Device:
 @pytest.fixture
 def device(package: Path) -> Callable[..., Device]:
     return lambda **settings: Device(package, **settings)
+
+
+@pytest.fixture
+def service(data):
+    """A porting service that adapts at once, or when a test says so."""
+    fake = adapting_fake(data / "tiny.tflite")
+    service = Service(fake, *serve(fake, "127.0.0.1:0"))
+    yield service
+    service.stop()

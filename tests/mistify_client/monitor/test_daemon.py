@@ -22,8 +22,8 @@ from mistify_client.runtime import load
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, previous, state_directory
 
-from ..conftest import IMAGE, SCORES, Service, make_package, serve
-from .adapting import PATIENCE, adapting_fake, held
+from ..conftest import IMAGE, SCORES, make_package
+from .adapting import PATIENCE, held
 from .conftest import branch
 from .test_config import GOAL
 
@@ -225,14 +225,6 @@ def test_goes_on_whatever_is_wrong_with_its_files(package, start):
     (package / "manifest.json").write_bytes(kept)
     assert "package is all right again" in daemon.until(event="recovered")["reason"]
     daemon.until(event="switch", branch=2)
-
-
-@pytest.fixture
-def service(data):
-    fake = adapting_fake(data / "tiny.tflite")
-    service = Service(fake, *serve(fake, "127.0.0.1:0"))
-    yield service
-    service.stop()
 
 
 @pytest.fixture

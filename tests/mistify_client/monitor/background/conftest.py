@@ -17,20 +17,12 @@ from mistify_client.monitor.targets import Targets
 from mistify_client.retry import Backoff
 from mistify_client.versions import current
 
-from ...conftest import IMAGE, SCORES, Service, make_package, serve
-from ..adapting import Entries, adapting_fake
+from ...conftest import IMAGE, SCORES, make_package
+from ..adapting import Entries
 from ..test_config import GOAL
 
 SHORT = Shortfall(Targets(latency="1us"), ratio=2.0, fastest_ms=0.2)
 WHOLE_WAY = ["submitting", "adapting", "downloading", "validating", "installing", "probation"]
-
-
-@pytest.fixture
-def service(data):
-    fake = adapting_fake(data / "tiny.tflite")
-    service = Service(fake, *serve(fake, "127.0.0.1:0"))
-    yield service
-    service.stop()
 
 
 @pytest.fixture
