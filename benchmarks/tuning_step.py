@@ -99,7 +99,7 @@ def resnet8() -> keras.Model:
 
 def training_network(model: keras.Model) -> bytes:
     """What a package has of a network for its training."""
-    tuning = TuningConfig(trainable="network", batch_size=BATCH)
+    tuning = TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH)
     objectives = {"scores": Categorical(Activation.SOFTMAX)}
     return convert_training(TrainingNetwork(model, trainable_weights(model, tuning), objectives, tuning))
 

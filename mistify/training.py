@@ -45,12 +45,13 @@ class TuningConfig(Settings):
     """The `tuning` of a config: how a float32 package without branches is trained on the device.
 
     `trainable` is "none", "network", "head" (what makes the outputs), or how many of the last blocks: a block
-    is what has weights between two places where the whole network goes through one tensor.
+    is what has weights between two places where the whole network goes through one tensor. Adam's steps
+    do not depend on the range of the inputs; "sgd" hardly learns from figures such as pixels from 0 to 255.
     """
 
     trainable: Part = Field(default="none", description=_PARTS, examples=["head"])
     optimizer: Literal["sgd", "adam"] = Field(
-        default="sgd", description='"sgd" (with momentum) or "adam"', examples=["adam"]
+        default="adam", description='"adam" or "sgd" (with momentum)', examples=["sgd"]
     )
     batch_size: int = Field(
         default=32, ge=1, le=4096, description="the examples of a step, from 1 to 4096", examples=[32]

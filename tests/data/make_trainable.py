@@ -68,7 +68,7 @@ def write_package(model: keras.Model, goal: str, directory: Path) -> None:
         costs={"flops": 9e5},
         accuracy=0.5,
         metric=Metric.ACCURACY,
-        tuning=TuningConfig(trainable="network", batch_size=BATCH),
+        tuning=TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH),
     )
     directory.mkdir(exist_ok=True)
     for name, content in make_package(model, order, schooling).files.items():

@@ -35,7 +35,7 @@ ORDER = PackageOrder(
     accuracy=0.75,
     metric=Metric.ACCURACY,
     profiles=(HOST, PI),
-    tuning=TuningConfig(trainable="network"),
+    tuning=TuningConfig(trainable="network", optimizer="sgd"),
 )
 FLOAT16 = QuantizationConfig(precision=Quantization.FLOAT16)
 INT8 = replace(ORDER, quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
@@ -214,7 +214,9 @@ def test_only_what_is_asked_for_is_trained(model, lessons):
 
 def test_class_weights_count_in_the_training_network(model, lessons):
     weighted = replace(lessons, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
-    trainer = opened(make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head")), weighted))
+    trainer = opened(
+        make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
+    )
     classes = np.array([1, 2, 2, 0])
     told = trainer.infer(images(4))["scores"]
     counts = np.array([1.0, 9.0, 9.0, 1.0])

@@ -207,7 +207,7 @@ def objectives_of(model):
 
 def trained(model, **options):
     """What is converted into `train.tflite`."""
-    tuning = TuningConfig(batch_size=BATCH, **{"trainable": "network", **options})
+    tuning = TuningConfig(batch_size=BATCH, **{"trainable": "network", "optimizer": "sgd", **options})
     return TrainingNetwork(model, trainable_weights(model, tuning), objectives_of(model), tuning)
 
 
