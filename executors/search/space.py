@@ -3,14 +3,15 @@
 They have fewer units in each group, fewer residual blocks, and look at smaller images.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from executors.structure import Structure, at_resolution, residual_blocks, shallower
+from executors.structure import ResidualBlock, Structure, at_resolution, residual_blocks, shallower
 from mistify.budget import Costs, exceeded
 from mistify.profiles import Profile
 
@@ -41,6 +42,18 @@ class Architecture:
     scale: float = 1.0
 
 
+@dataclass(frozen=True)
+class _Whole:
+    """A network at some resolution, and its residual blocks by name."""
+
+    structure: Structure
+    blocks: Mapping[str, ResidualBlock]
+
+    @classmethod
+    def of(cls, structure: Structure) -> Self:
+        return cls(structure, {block.name: block for block in residual_blocks(structure.graph)})
+
+
 class Space:
     """The architectures that can be cut from a network, as genes.
 
@@ -53,19 +66,18 @@ class Space:
     def __init__(
         self, structure: Structure, widths: Mapping[str, int], profiles: tuple[Profile, ...]
     ) -> None:
-        self._structure = structure
         self._widths = widths
         self._profiles = profiles
         self._groups = list(structure.groups)
-        self.blocks = {block.name: block for block in residual_blocks(structure.graph)}
+        self._at = dict(_resolutions(structure))
+        self.blocks = self._at[1.0].blocks
         self._cut = lru_cache(maxsize=64)(self._without)
-        self._eighths = self._allowed()
         self._deepest = np.log2(1 / max(widths.values(), default=1))
 
     @property
     def size(self) -> tuple[int, int]:
         """The number of groups, and of what can be left out besides."""
-        return len(self._groups), len(self.blocks) + self._eighths
+        return len(self._groups), len(self.blocks) + len(self._at) - 1
 
     @property
     def least(self) -> Genes:
@@ -118,16 +130,20 @@ class Space:
         return not exceeded(self.costs(self.architecture(genes)), limits)
 
     def _without(self, left_out: frozenset[str], scale: float) -> Structure:
-        blocks = [self.blocks[name] for name in left_out]
-        structure = shallower(self._structure, blocks) if blocks else self._structure
-        smaller = at_resolution(structure, scale) if scale < 1 else structure
-        if smaller is None:
-            raise ValueError(f"the network cannot look at images at {scale} of their size")
-        return smaller
+        whole = self._at[scale]
+        return (
+            shallower(whole.structure, [whole.blocks[name] for name in left_out])
+            if left_out
+            else whole.structure
+        )
 
-    def _allowed(self) -> int:
-        """The most eighths of the images' sides that can be left out, as can all fewer."""
-        allowed = 0
-        while allowed < _LEFT_OUT and at_resolution(self._structure, 1 - (allowed + 1) / _PARTS) is not None:
-            allowed += 1
-        return allowed
+
+def _resolutions(structure: Structure) -> Iterator[tuple[float, _Whole]]:
+    """The network at the shares of its images' sides that it can look at, the largest first."""
+    yield 1.0, _Whole.of(structure)
+    for left_out in range(1, _LEFT_OUT + 1):
+        scale = 1 - left_out / _PARTS
+        smaller = at_resolution(structure, scale)
+        if smaller is None:
+            return
+        yield scale, _Whole.of(smaller)
