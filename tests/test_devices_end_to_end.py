@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
 from pydantic import TypeAdapter
@@ -17,6 +16,7 @@ from mistify.devices import DeviceTable
 from mistify.operations import Kind, Operation
 from mistify_client.report import write_json
 from tests.boards import table, taken
+from tests.networks import two_convolutions
 from tests.servers import MISTIFY, server
 
 QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
@@ -29,14 +29,6 @@ SOURCE = (
     Operation(Kind.DENSE, 1, 32, 10),
     Operation(Kind.SOFTMAX, 1, 10, 10),
 )
-
-
-def network() -> keras.Model:
-    layers = keras.layers
-    image = keras.Input((8, 8, 1))
-    many = layers.Conv2D(32, 3, activation="relu", padding="same")(image)
-    many = layers.Conv2D(32, 3, activation="relu")(many)
-    return keras.Model(image, layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(many)))
 
 
 def latency_ms(network: bytes) -> float:
@@ -94,7 +86,7 @@ def report_of(out: Path, address: str, **goal: Any) -> dict[str, Any]:
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The job of a goal on the device, what its package was said to take there, and a job after that."""
     base = tmp_path_factory.mktemp("devices")
-    network().save(base / "tiny.keras")
+    two_convolutions().save(base / "tiny.keras")
     write_json(base / "table.json", TypeAdapter(DeviceTable).dump_python(table(), mode="json"))
     goal = {"adaptation_goal": {"latency": "0.6x"}, "hardware": "my-board"}
     with server(base / "store", "--data-root", base) as (address, _):

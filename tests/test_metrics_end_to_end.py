@@ -7,12 +7,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import keras
 import pytest
 import tensorflow as tf
 
 from mistify.errors import MistifyError
 from mistify_client.client import PortingClient
+from tests.networks import two_convolutions
 from tests.plug_ins import environment, install_energy
 from tests.servers import MISTIFY, server
 
@@ -24,14 +24,6 @@ ALGORITHMS = {
 
 #: Picojoules (Horowitz, ISSCC 2014): a float multiplication and addition, 32 bits of DRAM, and of SRAM.
 FLOAT, DRAM, SRAM = 3.7 + 0.9, 640, 5
-
-
-def network() -> keras.Model:
-    layers = keras.layers
-    image = keras.Input((8, 8, 1))
-    many = layers.Conv2D(32, 3, activation="relu", padding="same")(image)
-    many = layers.Conv2D(32, 3, activation="relu")(many)
-    return keras.Model(image, layers.Dense(10, activation="softmax")(layers.GlobalAveragePooling2D()(many)))
 
 
 def configs(goals: dict[str, tuple[str, dict[str, str]]]) -> str:
@@ -86,7 +78,7 @@ def energy_mj(network: bytes) -> float:
 def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, str]:
     base = tmp_path_factory.mktemp("energy")
     goals = {name: (name, {"energy": "0.5x"}) for name in ALGORITHMS}
-    network().save(base / "tiny.keras")
+    two_convolutions().save(base / "tiny.keras")
     site = install_energy(base / "site")
     with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = port(configs(goals), base / "out", address)

@@ -49,7 +49,9 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
     smaller = _resized(graph, image, share)
     if smaller is None or any(graph.shapes[index] != smaller.shapes[index] for index in graph.outputs):
         return None
-    if not all(_fits(node, graph.shapes, smaller.shapes) for node in graph.nodes):
+    first, others = smaller.nodes[0], smaller.nodes[1:]
+    before = (node for node in graph.nodes if node.name != first.name)
+    if not all(_fits(*pair, graph.shapes, smaller.shapes) for pair in zip(before, others, strict=True)):
         return None
     added = structure.channels[image : image + 1] * (len(smaller.shapes) - len(graph.shapes))
     return replace(structure, graph=smaller, channels=structure.channels + added)
@@ -90,17 +92,25 @@ def _resized(graph: Graph, image: int, share: float) -> Graph | None:
         for node in nodes:
             (spec,) = output_specs(node.layer, node.args, node.kwargs, shapes, dtypes)
             shapes[node.output] = tuple(spec.shape)
-    except ValueError:
+    except Exception:  # layers refuse a size in many ways, and some are the user's
         return None
     return replace(graph, shapes=tuple(shapes), dtypes=tuple(dtypes), nodes=tuple(nodes))
 
 
-def _fits(node: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
-    """Whether a call gives as many channels as before, at one position at least, and its weights can stay."""
-    was, now = before[node.output], after[node.output]
+def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
+    """Whether a call gives as many channels as before, at one position at least, and its weights can stay.
+
+    Args:
+        node: The call as it was.
+        smaller: As it is with smaller images.
+        before: Shapes of the tensors as they were.
+        after: As they are.
+    """
+    was, now = before[node.output], after[smaller.output]
     if len(was) != len(now) or was[-1] != now[-1] or any(side is not None and side < 1 for side in now):
         return False
-    if all(before[index] == after[index] for index in node.inputs) or isinstance(node.layer, _SLIDING):
+    given = zip(node.inputs, smaller.inputs, strict=True)
+    if isinstance(node.layer, _SLIDING) or all(before[one] == after[other] for one, other in given):
         return True
     return all(_of_channels(weight, was[-1]) for weight in getattr(node.layer, "weights", ()))
 

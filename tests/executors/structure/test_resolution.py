@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import analyse, at_resolution, narrow, resolution
+from executors.structure import analyse, at_resolution, narrow, register, resolution
+from executors.structure.handlers.elementwise import Pooling
 
 from .networks import batch, outputs, randomised, same
 
@@ -92,10 +93,24 @@ def of(build, *inputs):
     return keras.Model(inputs, build(*inputs))
 
 
+class Minding(layers.ZeroPadding2D):
+    """A layer of a user's that takes images of one size, and says so in its own way."""
+
+    def compute_output_shape(self, input_shape):
+        if input_shape[1] != 8:
+            raise RuntimeError("8 rows, please")
+        return super().compute_output_shape(input_shape)
+
+
+register(Minding)(Pooling)
+
+
 MADE_FOR_THEIR_SIZE = {
     "flattened": lambda: of(lambda x: layers.Dense(3)(layers.Flatten()(x)), images()),
     "reshaped": lambda: of(lambda x: layers.Dense(3)(layers.Reshape((192,))(x)), images()),
     "weights of positions": lambda: of(lambda x: pooled(layers.PReLU()(layers.Conv2D(4, 3)(x))), images()),
+    "weights of positions first of all": lambda: of(lambda x: pooled(layers.PReLU()(x)), images()),
+    "a layer that minds": lambda: of(lambda x: pooled(Minding()(x)), images()),
     "no place for the window": lambda: of(lambda x: pooled(layers.AveragePooling2D(8)(x)), images()),
     "an output of their size": lambda: of(layers.Conv2D(4, 3), images()),
     "sizes that no longer agree": lambda: of(
