@@ -1,9 +1,11 @@
 """The client of the server's devices: register one, list them."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 from mistify import serde_devices as serde
 from mistify.devices import Device, DeviceTable
+from mistify.quantities import format_time
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
 from mistify_client.retry import retried
@@ -12,6 +14,22 @@ from mistify_client.service import ServiceClient
 #: Deadlines of the calls, in seconds. The server fits a model before it answers.
 REGISTER_SECONDS = 300.0
 LIST_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """What a package took on a device, and what had been predicted.
+
+    From now on predictions are `factor` times those by the measured operators alone.
+    """
+
+    taken_ms: float
+    predicted_ms: float
+    factor: float
+
+    def __str__(self) -> str:
+        took, predicted = (format_time(figure, 4) for figure in (self.taken_ms, self.predicted_ms))
+        return f"{took}, predicted {predicted}; predictions are now times {self.factor:.3g}"
 
 
 class DevicesClient(ServiceClient):
@@ -31,20 +49,16 @@ class DevicesClient(ServiceClient):
         answer = retried(lambda: call(self._stub.RegisterDevice, request, REGISTER_SECONDS), self._backoff)
         return serde.device_from_proto(answer)
 
-    def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
+    def report(self, device: str, job_id: str, goal_id: str, taken_ms: float) -> Refinement:
         """Tell what the package of a goal takes on a device; later predictions follow it.
-
-        Returns:
-            What was predicted for it in milliseconds, and how many times as long as by the measured operators
-            alone networks are predicted to take from now on.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such device or goal, or nothing was predicted.
         """
-        request = pb.ReportLatencyRequest(device=device, job_id=job_id, goal_id=goal_id, median_ms=median_ms)
+        request = pb.ReportLatencyRequest(device=device, job_id=job_id, goal_id=goal_id, median_ms=taken_ms)
         call = self._connection.call
         answer = retried(lambda: call(self._stub.ReportLatency, request, LIST_SECONDS), self._backoff)
-        return answer.predicted_ms, answer.factor
+        return Refinement(taken_ms, answer.predicted_ms, answer.factor)
 
     def devices(self) -> list[Device]:
         """All devices, by name."""

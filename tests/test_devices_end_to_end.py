@@ -1,7 +1,6 @@
 """A device that is measured, named by a goal, and told what its package takes: by the commands alone."""
 
 import json
-import re
 import subprocess
 from collections.abc import Iterator
 from math import prod
@@ -14,6 +13,7 @@ from pydantic import TypeAdapter
 
 from mistify.devices import DeviceTable
 from mistify.operations import Kind, Operation
+from mistify.quantities import parse_time
 from mistify_client.report import write_json
 from tests.boards import table, taken
 from tests.networks import two_convolutions
@@ -82,6 +82,20 @@ def report_of(out: Path, address: str, **goal: Any) -> dict[str, Any]:
     return report
 
 
+def monitored(package: Path, address: str) -> str:
+    """What a monitor tells of the package that it has reported."""
+    config = package.parent / "monitor.toml"
+    config.write_text(f'[reporting]\nserver = "{address}"\ndevice = "my-board"\nfree = 0.0\nquiet = "1ms"\n')
+    command = [MISTIFY, "monitor", "--package", package, "--config", config]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        entries = map(json.loads, process.stdout)
+        try:
+            return next(entry["reason"] for entry in entries if entry["event"] == "latency")
+        finally:
+            process.terminate()
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The job of a goal on the device, what its package was said to take there, and a job after that."""
@@ -95,9 +109,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         before = report_of(base / "before", address, **goal)
         package = base / "before" / "goals" / "mine"
         refined = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
+        reported = monitored(package, address)
         after = report_of(base / "after", address, **goal)
     file = (package / "serve.tflite").read_bytes()
-    return {"listed": listed, "before": before, "refined": refined, "after": after, "file": file}
+    return {
+        "listed": listed,
+        "before": before,
+        "refined": refined,
+        "reported": reported,
+        "after": after,
+        "file": file,
+    }
 
 
 def limit_of(report: dict[str, Any]) -> float:
@@ -121,9 +143,12 @@ def test_it_is_listed(told: dict[str, Any]) -> None:
 
 
 def test_what_a_package_takes_there_moves_the_predictions(told: dict[str, Any]) -> None:
-    took, predicted, factor = map(float, re.findall(r"[0-9.]+(?:e-?[0-9]+)?", told["refined"]))
     (goal,) = told["before"]["goals"]
-    assert predicted == pytest.approx(goal["achieved"]["latency_ms"], rel=1e-3)
-    assert factor != 1
-    assert (factor > 1) == (took > predicted)
+    for message in told["refined"], told["reported"]:
+        taken_by, predicted_as = message.split(";")[0].split(", predicted ")
+        took, predicted = parse_time(taken_by).value, parse_time(predicted_as).value
+        factor = float(message.split()[-1])
+        assert predicted == pytest.approx(goal["achieved"]["latency_ms"], rel=1e-3)
+        assert factor != 1
+        assert (factor > 1) == (took > predicted)
     assert limit_of(told["after"]) / limit_of(told["before"]) == pytest.approx(factor, rel=0.01)

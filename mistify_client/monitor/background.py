@@ -9,24 +9,19 @@ from statistics import median
 from typing import Final
 
 from mistify.config import PortingConfig
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import MistifyError
 from mistify.manifest import Manifest
 from mistify.quantities import format_time
 from mistify_client.client import PortingClient
+from mistify_client.monitor.access import RETRY, ServerAccess, passes
 from mistify_client.monitor.candidate import try_candidate
-from mistify_client.monitor.config import ReplacementConfig, read_token
+from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.goals import Shortfall, new_goal
 from mistify_client.monitor.journal import Journal
 from mistify_client.monitor.replacement import Ledger, Phase, Replacement
 from mistify_client.monitor.state import MonitorState
 from mistify_client.monitor.steps import Steps, Trying
 from mistify_client.retry import Backoff
-
-#: Failures that pass by themselves, or once somebody mends the token.
-_PASSING: Final = (ErrorCode.UNAVAILABLE, ErrorCode.ADDRESS_IN_USE, ErrorCode.UNAUTHENTICATED)
-
-_RETRY: Final = Backoff(first=1.0, longest=300.0)
-_ONE_ATTEMPT: Final = Backoff(attempts=0)
 
 _ABOUT: Final = "new package"
 
@@ -55,24 +50,22 @@ class Background:
         template: PortingConfig,
         journal: Journal,
         *,
-        retry: Backoff = _RETRY,
+        retry: Backoff = RETRY,
         trying: Trying = try_candidate,
     ) -> None:
         self._config = config
         self._template = template
         self._journal = journal
-        self._retry = retry
+        self._access = ServerAccess(config, PortingClient, retry)
         self._ledger = Ledger(state.replacement)
         self._steps = Steps(
             package,
             state.candidate,
             config,
-            connect=self._connection,
+            connect=self._access.connected,
             fastest_ms=lambda: self.fastest_ms,
             trying=trying,
         )
-        self._stopping = threading.Event()
-        self._client: PortingClient | None = None
         self._thread: threading.Thread | None = None
         self._probation: list[tuple[float, float]] = []
         self.fastest_ms: float | None = None
@@ -129,15 +122,13 @@ class Background:
 
     def stop(self) -> None:
         """End the thread, once a trial or an installation is done; the next daemon goes on from there."""
-        self._stopping.set()
-        if self._client is not None:
-            self._client.close()
+        self._access.stop()
         if self._thread is not None:
             self._thread.join()
 
     def _work(self) -> None:
         failures = 0
-        while not self._stopping.is_set() and (replacement := self.replacement) is not None:
+        while not self._access.stopped and (replacement := self.replacement) is not None:
             step = self._steps.of(replacement.phase)
             if step is None:
                 return
@@ -145,18 +136,16 @@ class Background:
                 self._advance(self._done(step, replacement))
             failures = failures + 1 if problems else 0
             if problems:
-                self._stopping.wait(self._retry.delay(failures))
+                self._access.wait(failures)
 
     def _done(self, step: Callable[[Replacement], Replacement], replacement: Replacement) -> Replacement:
         """The replacement after a step; rejected where that failed for good."""
         try:
             return step(replacement)
-        except OSError:
-            raise
         except Exception as error:  # whatever a package or a server does: the daemon goes on
-            if self._stopping.is_set():
+            if self._access.stopped:
                 return replacement
-            if isinstance(error, MistifyError) and error.code in _PASSING:
+            if passes(error):
                 raise
             kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
             return replacement.at(Phase.REJECTED, f"{kind}{error}")
@@ -179,15 +168,3 @@ class Background:
             self._journal.problem(_ABOUT, str(error))
         else:
             self._journal.problem(_ABOUT, None)
-
-    @contextmanager
-    def _connection(self) -> Iterator[PortingClient]:
-        token = read_token(self._config.token_file)
-        with PortingClient(self._config.server, token, backoff=_ONE_ATTEMPT) as client:
-            self._client = client
-            if self._stopping.is_set():  # then `stop` may have come too early to close this one
-                client.close()
-            try:
-                yield client
-            finally:
-                self._client = None

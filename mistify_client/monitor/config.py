@@ -3,9 +3,9 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, PositiveInt, ValidationError
 
 from mistify.config import PortingConfig, parse_batch
 from mistify.errors import Problem, invalid_config
@@ -26,12 +26,22 @@ def _check_address(given: str) -> str:
 Address = Annotated[str, AfterValidator(_check_address)]
 
 
-class ReplacementConfig(Settings):
-    """The background path: where new packages come from when no branch keeps to the targets.
+class ServerSettings(Settings):
+    """The server that something is asked of.
 
     Attributes:
         server: its `host:port`.
         token_file: of the server's access token.
+    """
+
+    server: Address = Field(description="HOST:PORT", examples=["127.0.0.1:7465"])
+    token_file: Path | None = None
+
+
+class ReplacementConfig(ServerSettings):
+    """The background path: where new packages come from when no branch keeps to the targets.
+
+    Attributes:
         job: the job that goals are added to; without one, the first goal begins a job.
         goal: a porting config (JSON) with one goal: model, data and algorithm of the job, and its hardware.
             Each new goal is this one with an id and limits of its own.
@@ -42,14 +52,34 @@ class ReplacementConfig(Settings):
         probation: how long a new package is watched, and undone if it takes longer than the old one did.
     """
 
-    server: Address = Field(description="HOST:PORT", examples=["127.0.0.1:7465"])
-    token_file: Path | None = None
     job: str | None = None
     goal: Path = Field(description="the path of a porting config", examples=["goal.json"])
     after: Seconds = Field(default=30.0, description='a time such as "30s"', examples=["30s"])
     examples: Path | None = None
     agreement: float = Field(default=0.7, ge=0, le=1, description="a share from 0 to 1", examples=[0.7])
     probation: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
+
+
+class ReportingConfig(ServerSettings):
+    """What packages take on this device is told to the server, whose predictions for it follow.
+
+    Attributes:
+        device: what goals call this device, whose table the server has.
+        threads: a package is measured with each of these numbers; the fastest counts.
+        free: what share of the processors has to be free, without a break ...
+        quiet: ... for so long, before a package is measured.
+    """
+
+    device: str = Field(description="the name of a measured device", examples=["my-board"])
+    threads: tuple[PositiveInt, ...] = Field(
+        default=(1,), min_length=1, description="numbers of threads", examples=[[1, 2]]
+    )
+    free: float = Field(default=0.9, ge=0, le=1, description="a share from 0 to 1", examples=[0.9])
+    quiet: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])
+
+
+#: The tables of the config that name a server.
+_SERVER_TABLES: Final = ("replacement", "reporting")
 
 
 class MonitorConfig(Settings):
@@ -60,6 +90,7 @@ class MonitorConfig(Settings):
         targets: to keep to; `mistify target` overrides them.
         policy: its name, and its own settings.
         replacement: without it, no new package is asked for.
+        reporting: without it, the server is not told what packages take.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -68,6 +99,7 @@ class MonitorConfig(Settings):
         default_factory=dict, description="a table with the policy's settings", examples=[{"dwell": "2s"}]
     )
     replacement: ReplacementConfig | None = None
+    reporting: ReportingConfig | None = None
 
     def make_policy(self) -> Policy:
         """A new policy, as configured.
@@ -83,7 +115,7 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
 
     Args:
         path: of the file.
-        server: takes the place of the one in the file.
+        server: takes the place of those in the file.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file.
@@ -98,8 +130,13 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
     except ValidationError as error:
         raise invalid_config(problems_of(error, MonitorConfig), str(path)) from error
     config.make_policy()
+    tables = {name: getattr(config, name) for name in _SERVER_TABLES}
+    anchored = {
+        name: _anchored(table, path.parent.resolve()) for name, table in tables.items() if table is not None
+    }
+    config = config.model_copy(update=anchored)
     if config.replacement is not None:
-        config = config.model_copy(update={"replacement": _anchored(config.replacement, path.parent)})
+        goal_template(config.replacement.goal)
     return config
 
 
@@ -125,21 +162,17 @@ def read_token(path: Path | None) -> str | None:
 def _with_server(content: Mapping[str, object], server: str | None, source: str) -> dict[str, object]:
     if server is None:
         return dict(content)
-    replacement = content.get("replacement")
-    if not isinstance(replacement, dict):
-        problem = Problem("replacement", "nothing", "a table with a goal", "add it, or leave out --server")
+    tables = {name: table for name in _SERVER_TABLES if isinstance(table := content.get(name), dict)}
+    if not tables:
+        problem = Problem(
+            "replacement", "nothing", "a table with a goal", "add it, or reporting, or leave out --server"
+        )
         raise invalid_config([problem], source)
-    return {**content, "replacement": {**replacement, "server": server}}
+    return {**content, **{name: {**table, "server": server} for name, table in tables.items()}}
 
 
-def _anchored(config: ReplacementConfig, directory: Path) -> ReplacementConfig:
-    """The same with absolute paths, whose files are there and can be used."""
-    paths = {
-        name: directory.resolve() / path
-        for name in ("token_file", "goal", "examples")
-        if (path := getattr(config, name)) is not None
-    }
-    anchored = config.model_copy(update=paths)
-    read_token(anchored.token_file)
-    goal_template(anchored.goal)
-    return anchored
+def _anchored(table: ServerSettings, directory: Path) -> ServerSettings:
+    """The same with absolute paths, and a token that can be read."""
+    paths = {name: directory / value for name, value in table if isinstance(value, Path)}
+    read_token(paths.get("token_file"))
+    return table.model_copy(update=paths)

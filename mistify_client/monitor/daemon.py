@@ -18,6 +18,7 @@ from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.foreground import Foreground, Outcome
 from mistify_client.monitor.goals import Shortfall
 from mistify_client.monitor.journal import Journal
+from mistify_client.monitor.reporting import Reporting
 from mistify_client.monitor.sensors import DeviceSensor, Sensor
 from mistify_client.monitor.state import MonitorState
 from mistify_client.monitor.status import replacement_status, status, targets
@@ -36,7 +37,7 @@ Waiting = Callable[[float], signal.Signals | None]
 
 
 class Monitor:
-    """Looks after one package. One thread calls it; the background path has a thread of its own.
+    """Looks after one package. One thread calls it; background path and reporting have their own.
 
     Args:
         package: the directory of the package that was shipped.
@@ -62,6 +63,7 @@ class Monitor:
         self.clock = clock
         self._state = MonitorState.of(package)
         self._background: Background | None = None
+        self._reporting: Reporting | None = None
         self._outcome: Outcome | None = None
         self._before: float | None = None
         self._short_since: float | None = None
@@ -88,6 +90,8 @@ class Monitor:
             self._tell(outcome)
             self._outcome = outcome
             self._consider_replacement(now, outcome)
+            if self._reporting is not None:
+                self._reporting.observe(now, outcome.manifest, outcome.situation.reading.cpu_available)
         self._write_status(now)
 
     def reload(self) -> None:
@@ -101,20 +105,23 @@ class Monitor:
             self._journal.note("config", "read again")
 
     def close(self) -> None:
-        """End the background path's thread; its work goes on with the next daemon."""
-        if self._background is not None:
-            self._background.stop()
+        """End the threads; their work goes on with the next daemon."""
+        for path in (self._background, self._reporting):
+            if path is not None:
+                path.stop()
 
     def _configure(self, config: MonitorConfig) -> None:
-        asks = config.replacement
+        asks, reports = config.replacement, config.reporting
         template = None if asks is None else goal_template(asks.goal)
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
         self.close()
-        self._config, self._foreground, self._background = config, foreground, None
+        self._config, self._foreground, self._background, self._reporting = config, foreground, None, None
         self._targets = LiveTargets(config.targets, self._state.targets)
         if asks is not None and template is not None:
             self._background = Background(self._package, self._state, asks, template, self._journal)
+        if reports is not None:
+            self._reporting = Reporting(self._package, self._state.reports, reports, self._journal)
 
     def _refresh_targets(self) -> None:
         before = self._targets.current

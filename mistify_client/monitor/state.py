@@ -56,6 +56,11 @@ class MonitorState:
         return self.directory / "replacement.json"
 
     @property
+    def reports(self) -> Path:
+        """What packages were measured to take, and whether the server knows."""
+        return self.directory / "reports.json"
+
+    @property
     def candidate(self) -> Path:
         """The directory that a new package is downloaded into."""
         return self.directory / "candidate"

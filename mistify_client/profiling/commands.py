@@ -17,8 +17,7 @@ from mistify.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
 from mistify_client.files import read_text
-from mistify_client.network import NETWORK
-from mistify_client.profiling.measuring import measure_device, measure_network
+from mistify_client.profiling.measuring import measure_device, measure_package
 from mistify_client.report import write_json
 from mistify_client.reporting import reported_errors
 
@@ -82,16 +81,9 @@ def report_latency(
 ) -> None:
     """Measure a package on this device, and let the server's predictions for the device follow."""
     with reported_errors():
-        manifest = Manifest.load(package)
-        if manifest.branches:
-            problem = Problem(
-                str(package), "a package of several networks", "one of a single network", "take another"
-            )
-            raise invalid_config([problem], "the package")
-        taken = measure_network((package / NETWORK).read_bytes(), _numbers(threads))
+        manifest, taken = Manifest.load(package), measure_package(package, _numbers(threads))
         with _reached(server, store, token_file) as client:
-            predicted, factor = client.report(device, manifest.job, manifest.goal, taken)
-        typer.echo(f"{taken:.4g} ms, predicted {predicted:.4g} ms; predictions are now times {factor:.3g}")
+            typer.echo(client.report(device, manifest.job, manifest.goal, taken))
 
 
 def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:

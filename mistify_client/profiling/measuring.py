@@ -5,15 +5,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from itertools import product
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.devices import DeviceTable, Reading
 from mistify.machine import machine
+from mistify.manifest import Manifest
+from mistify_client.network import NETWORK, Execution, Network
 from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Chain, samples
 
@@ -32,14 +37,18 @@ _NETWORK_SECONDS: Final = 2.0
 Progress = Callable[[float], object]
 
 
+#: An inference, of a network that was loaded anew: where its memory lies is part of what it takes.
+Loading = Callable[[], Callable[[], object]]
+
+
 @dataclass
 class _Subject:
     """A network that is measured with a number of threads; `median_ms` is the best of its rounds."""
 
-    operations: Chain
-    integer: bool
-    threads: int
-    content: bytes
+    load: Loading
+    operations: Chain = ()
+    integer: bool = False
+    threads: int = 1
     median_ms: float = field(default=float("inf"))
 
 
@@ -71,7 +80,7 @@ def measure_device(
         for chain in chains(integer)
     ]
     subjects = [
-        _Subject(chain, integer, count, content)
+        _Subject(partial(_load, content, count), chain, integer, count)
         for count, (chain, integer, content) in product(sorted(set(threads)), networks)
     ]
     with _without_collection():
@@ -85,9 +94,17 @@ def measure_device(
     )
 
 
-def measure_network(content: bytes, threads: Iterable[int]) -> float:
-    """What an inference of a network takes here, at the fastest number of threads, in milliseconds."""
-    subjects = [_Subject((), False, count, content) for count in threads]
+def measure_package(package: Path, threads: Iterable[int]) -> float:
+    """What an inference of a package takes here, at the fastest number of threads, in milliseconds.
+
+    Of a package with branches that of its goal's own network.
+
+    Raises:
+        MistifyError: the directory is no package.
+    """
+    manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
+    load = partial(_load_branch, manifest) if manifest.branches else _load
+    subjects = [_Subject(partial(load, content, count)) for count in threads]
     with _without_collection():
         _measure(subjects, _NETWORK_SECONDS, lambda share: None, time.perf_counter)
     return min(subject.median_ms for subject in subjects)
@@ -104,15 +121,14 @@ def _measure(
             passed = clock() - began
             if passed >= budget_seconds and not first:
                 break
-            taken = _typical_seconds(_inference(subject), clock)
+            taken = _typical_seconds(subject.load(), clock)
             subject.median_ms = min(subject.median_ms, 1e3 * taken)
             progress(min(passed / budget_seconds, 1.0))
         first = False
 
 
-def _inference(subject: _Subject) -> Callable[[], object]:
-    """A network, loaded anew: where its memory lies is part of what it takes."""
-    interpreter: Any = Interpreter(model_content=subject.content, num_threads=subject.threads)
+def _load(content: bytes, threads: int) -> Callable[[], object]:
+    interpreter: Any = Interpreter(model_content=content, num_threads=threads)
     for entry in interpreter.get_input_details():
         # As a package, whose batch is free; that of other networks is as it is.
         if entry["shape_signature"][:1] == [-1]:
@@ -120,6 +136,14 @@ def _inference(subject: _Subject) -> Callable[[], object]:
     interpreter.allocate_tensors()
     run: Callable[[], object] = interpreter.invoke
     return run
+
+
+def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[], object]:
+    network = Network(manifest, content, Execution(threads))
+    inputs = {
+        info.name: np.zeros([max(1, size) for size in info.shape], info.dtype) for info in manifest.inputs
+    }
+    return lambda: network(inputs, manifest.default_branch)
 
 
 def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:

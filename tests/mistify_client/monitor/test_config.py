@@ -29,6 +29,9 @@ def write(tmp_path):
 REPLACEMENT = '[replacement]\nserver = "127.0.0.1:7465"\ngoal = "goal.json"\n'
 
 
+REPORTING = '[reporting]\nserver = "127.0.0.1:7465"\ndevice = "my-board"\n'
+
+
 def test_everything_has_a_default(write):
     config = load_config(write(""))
     assert (config.interval, config.targets, config.replacement) == (0.25, Targets(), None)
@@ -44,6 +47,13 @@ def test_a_whole_config(write, tmp_path):
     assert config.replacement.token_file == tmp_path / "token"
 
 
+def test_reporting(write, tmp_path):
+    (tmp_path / "token").write_text("secret\n")
+    reporting = load_config(write(REPORTING + 'threads = [1, 4]\ntoken_file = "token"\n')).reporting
+    assert (reporting.device, reporting.threads, reporting.free) == ("my-board", (1, 4), 0.9)
+    assert reporting.token_file == tmp_path / "token"
+
+
 def test_the_example_is_one():
     configs = Path(__file__).parents[3] / "configs"
     config = load_config(configs / "monitor.toml")
@@ -53,6 +63,7 @@ def test_the_example_is_one():
 
 def test_a_server_takes_the_place_of_the_configs(write):
     assert load_config(write(REPLACEMENT), "other:1").replacement.server == "other:1"
+    assert load_config(write(REPORTING), "other:1").reporting.server == "other:1"
     with pytest.raises(MistifyError, match="replacement: got nothing; expected a table with a goal"):
         load_config(write(""), "other:1")
 
@@ -73,6 +84,10 @@ def test_a_server_takes_the_place_of_the_configs(write):
         ('[replacement]\ngoal = "other.json"\nserver = "h:1"', "other.json: got No such file"),
         (REPLACEMENT + 'token_file = "none"', "none: got No such file"),
         (REPLACEMENT + "agreement = 1.5", "replacement.agreement"),
+        (REPORTING + "threads = [0]", r"reporting.threads\[0\]"),
+        (REPORTING + "threads = []", "reporting.threads: .*numbers of threads"),
+        ('[reporting]\nserver = "h:1"', "reporting.device: got nothing"),
+        (REPORTING + 'token_file = "none"', "none: got No such file"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(write, text, message):

@@ -1,10 +1,11 @@
 """Measuring keeps to its time by fewer rounds, never by fewer networks."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from mistify.latency import routine_of
 from mistify.operations import Kind, Operation
-from mistify_client.profiling.measuring import measure_device
+from mistify_client.profiling.measuring import measure_device, measure_package
 from mistify_client.profiling.samples import Chain
 
 CHAINS = [(Operation(Kind.DENSE, 1, size, size),) for size in (4, 8, 16)]
@@ -47,3 +48,8 @@ def test_rounds_go_on_until_the_time_is_over() -> None:
     assert shares == sorted(shares)
     assert shares[-1] <= 1.0
     assert 5.0 <= clock.now < 5.5
+
+
+def test_packages_are_measured_with_and_without_branches(package: Path, branch_package: Path) -> None:
+    assert 0 < measure_package(package, [1, 2]) < 1000
+    assert 0 < measure_package(branch_package, [1]) < 1000

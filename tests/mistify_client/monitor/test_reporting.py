@@ -1,0 +1,178 @@
+"""What packages take, told to a service over real gRPC, at moments that a made-up clock decides."""
+
+# ruff: noqa: N802 (gRPC names the methods of a servicer)
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.manifest import Manifest
+from mistify.v1 import devices_pb2 as pb
+from mistify.v1.devices_pb2_grpc import DevicesServicer, add_DevicesServicer_to_server
+from mistify_client.monitor.config import ReportingConfig
+from mistify_client.monitor.journal import Journal
+from mistify_client.monitor.reporting import Reporting
+from mistify_client.monitor.state import MonitorState
+from mistify_client.retry import Backoff
+from mistify_client.versions import current, install
+
+from ..conftest import PortingFake, make_package
+from .adapting import Entries
+
+
+class Devices(DevicesServicer):
+    """Predicts 0.5 ms for everything, or refuses."""
+
+    def __init__(self):
+        self.reports, self.error = [], None
+
+    def ReportLatency(self, request, context):
+        if self.error is not None:
+            PortingFake._abort(context, self.error)
+        self.reports.append((request.device, request.job_id, request.goal_id, request.median_ms))
+        return pb.ReportLatencyResponse(predicted_ms=0.5, factor=1.25)
+
+
+def serve(devices, address="127.0.0.1:0"):
+    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
+    add_DevicesServicer_to_server(devices, server)
+    port = server.add_insecure_port(address)
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+class Site:
+    """A package, and daemons that report what it takes; `let_pass` lets seconds pass on their clock."""
+
+    def __init__(self, package):
+        self.package = package
+        self.devices = Devices()
+        self.server, self.address = serve(self.devices)
+        self.state = MonitorState.of(package)
+        self.state.directory.mkdir(parents=True)
+        self.measured, self.takes, self.now = [], 0.75, 1000.0
+        self.reporting = None
+        self.daemon()
+
+    def daemon(self):
+        self.stop()
+        self.entries = Entries()
+        config = ReportingConfig(server=self.address, device="my-board", threads=[1, 2], quiet="10s")
+        self.reporting = Reporting(
+            self.package,
+            self.state.reports,
+            config,
+            Journal(self.state.log, self.entries),
+            retry=Backoff(first=0.01, longest=0.05),
+            measure=self.measure,
+        )
+
+    def measure(self, package, threads):
+        self.measured.append((package, tuple(threads)))
+        if isinstance(self.takes, Exception):
+            raise self.takes
+        return self.takes
+
+    def let_pass(self, seconds, free):
+        for _ in range(seconds):
+            self.now += 1
+            self.reporting.observe(self.now, Manifest.load(current(self.package)), free)
+
+    def settle(self):
+        """Until the reporting thread, if there is one, has nothing to do any more."""
+        if self.reporting._thread is not None:
+            self.reporting._thread.join()
+
+    def stop(self):
+        if self.reporting is not None:
+            self.reporting.stop()
+
+
+@pytest.fixture
+def site(package):
+    site = Site(package)
+    yield site
+    site.stop()
+    site.server.stop(None).wait()
+
+
+def test_a_package_is_measured_once_when_the_device_is_quiet(site, package):
+    site.let_pass(11, 0.95)
+    entry = site.entries.until(event="latency")
+    assert entry["reason"] == "750us, predicted 500us; predictions are now times 1.25"
+    site.settle()
+    site.let_pass(30, 1.0)
+    site.settle()
+    site.daemon()
+    site.let_pass(30, 1.0)
+    site.settle()
+    assert site.measured == [(package, (1, 2))]
+    assert site.devices.reports == [("my-board", "job-0", "shipped", 0.75)]
+
+
+@pytest.mark.parametrize("free", [0.85, None])
+def test_not_while_something_else_runs_or_nothing_is_known(site, free):
+    for _ in range(3):
+        site.let_pass(9, 1.0)
+        site.let_pass(1, free)
+    site.let_pass(10, 1.0)
+    site.settle()
+    assert site.measured == []
+
+
+def test_a_new_version_is_measured_as_well(site, tmp_path, data):
+    site.let_pass(11, 1.0)
+    site.entries.until(event="latency")
+    other = make_package(tmp_path / "other", data / "tiny.tflite", (), ())
+    install(site.package, other)
+    site.daemon()
+    site.let_pass(11, 1.0)
+    site.entries.until(event="latency", goal="half")
+    assert [report[2] for report in site.devices.reports] == ["shipped", "half"]
+
+
+def test_a_server_that_is_away_is_told_later_without_measuring_again(site):
+    site.server.stop(None).wait()
+    site.let_pass(11, 1.0)
+    assert "no server answers" in site.entries.until(event="problem")["reason"]
+    site.daemon()
+    site.let_pass(1, 0.0)
+    site.entries.until(event="problem")
+    site.server, _ = serve(site.devices, site.address)
+    site.entries.until(event="latency")
+    assert len(site.measured) == 1
+    assert len(site.devices.reports) == 1
+
+
+def test_what_the_server_does_not_want_is_not_told_again(site):
+    site.devices.error = MistifyError(ErrorCode.NOT_FOUND, "nothing was predicted")
+    site.let_pass(11, 1.0)
+    assert "nothing was predicted" in site.entries.until(event="latency")["reason"]
+    site.settle()
+    site.devices.error = None
+    site.let_pass(11, 1.0)
+    site.settle()
+    assert site.devices.reports == []
+
+
+def test_a_package_that_cannot_be_measured_is_tried_again_at_another_moment(site):
+    site.takes = RuntimeError("out of memory")
+    site.let_pass(11, 1.0)
+    assert "out of memory" in site.entries.until(event="problem")["reason"]
+    site.reporting.stop()
+    site.takes = 0.75
+    site.let_pass(9, 1.0)
+    assert len(site.measured) == 1
+
+
+def test_a_file_that_says_something_else_is_written_anew(site):
+    site.state.reports.write_text('{"job-0/shipped": 5')
+    site.daemon()
+    site.let_pass(11, 1.0)
+    site.entries.until(event="latency")
+    site.daemon()
+    site.let_pass(11, 1.0)
+    site.settle()
+    assert len(site.measured) == 1
