@@ -138,6 +138,8 @@ def look_at(name: str) -> Support:
     small = narrow(structure, keep)
     inputs = _inputs(small)
     narrow_outputs = _call(small, inputs)
+    # Before there are other networks: converting a large one takes many times its size.
+    packaged = _difference(narrow_outputs, _packaged(small, inputs))
     return Support(
         name,
         shape,
@@ -148,7 +150,7 @@ def look_at(name: str) -> Support:
         len(blocks),
         _shallow(structure, blocks[::2], _inputs(model)) if blocks else 0.0,
         _difference(_call(masked(structure, keep), inputs), narrow_outputs),
-        _difference(narrow_outputs, _packaged(small, inputs)),
+        packaged,
     )
 
 

@@ -105,8 +105,9 @@ def save_function(function: Function, directory: str) -> None:
     """Make a SavedModel of a function."""
     module = tf.Module()
     module.variables_read = function.variables
-    module.serve = tf.function(function.__call__, autograph=False)
-    signature = module.serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
+    # No attribute of the module: it would be traced again, and its constants saved twice.
+    serve = tf.function(function.__call__, autograph=False)
+    signature = serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
     tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
 
 
