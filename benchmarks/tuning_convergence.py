@@ -1,12 +1,14 @@
 """How soon devices reach with peers what they reach alone (paper 8.2: Figure 6(b)).
 
-`python -m benchmarks.tuning_convergence --data DIR [--work DIR] [--quick] [--json FILE] [--picture FILE]`
+`python -m benchmarks.tuning_convergence --data DIR [--work DIR] [--seeds N] [--quick] [--json FILE]
+[--picture FILE]`
 
 `benchmarks/tuning_devices.py` says what the devices are. Each tunes from the common early weights until it
 converges, once alone, and once with 4 peers as the teacher that have done so, as if it came into a group that
 is there already. A curve is the mean over the devices of the test accuracy of the best weights
 so far (by each device's own validation data), by steps; a device that has converged stays where it is.
-`fewer_steps` is how many times fewer steps than alone the curve with peers takes to where the other one ends.
+`fewer_steps` is how many times fewer steps than alone the curve with peers takes to where the other one ends:
+of several seeds the median.
 """
 
 import math
@@ -14,6 +16,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -39,24 +42,32 @@ def main(argv: Sequence[str] = ()) -> int:
 def add_options(parser: ArgumentParser) -> None:
     """Its own options."""
     devices.add_options(parser)
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="repeat with so many seeds")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves")
 
 
 def measure(options: Namespace) -> Figures:
-    """Both curves."""
-    with devices.lab(options) as lab:
+    """Both curves, for each seed; the picture is of the first."""
+    seeds = [_curves(options, seed) for seed in range(1 if options.quick else options.seeds)]
+    if options.picture:
+        _draw(*seeds[0], options.picture)
+    found = [figures_of(*curves) for curves in seeds]
+    for seed, figures in enumerate(found):
+        told = f"seed {seed}, steps to {figures['final_alone']:.1f} %: alone, with 4 peers: {figures}"
+        Console().print(told, markup=False)
+    return {} if options.quick else {name: median(figures[name] for figures in found) for name in found[0]}
+
+
+def _curves(options: Namespace, seed: int) -> tuple[Curve, Curve, int]:
+    """Alone and with peers, and the steps of a pass."""
+    with devices.lab(options, seed) as lab:
         single = lab.each(alone(EQUAL))
         plans = [
             Plan(EQUAL, "4 peers from the start", device, tuple(peers_of(device, 4, EQUAL)))
             for device in range(DEVICES)
         ]
         together = lab.each(plans)
-    curves = mean_curve(single), mean_curve(together)
-    if options.picture:
-        _draw(*curves, single[0].steps, options.picture)
-    figures = figures_of(*curves, single[0].steps)
-    Console().print(f"steps to {figures['final_alone']:.1f} %: alone, with 4 peers: {figures}", markup=False)
-    return {} if options.quick else figures
+    return mean_curve(single), mean_curve(together), single[0].steps
 
 
 def mean_curve(runs: Sequence[Run]) -> Curve:

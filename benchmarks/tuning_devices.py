@@ -62,13 +62,16 @@ class Lab:
     Attributes:
         work: where everything lies that was made.
         quick: whether runs are cut short.
+        seed: where their randomness starts.
     """
 
     work: Path
     quick: bool
+    seed: int
 
     def runs(self, plans: Sequence[Plan]) -> dict[str, Run]:
         """What comes of plans, by their names; those that were made before are not made again."""
+        plans = [replace(plan, seed=self.seed) for plan in plans]
         if self.quick:
             plans = [replace(plan, most_passes=_QUICK_PASSES) for plan in plans]
         left = [plan for plan in plans if load_run(self.work, plan.name) is None]
@@ -126,26 +129,30 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def lab(options: Namespace) -> Iterator[Lab]:
+def lab(options: Namespace, seed: int = 0) -> Iterator[Lab]:
     """The devices, made ready.
+
+    Args:
+        options: those of `add_options`.
+        seed: of the division of the images, the early weights and the order of examples.
 
     Raises:
         MissingDataError: there are no data.
     """
     data = data_with((TRAIN, TEST, RESNET8), options)
     with TemporaryDirectory() as scratch:
-        work = options.work or Path(scratch) / "work"
+        work = (options.work or Path(scratch)) / f"seed-{seed}"
         work.mkdir(parents=True, exist_ok=True)
         if not (work / "packages").is_dir():
-            _prepare(data, work, Path(scratch), _QUICK_IMAGES if options.quick else IMAGES)
-        yield Lab(work, options.quick)
+            _prepare(data, work, Path(scratch), _QUICK_IMAGES if options.quick else IMAGES, seed)
+        yield Lab(work, options.quick, seed)
 
 
-def _prepare(data: Path, work: Path, scratch: Path, images: int) -> None:
+def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> None:
     """Divide the images, make the packages, and ask the ideal teacher."""
     with np.load(data / TRAIN) as train_file, np.load(data / TEST) as test_file:
         x, y, test_x, test_y = train_file["x"], train_file["y"], test_file["x"], test_file["y"]
-    order = np.random.default_rng(0).permutation(len(y))
+    order = np.random.default_rng(seed).permutation(len(y))
     early, used = order[:EARLY_IMAGES], order[EARLY_IMAGES : EARLY_IMAGES + DEVICES * images]
     x_used, y_used = x[used], y[used]
     count = min(TEST_IMAGES, 2 * images)
@@ -161,7 +168,7 @@ def _prepare(data: Path, work: Path, scratch: Path, images: int) -> None:
     made = work / "packages.part"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
-    make_packages(source, scratch, made)
+    make_packages(source, scratch, made, seed)
     made.rename(work / "packages")
 
 

@@ -25,9 +25,9 @@ GOAL_STEPS: Final = 16
 TUNING: Final = TuningConfig(trainable="network", optimizer="adam", batch_size=32)
 
 
-def make_packages(data: DataSource, scratch: Path, directory: Path) -> None:
+def make_packages(data: DataSource, scratch: Path, directory: Path, seed: int = 0) -> None:
     """Write the package of each device into a directory of its number."""
-    keras.utils.set_random_seed(0)
+    keras.utils.set_random_seed(seed)
     inputs = keras.Input((32, 32, 3), name="image")
     scaled = keras.layers.Rescaling(1 / 127.5, offset=-1)(inputs)
     source = scratch / "source.keras"

@@ -64,6 +64,7 @@ class Plan:
         data: what is made of the images.
         most_passes: through the images.
         patience: passes without gain after which steps become smaller.
+        seed: of the order of examples.
     """
 
     part: str
@@ -75,6 +76,7 @@ class Plan:
     data: str = TRUE
     most_passes: int = 60
     patience: int = Pace.patience
+    seed: int = 0
 
     @property
     def name(self) -> str:
@@ -144,7 +146,7 @@ def train(work: Path, plan: Plan) -> Run:
             better = course.best is score
             curve.append(float(test(course.best_weights).mean()) if better else curve[-1])
 
-        pace = Pace(patience=plan.patience, most_passes=plan.most_passes)
+        pace = Pace(patience=plan.patience, most_passes=plan.most_passes, seed=plan.seed)
         started, tested = process_time(), test.seconds
         first = score_of(trainer, data.held_out)
         course = Course.begun(first, trainer.weights(), floor, len(data.validation))
