@@ -35,6 +35,15 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Power:
+    """What a device draws on average while it runs networks with a setting, in watts."""
+
+    integer: bool
+    threads: int
+    watts: float
+
+
+@dataclass(frozen=True)
 class DeviceTable:
     """What was measured on a device.
 
@@ -43,12 +52,14 @@ class DeviceTable:
         machine: its processor.
         runtime: name and version of what ran the networks.
         readings: each network with each setting.
+        powers: of each setting; none where the device does not count its energy.
     """
 
     name: str
     machine: str
     runtime: str
     readings: tuple[Reading, ...]
+    powers: tuple[Power, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,12 +71,14 @@ class Setting:
         threads: on which they run.
         median_error: of the predictions, as a share of what was measured.
         p90_error: that one in ten exceeds.
+        watts: what the device draws meanwhile; None where it does not count that.
     """
 
     integer: bool
     threads: int
     median_error: float
     p90_error: float
+    watts: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +117,7 @@ def check_table(table: DeviceTable) -> None:
     Raises:
         MistifyError: INVALID_CONFIG with every problem, but of the readings only the first.
     """
-    problems = [*_wrong_name(table.name), *_wrong_readings(table.readings)]
+    problems = [*_wrong_name(table.name), *_wrong_readings(table.readings), *_wrong_powers(table.powers)]
     if problems:
         raise _refused(table.name, problems)
 
@@ -131,6 +144,13 @@ def _wrong_readings(readings: tuple[Reading, ...]) -> Iterator[Problem]:
             key, given, expected = wrong
             yield Problem(f"readings[{number}].{key}", given, expected, "measure the device again")
             return
+
+
+def _wrong_powers(powers: tuple[Power, ...]) -> Iterator[Problem]:
+    for number, power in enumerate(powers):
+        if not (math.isfinite(power.watts) and power.watts > 0):
+            place, given = f"powers[{number}].watts", f"{power.watts:g}"
+            yield Problem(place, given, "a positive number", "measure the device again")
 
 
 def _wrong(reading: Reading) -> Iterator[tuple[str, str, str]]:

@@ -3,10 +3,11 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
+from typing_extensions import override
 
 from mistify.latency import LatencyModel
 from mistify.operations import Kind, Operation, elementwise
@@ -31,6 +32,10 @@ class HardwareProfile(ABC):
     @abstractmethod
     def latency_ms(self, network: "NetworkCost") -> float:
         """What one inference at batch 1 takes, in milliseconds."""
+
+    def energy_mj(self, network: "NetworkCost") -> float | None:
+        """What one inference at batch 1 takes of energy, in millijoules; None where nobody measured that."""
+        return None
 
     @abstractmethod
     def slower(self, factor: float) -> "HardwareProfile":
@@ -84,6 +89,7 @@ class MeasuredProfile(HardwareProfile):
 
     Attributes:
         models: by numbers of threads.
+        watts: what the device draws, by numbers of threads; empty where it does not count its energy.
         integer: whether it is that of int8 networks, instead of float32 ones.
         factor: how many times as long as by its models a network takes.
     """
@@ -92,6 +98,7 @@ class MeasuredProfile(HardwareProfile):
     models: Mapping[int, LatencyModel]
     integer: bool
     factor: float = 1.0
+    watts: Mapping[int, float] = field(default_factory=dict)
     kind: Literal["measured"] = "measured"
 
     def __str__(self) -> str:
@@ -99,8 +106,13 @@ class MeasuredProfile(HardwareProfile):
 
     def latency_ms(self, network: "NetworkCost") -> float:
         """At the fastest of the numbers of threads, as a loaded package chooses among them."""
-        operations = [*network.operations, *self._borders(network)]
-        return self.factor * min(model.latency_ms(operations) for model in self.models.values())
+        return self._fastest(network)[0]
+
+    @override
+    def energy_mj(self, network: "NetworkCost") -> float | None:
+        """What the device draws while it runs networks with that number of threads, times the latency."""
+        latency_ms, threads = self._fastest(network)
+        return latency_ms * self.watts[threads] if threads in self.watts else None
 
     def slower(self, factor: float) -> "MeasuredProfile":
         """One factor for all networks."""
@@ -109,6 +121,13 @@ class MeasuredProfile(HardwareProfile):
     def like_host(self, deviation: float) -> "MeasuredProfile":
         """Itself: what this machine does says nothing of a device that was measured."""
         return self
+
+    def _fastest(self, network: "NetworkCost") -> tuple[float, int]:
+        """The latency in milliseconds, and with how many threads."""
+        operations = [*network.operations, *self._borders(network)]
+        return min(
+            (self.factor * model.latency_ms(operations), threads) for threads, model in self.models.items()
+        )
 
     def _borders(self, network: "NetworkCost") -> Iterator[Operation]:
         """Packages take and give floats; integers are made of them inside."""
@@ -130,9 +149,11 @@ def device_profile_name(device: str, integer: bool) -> str:
     return f"{device}@{Quantization.INT8.value}" if integer else device
 
 
-def device_profile(device: str, models: Mapping[int, LatencyModel], integer: bool) -> MeasuredProfile:
-    """The profile of a measured device at one precision; `models` by numbers of threads."""
-    return MeasuredProfile(device_profile_name(device, integer), models, integer)
+def device_profile(
+    device: str, models: Mapping[int, LatencyModel], integer: bool, watts: Mapping[int, float] | None = None
+) -> MeasuredProfile:
+    """The profile of a measured device at one precision; `models` and `watts` by numbers of threads."""
+    return MeasuredProfile(device_profile_name(device, integer), models, integer, watts=watts or {})
 
 
 #: Every kind of profile, as tasks and plans hold them: by their names.

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from mistify.devices import Device, DeviceTable, Reading, Setting
+from mistify.devices import Device, DeviceTable, Power, Reading, Setting
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.operations import Kind, Operation
 from mistify.v1 import devices_pb2 as pb
@@ -25,6 +25,7 @@ def table_to_proto(table: DeviceTable) -> pb.DeviceTable:
             )
             for reading in table.readings
         ],
+        powers=[pb.Power(**asdict(power)) for power in table.powers],
     )
 
 
@@ -39,6 +40,7 @@ def table_from_proto(message: pb.DeviceTable) -> DeviceTable:
         machine=message.machine,
         runtime=message.runtime,
         readings=tuple(_reading(number, reading) for number, reading in enumerate(message.readings)),
+        powers=tuple(Power(power.integer, power.threads, power.watts) for power in message.powers),
     )
 
 
@@ -60,7 +62,13 @@ def device_from_proto(message: pb.Device) -> Device:
         machine=message.machine,
         runtime=message.runtime,
         settings=tuple(
-            Setting(setting.integer, setting.threads, setting.median_error, setting.p90_error)
+            Setting(
+                setting.integer,
+                setting.threads,
+                setting.median_error,
+                setting.p90_error,
+                setting.watts if setting.HasField("watts") else None,
+            )
             for setting in message.settings
         ),
         registered=datetime.fromtimestamp(message.registered_unix_ms / 1000, UTC),

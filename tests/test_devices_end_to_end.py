@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 from pydantic import TypeAdapter
 
-from mistify.devices import DeviceTable
+from mistify.devices import DeviceTable, Power
 from mistify.operations import Kind, Operation
 from mistify.quantities import parse_time
 from mistify_client.report import write_json
@@ -101,7 +102,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The job of a goal on the device, what its package was said to take there, and a job after that."""
     base = tmp_path_factory.mktemp("devices")
     two_convolutions().save(base / "tiny.keras")
-    write_json(base / "table.json", TypeAdapter(DeviceTable).dump_python(table(), mode="json"))
+    measured = replace(table(), powers=(Power(False, 1, 2.5), Power(True, 1, 1.5)))
+    write_json(base / "table.json", TypeAdapter(DeviceTable).dump_python(measured, mode="json"))
     goal = {"adaptation_goal": {"latency": "0.6x"}, "hardware": "my-board"}
     with server(base / "store", "--data-root", base) as (address, _):
         mistify("profile-device", "--name", "my-board", "--table", base / "table.json", "--server", address)
@@ -140,6 +142,7 @@ def test_a_goal_on_the_device_is_met_there(told: dict[str, Any]) -> None:
 
 def test_it_is_listed(told: dict[str, Any]) -> None:
     assert "my-board" in told["listed"]
+    assert "2.5 W" in told["listed"]
 
 
 def test_what_a_package_takes_there_moves_the_predictions(told: dict[str, Any]) -> None:

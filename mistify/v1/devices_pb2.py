@@ -24,31 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/devices.proto\x12\nmistify.v1\"d\n\x0b\x44\x65viceTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12%\n\x08readings\x18\x04 \x03(\x0b\x32\x13.mistify.v1.Reading\"i\n\x07Reading\x12)\n\noperations\x18\x01 \x03(\x0b\x32\x15.mistify.v1.Operation\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07threads\x18\x03 \x01(\x05\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"x\n\tOperation\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x11\n\tpositions\x18\x02 \x01(\x03\x12\x0c\n\x04\x63_in\x18\x03 \x01(\x03\x12\r\n\x05\x63_out\x18\x04 \x01(\x03\x12\x0e\n\x06kernel\x18\x05 \x01(\x03\x12\x0e\n\x06stride\x18\x06 \x01(\x03\x12\r\n\x05times\x18\x07 \x01(\x03\"Z\n\x14ReportLatencyRequest\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"=\n\x15ReportLatencyResponse\x12\x14\n\x0cpredicted_ms\x18\x01 \x01(\x01\x12\x0e\n\x06\x66\x61\x63tor\x18\x02 \x01(\x01\"\x14\n\x12ListDevicesRequest\":\n\x13ListDevicesResponse\x12#\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x12.mistify.v1.Device\"\x81\x01\n\x06\x44\x65vice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12+\n\x08settings\x18\x04 \x03(\x0b\x32\x19.mistify.v1.DeviceSetting\x12\x1a\n\x12registered_unix_ms\x18\x05 \x01(\x03\"Z\n\rDeviceSetting\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\x14\n\x0cmedian_error\x18\x03 \x01(\x01\x12\x11\n\tp90_error\x18\x04 \x01(\x01\x32\xee\x01\n\x07\x44\x65vices\x12=\n\x0eRegisterDevice\x12\x17.mistify.v1.DeviceTable\x1a\x12.mistify.v1.Device\x12T\n\rReportLatency\x12 .mistify.v1.ReportLatencyRequest\x1a!.mistify.v1.ReportLatencyResponse\x12N\n\x0bListDevices\x12\x1e.mistify.v1.ListDevicesRequest\x1a\x1f.mistify.v1.ListDevicesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18mistify/v1/devices.proto\x12\nmistify.v1\"\x87\x01\n\x0b\x44\x65viceTable\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12%\n\x08readings\x18\x04 \x03(\x0b\x32\x13.mistify.v1.Reading\x12!\n\x06powers\x18\x05 \x03(\x0b\x32\x11.mistify.v1.Power\"8\n\x05Power\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\r\n\x05watts\x18\x03 \x01(\x01\"i\n\x07Reading\x12)\n\noperations\x18\x01 \x03(\x0b\x32\x15.mistify.v1.Operation\x12\x0f\n\x07integer\x18\x02 \x01(\x08\x12\x0f\n\x07threads\x18\x03 \x01(\x05\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"x\n\tOperation\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x11\n\tpositions\x18\x02 \x01(\x03\x12\x0c\n\x04\x63_in\x18\x03 \x01(\x03\x12\r\n\x05\x63_out\x18\x04 \x01(\x03\x12\x0e\n\x06kernel\x18\x05 \x01(\x03\x12\x0e\n\x06stride\x18\x06 \x01(\x03\x12\r\n\x05times\x18\x07 \x01(\x03\"Z\n\x14ReportLatencyRequest\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\t\x12\x0f\n\x07goal_id\x18\x03 \x01(\t\x12\x11\n\tmedian_ms\x18\x04 \x01(\x01\"=\n\x15ReportLatencyResponse\x12\x14\n\x0cpredicted_ms\x18\x01 \x01(\x01\x12\x0e\n\x06\x66\x61\x63tor\x18\x02 \x01(\x01\"\x14\n\x12ListDevicesRequest\":\n\x13ListDevicesResponse\x12#\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x12.mistify.v1.Device\"\x81\x01\n\x06\x44\x65vice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07machine\x18\x02 \x01(\t\x12\x0f\n\x07runtime\x18\x03 \x01(\t\x12+\n\x08settings\x18\x04 \x03(\x0b\x32\x19.mistify.v1.DeviceSetting\x12\x1a\n\x12registered_unix_ms\x18\x05 \x01(\x03\"x\n\rDeviceSetting\x12\x0f\n\x07integer\x18\x01 \x01(\x08\x12\x0f\n\x07threads\x18\x02 \x01(\x05\x12\x14\n\x0cmedian_error\x18\x03 \x01(\x01\x12\x11\n\tp90_error\x18\x04 \x01(\x01\x12\x12\n\x05watts\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x08\n\x06_watts2\xee\x01\n\x07\x44\x65vices\x12=\n\x0eRegisterDevice\x12\x17.mistify.v1.DeviceTable\x1a\x12.mistify.v1.Device\x12T\n\rReportLatency\x12 .mistify.v1.ReportLatencyRequest\x1a!.mistify.v1.ReportLatencyResponse\x12N\n\x0bListDevices\x12\x1e.mistify.v1.ListDevicesRequest\x1a\x1f.mistify.v1.ListDevicesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'mistify.v1.devices_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DEVICETABLE']._serialized_start=40
-  _globals['_DEVICETABLE']._serialized_end=140
-  _globals['_READING']._serialized_start=142
-  _globals['_READING']._serialized_end=247
-  _globals['_OPERATION']._serialized_start=249
-  _globals['_OPERATION']._serialized_end=369
-  _globals['_REPORTLATENCYREQUEST']._serialized_start=371
-  _globals['_REPORTLATENCYREQUEST']._serialized_end=461
-  _globals['_REPORTLATENCYRESPONSE']._serialized_start=463
-  _globals['_REPORTLATENCYRESPONSE']._serialized_end=524
-  _globals['_LISTDEVICESREQUEST']._serialized_start=526
-  _globals['_LISTDEVICESREQUEST']._serialized_end=546
-  _globals['_LISTDEVICESRESPONSE']._serialized_start=548
-  _globals['_LISTDEVICESRESPONSE']._serialized_end=606
-  _globals['_DEVICE']._serialized_start=609
-  _globals['_DEVICE']._serialized_end=738
-  _globals['_DEVICESETTING']._serialized_start=740
-  _globals['_DEVICESETTING']._serialized_end=830
-  _globals['_DEVICES']._serialized_start=833
-  _globals['_DEVICES']._serialized_end=1071
+  _globals['_DEVICETABLE']._serialized_start=41
+  _globals['_DEVICETABLE']._serialized_end=176
+  _globals['_POWER']._serialized_start=178
+  _globals['_POWER']._serialized_end=234
+  _globals['_READING']._serialized_start=236
+  _globals['_READING']._serialized_end=341
+  _globals['_OPERATION']._serialized_start=343
+  _globals['_OPERATION']._serialized_end=463
+  _globals['_REPORTLATENCYREQUEST']._serialized_start=465
+  _globals['_REPORTLATENCYREQUEST']._serialized_end=555
+  _globals['_REPORTLATENCYRESPONSE']._serialized_start=557
+  _globals['_REPORTLATENCYRESPONSE']._serialized_end=618
+  _globals['_LISTDEVICESREQUEST']._serialized_start=620
+  _globals['_LISTDEVICESREQUEST']._serialized_end=640
+  _globals['_LISTDEVICESRESPONSE']._serialized_start=642
+  _globals['_LISTDEVICESRESPONSE']._serialized_end=700
+  _globals['_DEVICE']._serialized_start=703
+  _globals['_DEVICE']._serialized_end=832
+  _globals['_DEVICESETTING']._serialized_start=834
+  _globals['_DEVICESETTING']._serialized_end=954
+  _globals['_DEVICES']._serialized_start=957
+  _globals['_DEVICES']._serialized_end=1195
 # @@protoc_insertion_point(module_scope)

@@ -7,16 +7,28 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DeviceTable(_message.Message):
-    __slots__ = ("name", "machine", "runtime", "readings")
+    __slots__ = ("name", "machine", "runtime", "readings", "powers")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MACHINE_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     READINGS_FIELD_NUMBER: _ClassVar[int]
+    POWERS_FIELD_NUMBER: _ClassVar[int]
     name: str
     machine: str
     runtime: str
     readings: _containers.RepeatedCompositeFieldContainer[Reading]
-    def __init__(self, name: _Optional[str] = ..., machine: _Optional[str] = ..., runtime: _Optional[str] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ...) -> None: ...
+    powers: _containers.RepeatedCompositeFieldContainer[Power]
+    def __init__(self, name: _Optional[str] = ..., machine: _Optional[str] = ..., runtime: _Optional[str] = ..., readings: _Optional[_Iterable[_Union[Reading, _Mapping]]] = ..., powers: _Optional[_Iterable[_Union[Power, _Mapping]]] = ...) -> None: ...
+
+class Power(_message.Message):
+    __slots__ = ("integer", "threads", "watts")
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    WATTS_FIELD_NUMBER: _ClassVar[int]
+    integer: bool
+    threads: int
+    watts: float
+    def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., watts: _Optional[float] = ...) -> None: ...
 
 class Reading(_message.Message):
     __slots__ = ("operations", "integer", "threads", "median_ms")
@@ -93,13 +105,15 @@ class Device(_message.Message):
     def __init__(self, name: _Optional[str] = ..., machine: _Optional[str] = ..., runtime: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[DeviceSetting, _Mapping]]] = ..., registered_unix_ms: _Optional[int] = ...) -> None: ...
 
 class DeviceSetting(_message.Message):
-    __slots__ = ("integer", "threads", "median_error", "p90_error")
+    __slots__ = ("integer", "threads", "median_error", "p90_error", "watts")
     INTEGER_FIELD_NUMBER: _ClassVar[int]
     THREADS_FIELD_NUMBER: _ClassVar[int]
     MEDIAN_ERROR_FIELD_NUMBER: _ClassVar[int]
     P90_ERROR_FIELD_NUMBER: _ClassVar[int]
+    WATTS_FIELD_NUMBER: _ClassVar[int]
     integer: bool
     threads: int
     median_error: float
     p90_error: float
-    def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ...) -> None: ...
+    watts: float
+    def __init__(self, integer: _Optional[bool] = ..., threads: _Optional[int] = ..., median_error: _Optional[float] = ..., p90_error: _Optional[float] = ..., watts: _Optional[float] = ...) -> None: ...

@@ -17,6 +17,7 @@ from mistify.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
 from mistify_client.files import read_text
+from mistify_client.profiling.energy import energy_counter
 from mistify_client.profiling.measuring import measure_device, measure_package
 from mistify_client.report import write_json
 from mistify_client.reporting import reported_errors
@@ -106,7 +107,12 @@ def _measured(name: str, threads: list[int], kept: Path | None) -> DeviceTable:
     columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task("measuring", total=1.0)
-        measured = measure_device(name, threads, progress=lambda share: shown.update(task, completed=share))
+        measured = measure_device(
+            name,
+            threads,
+            progress=lambda share: shown.update(task, completed=share),
+            energy=energy_counter(),
+        )
     if kept is not None:
         write_json(kept, _TABLE.dump_python(measured, mode="json"))
     return measured
@@ -150,7 +156,7 @@ def _reached(server: str | None, store: Path | None, token_file: Path | None) ->
 
 
 def _listed(found: list[Device]) -> Table:
-    table = Table("device", "measured", "precision", "threads", "median error", "9 of 10 below", "on")
+    table = Table("device", "measured", "precision", "threads", "error (9 of 10 below)", "power", "on")
     for device in found:
         for number, setting in enumerate(device.settings):
             first = number == 0
@@ -159,8 +165,8 @@ def _listed(found: list[Device]) -> Table:
                 f"{device.registered:%Y-%m-%d %H:%M} UTC" if first else "",
                 "int8" if setting.integer else "float32",
                 str(setting.threads),
-                f"{setting.median_error:.1%}",
-                f"{setting.p90_error:.1%}",
+                f"{setting.median_error:.1%} ({setting.p90_error:.1%})",
+                "" if setting.watts is None else f"{setting.watts:.3g} W",
                 f"{device.machine}, {device.runtime}" if first else "",
             )
     return table

@@ -4,7 +4,7 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import product
@@ -15,10 +15,11 @@ from typing import Any, Final
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.devices import DeviceTable, Reading
+from mistify.devices import DeviceTable, Power, Reading
 from mistify.machine import machine
 from mistify.manifest import Manifest
 from mistify_client.network import NETWORK, Execution, Network
+from mistify_client.profiling.energy import EnergyCounter
 from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Chain, samples
 
@@ -43,13 +44,18 @@ Loading = Callable[[], Callable[[], object]]
 
 @dataclass
 class _Subject:
-    """A network that is measured with a number of threads; `median_ms` is the best of its rounds."""
+    """A network that is measured with a number of threads.
+
+    `median_ms` is the best of its rounds; `seconds` and `joules` are those of all of them.
+    """
 
     load: Loading
     operations: Chain = ()
     integer: bool = False
     threads: int = 1
-    median_ms: float = field(default=float("inf"))
+    median_ms: float = float("inf")
+    seconds: float = 0.0
+    joules: float = 0.0
 
 
 def measure_device(
@@ -60,6 +66,7 @@ def measure_device(
     budget_seconds: float = BUDGET_SECONDS,
     progress: Progress = lambda share: None,
     clock: Callable[[], float] = time.perf_counter,
+    energy: EnergyCounter | None = None,
 ) -> DeviceTable:
     """Run small networks of all kinds of operators, in float32 and int8, and note what they take.
 
@@ -73,6 +80,7 @@ def measure_device(
         budget_seconds: After which no network is measured again; above 0.
         progress: Called with the share of the time that has passed.
         clock: In seconds.
+        energy: Of this device; None where it does not count its energy.
     """
     networks = [
         (chain, integer, network_of(chain, integer=integer))
@@ -84,13 +92,14 @@ def measure_device(
         for count, (chain, integer, content) in product(sorted(set(threads)), networks)
     ]
     with _without_collection():
-        _measure(subjects, budget_seconds, progress, clock)
+        _measure(subjects, budget_seconds, progress, clock, energy or _nothing)
     readings = tuple(Reading(s.operations, s.integer, s.threads, s.median_ms) for s in subjects)
     return DeviceTable(
         name=name,
         machine=machine(),
         runtime=f"ai-edge-litert {version('ai-edge-litert')}",
         readings=readings,
+        powers=() if energy is None else tuple(_powers(subjects)),
     )
 
 
@@ -106,12 +115,16 @@ def measure_package(package: Path, threads: Iterable[int]) -> float:
     load = partial(_load_branch, manifest) if manifest.branches else _load
     subjects = [_Subject(partial(load, content, count)) for count in threads]
     with _without_collection():
-        _measure(subjects, _NETWORK_SECONDS, lambda share: None, time.perf_counter)
+        _measure(subjects, _NETWORK_SECONDS, lambda share: None, time.perf_counter, _nothing)
     return min(subject.median_ms for subject in subjects)
 
 
 def _measure(
-    subjects: Sequence[_Subject], budget_seconds: float, progress: Progress, clock: Callable[[], float]
+    subjects: Sequence[_Subject],
+    budget_seconds: float,
+    progress: Progress,
+    clock: Callable[[], float],
+    energy: EnergyCounter,
 ) -> None:
     """Round after round, until the time is over; the first round is done in any case."""
     began = clock()
@@ -121,10 +134,27 @@ def _measure(
             passed = clock() - began
             if passed >= budget_seconds and not first:
                 break
-            taken = _typical_seconds(subject.load(), clock)
+            run, started, before = subject.load(), clock(), energy()
+            taken = _typical_seconds(run, clock)
+            subject.seconds += clock() - started
+            subject.joules += energy() - before
             subject.median_ms = min(subject.median_ms, 1e3 * taken)
             progress(min(passed / budget_seconds, 1.0))
         first = False
+
+
+def _powers(subjects: Iterable[_Subject]) -> Iterator[Power]:
+    """What the device draws with each setting: counters are too coarse to tell networks apart."""
+    settings: dict[tuple[bool, int], list[_Subject]] = {}
+    for subject in subjects:
+        settings.setdefault((subject.integer, subject.threads), []).append(subject)
+    for (integer, threads), own in settings.items():
+        drawn = sum(subject.joules for subject in own) / sum(subject.seconds for subject in own)
+        yield Power(integer, threads, drawn)
+
+
+def _nothing() -> float:
+    return 0.0
 
 
 def _load(content: bytes, threads: int) -> Callable[[], object]:

@@ -43,6 +43,7 @@ def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
         MistifyError: INVALID_CONFIG, a kind of operator was not measured at one of the settings.
     """
     settings = sorted({(reading.integer, reading.threads) for reading in table.readings})
+    watts = {(power.integer, power.threads): power.watts for power in table.powers}
     _require_all_routines(table, settings)
     models: dict[tuple[bool, int], LatencyModel] = {}
     found = []
@@ -51,10 +52,14 @@ def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
         fit = _Fit(readings)
         models[integer, threads] = fit.model()
         errors = fit.cross_validated_errors()
-        found.append(Setting(integer, threads, float(np.median(errors)), float(np.quantile(errors, 0.9))))
+        median, p90 = (float(np.quantile(errors, share)) for share in (0.5, 0.9))
+        found.append(Setting(integer, threads, median, p90, watts.get((integer, threads))))
     profiles = [
         device_profile(
-            table.name, {threads: m for (i, threads), m in models.items() if i is integer}, integer
+            table.name,
+            {threads: model for (i, threads), model in models.items() if i is integer},
+            integer,
+            {threads: drawn for (i, threads), drawn in watts.items() if i is integer},
         )
         for integer in (False, True)
     ]

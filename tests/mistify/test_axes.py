@@ -193,7 +193,7 @@ def test_an_installed_metric_is_a_key_of_configs(tmp_path):
     assert found["keys"][-1] == "energy"
     assert found["limits"] == {
         "flops": str(Quantity(0.5, True)),
-        "energy_mj@int8": str(Quantity(2.0)),
+        "energy_mj@host@int8": str(Quantity(2.0)),
     }
     assert found["paths"] == ["adaptation_goal.FLOP", "adaptation_goal.energy"]
     assert found["again"]

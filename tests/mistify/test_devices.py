@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mistify import serde_devices as serde
-from mistify.devices import Device, DeviceTable, Reading, Setting, check_table
+from mistify.devices import Device, DeviceTable, Power, Reading, Setting, check_table
 from mistify.errors import ErrorCode, MistifyError
 from mistify.operations import Kind, Operation, elementwise
 
@@ -14,8 +14,10 @@ READING = Reading((Operation(Kind.CONVOLUTION, 9, 3, 4, 9, 4, 2), elementwise(Ki
 TABLE = DeviceTable("my-board", "armv8", "ai-edge-litert 2", (READING, replace(READING, integer=False)))
 
 
-def test_a_table_travels_as_it_is():
-    assert serde.table_from_proto(serde.table_to_proto(TABLE)) == TABLE
+@pytest.mark.parametrize("powers", [(), (Power(False, 1, 2.5), Power(True, 2, 3.75))])
+def test_a_table_travels_as_it_is(powers):
+    table = replace(TABLE, powers=powers)
+    assert serde.table_from_proto(serde.table_to_proto(table)) == table
 
 
 def test_a_device_travels_as_it_is():
@@ -23,7 +25,7 @@ def test_a_device_travels_as_it_is():
         "my-board",
         "armv8",
         "ai-edge-litert 2",
-        (Setting(False, 1, 0.05, 0.1), Setting(True, 2, 0.02, 0.04)),
+        (Setting(False, 1, 0.05, 0.1), Setting(True, 2, 0.02, 0.04, watts=2.5)),
         datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
     )
     assert serde.device_from_proto(serde.device_to_proto(device)) == device
@@ -39,6 +41,7 @@ def test_a_good_table_is_taken():
         (replace(TABLE, name="My Board"), "name", '"My Board"'),
         (replace(TABLE, name="raspberry-pi"), "name", '"raspberry-pi"'),
         (replace(TABLE, readings=()), "readings", "0"),
+        (replace(TABLE, powers=(Power(False, 1, 2.0), Power(True, 1, 0.0))), "powers[1].watts", "0"),
         (replace(TABLE, readings=(READING, replace(READING, median_ms=0.0))), "readings[1].median_ms", "0"),
         (
             replace(TABLE, readings=(replace(READING, median_ms=float("nan")),)),

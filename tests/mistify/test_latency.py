@@ -64,6 +64,14 @@ def test_a_device_runs_a_network_with_the_number_of_threads_that_is_fastest():
     assert profile.latency_ms(network(1000)) == pytest.approx((4 + 50) / 1e3)
 
 
+def test_energy_is_what_the_device_draws_with_that_number_of_threads():
+    models = {1: model(1.0, 0.1), 2: model(4.0, 0.05)}
+    profile = device_profile("board", models, integer=False, watts={1: 2.0, 2: 3.0}).slower(2.0)
+    assert profile.energy_mj(network(10)) == pytest.approx(2 * 2.0 * (1 + 1) / 1e3)
+    assert profile.energy_mj(network(1000)) == pytest.approx(2 * 3.0 * (4 + 50) / 1e3)
+    assert device_profile("board", models, integer=False).energy_mj(network(10)) is None
+
+
 def test_integers_are_made_of_what_comes_in_and_floats_of_what_goes_out():
     profile = device_profile("board", {1: model(1.0, 0.1)}, integer=True)
     assert profile.name == "board@int8"

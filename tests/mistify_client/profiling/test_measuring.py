@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from mistify.latency import routine_of
 from mistify.operations import Kind, Operation
 from mistify_client.profiling.measuring import measure_device, measure_package
@@ -48,6 +50,22 @@ def test_rounds_go_on_until_the_time_is_over() -> None:
     assert shares == sorted(shares)
     assert shares[-1] <= 1.0
     assert 5.0 <= clock.now < 5.5
+
+
+def test_what_the_device_draws_is_noted_for_each_setting() -> None:
+    """So many joules for each second on the clock."""
+    clock = Ticks(0.01)
+    table = measure_device(
+        "board", [1, 2], chains=chains, budget_seconds=1.0, clock=clock, energy=lambda: 7.0 * clock.now
+    )
+    assert [(power.integer, power.threads) for power in table.powers] == [
+        (False, 1),
+        (True, 1),
+        (False, 2),
+        (True, 2),
+    ]
+    assert [power.watts for power in table.powers] == pytest.approx([7.0] * 4, rel=0.05)
+    assert measure_device("board", [1], chains=chains, budget_seconds=1e-3).powers == ()
 
 
 def test_packages_are_measured_with_and_without_branches(package: Path, branch_package: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mistify.devices import Power
 from mistify.errors import MistifyError
 from mistify.operations import Kind
 from mistify_client.profiling.samples import samples
@@ -45,6 +46,16 @@ def test_every_number_of_threads_has_a_model_of_its_own() -> None:
     once, twice = (float32.models[threads].latency_ms(chain) for threads in (1, 2))
     assert once == pytest.approx(2 * twice, rel=0.01)
     assert [setting.threads for setting in settings] == [1, 2, 1, 2]
+
+
+def test_what_the_device_draws_goes_with_its_setting() -> None:
+    drawn = replace(table(), powers=(Power(False, 1, 2.0), Power(True, 1, 1.5)))
+    profiles, settings = fitted(drawn)
+    assert [profile.watts for profile in profiles] == [{1: 2.0}, {1: 1.5}]
+    assert [setting.watts for setting in settings] == [2.0, 1.5]
+    profiles, settings = fitted(table())
+    assert [profile.watts for profile in profiles] == [{}, {}]
+    assert [setting.watts for setting in settings] == [None, None]
 
 
 def test_a_table_without_a_kind_of_operator_is_refused() -> None:

@@ -163,9 +163,10 @@ async def test_predictions_follow_what_packages_take(
     with DevicesClient(caller.address) as client:
         for number, share in enumerate((7, 5, 3), 1):
             told = await asyncio.to_thread(client.report, "my-board", job.id, f"goal-{share}", 1.6 * share)
-            assert told == (pytest.approx(0.8 * share), pytest.approx(2 ** (number / (number + 2))))
+            assert told.predicted_ms == pytest.approx(0.8 * share)
+            assert told.factor == pytest.approx(2 ** (number / (number + 2)))
         again = await asyncio.to_thread(client.report, "my-board", job.id, "goal-3", 4.8)
-        assert again[1] == pytest.approx(2**0.6)
+        assert again.factor == pytest.approx(2**0.6)
         for wrong, code in (
             (("my-bord", job.id, "goal-3", 1.0), ErrorCode.NOT_FOUND),
             (("my-board", job.id, "goal-9", 1.0), ErrorCode.NOT_FOUND),

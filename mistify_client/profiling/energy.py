@@ -1,0 +1,53 @@
+"""What the processor has taken of energy, where the device counts it (Linux: powercap, as RAPL fills it)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+#: Joules since some moment.
+EnergyCounter = Callable[[], float]
+
+_POWERCAP: Final = Path("/sys/class/powercap")
+_UJ_PER_J: Final = 1e6
+
+
+@dataclass
+class _Zone:
+    """A part of the device that is counted; its count starts again at 0 once it has come to `wraps_at`."""
+
+    path: Path
+    wraps_at: int
+    turns: int = 0
+    last: int = field(default=0)
+
+    def microjoules(self) -> int:
+        count = int(self.path.read_text())
+        self.turns += count < self.last
+        self.last = count
+        return self.turns * self.wraps_at + count
+
+
+def energy_counter(powercap: Path = _POWERCAP) -> EnergyCounter | None:
+    """The counter of this device: all processors and, where it is counted apart, their memory.
+
+    None where there is none, or it may not be read (mostly root alone may).
+    """
+    try:
+        zones = [
+            _Zone(zone / "energy_uj", int((zone / "max_energy_range_uj").read_text()))
+            for zone in _zones(powercap)
+        ]
+        for zone in zones:
+            zone.microjoules()
+    except (OSError, ValueError):
+        return None
+    return (lambda: sum(zone.microjoules() for zone in zones) / _UJ_PER_J) if zones else None
+
+
+def _zones(powercap: Path) -> Iterator[Path]:
+    """Of the processors, which contain cores and graphics, and of memory, which they do not contain."""
+    for zone in sorted(powercap.glob("intel-rapl:*")):
+        name = (zone / "name").read_text().strip()
+        if name.startswith("package-") or name == "dram":
+            yield zone
