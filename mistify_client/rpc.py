@@ -1,5 +1,6 @@
 """The connection to a server: calls with deadlines, streams, and failures as `MistifyError`s."""
 
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,10 +11,17 @@ from typing import Any
 import grpc
 
 from mistify import serde
+from mistify.address import TLS
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import porting_pb2 as pb
 
 ERROR_METADATA = "mistify-error-bin"
+
+#: How gRPC tells of a server whose certificate is not trusted, or is that of another one.
+_UNPROVEN = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
+
+#: gRPC's own variable for a PEM file of certificates.
+_TRUSTED = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 
 _CHANNEL_OPTIONS = (
     # A job with thousands of goals is one message.
@@ -61,7 +69,7 @@ class Connection:
     cut a call off as it begins, and gRPC then waits for its end forever.
 
     Args:
-        address: `host:port` of the server.
+        address: `host:port` of the server, or `tls://host:port`.
         token: sent with every call as `authorization: Bearer TOKEN`.
     """
 
@@ -73,7 +81,11 @@ class Connection:
     @cached_property
     def channel(self) -> grpc.Channel:
         """The gRPC channel."""
-        return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+        if not self.address.startswith(TLS):
+            return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+        # Whom to trust, gRPC takes from the file that `_TRUSTED` names, or from its own list.
+        credentials = grpc.ssl_channel_credentials()
+        return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=_CHANNEL_OPTIONS)
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -118,11 +130,17 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
         if attached.key == ERROR_METADATA:
             return serde.error_from_proto(pb.ErrorInfo.FromString(attached.value))
     match call.code():
+        case grpc.StatusCode.UNAVAILABLE if _UNPROVEN.search(call.details() or ""):
+            return MistifyError(
+                ErrorCode.UNAUTHENTICATED,
+                f"whoever answers at {address} does not prove to be that ({call.details()}); name the "
+                f"authority's certificate in {_TRUSTED}, and the server as its own certificate does",
+            )
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return MistifyError(
                 ErrorCode.UNAVAILABLE,
                 f"no server answers at {address} ({call.details()}); check the address, or start one: "
-                f"mistify-server serve --store DIR --data-root DIR --listen {address}",
+                f"mistify-server serve --store DIR --data-root DIR --listen {address.removeprefix(TLS)}",
             )
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return MistifyError(

@@ -13,11 +13,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify_server.coordinator.groups import add_group
 from mistify_server.coordinator.storage import MEMORY
+from mistify_server.listening import DEFAULT_LISTEN, Certificate
 from mistify_server.models import BUILTIN_MODELS, ModelRepository
-from mistify_server.server import DEFAULT_LISTEN, ServerSettings
+from mistify_server.server import ServerSettings
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
 
@@ -64,6 +65,11 @@ def serve(
     token_file: Annotated[
         Path | None, typer.Option(help="File with the token that callers have to send.")
     ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(help="PEM file of the server's certificate chain: callers say tls://HOST:PORT."),
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
     ] = None,
@@ -90,6 +96,7 @@ def serve(
             engine=engine,
             slots=slots,
             index=index,
+            certificate=_certificate(tls_certificate, tls_key),
             token=None if token_file is None else _token(token_file),
             resume=resume,
             until_stdin_closes=until_stdin_closes,
@@ -183,6 +190,18 @@ def _reported_errors() -> Iterator[None]:
     except MistifyError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.code.exit_code) from error
+
+
+def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
+    if chain is not None and key is not None:
+        return Certificate(chain, key)
+    if chain is None and key is None:
+        return None
+    given, missing = (
+        ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
+    )
+    problem = Problem(missing, "nothing", f"a PEM file, as {given} is given", "give both, or neither")
+    raise invalid_config([problem], "the command line")
 
 
 def _token(path: Path) -> str:

@@ -1,12 +1,9 @@
 """The server as a whole: store, engine, jobs, service, gRPC; its start and its end."""
 
 import asyncio
-import errno
-import ipaddress
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,7 +16,6 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mistify.axes import registry
-from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import (
     devices_pb2,
     devices_pb2_grpc,
@@ -38,20 +34,18 @@ from mistify_server.coordinator.storage import MEMORY, IndexStorage
 from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
 from mistify_server.jobs import RunningJobs
+from mistify_server.listening import DEFAULT_LISTEN, Certificate, listen
 from mistify_server.models import ModelRepository
 from mistify_server.paths import DataRoots
 from mistify_server.service import PortingService
 from mistify_server.store.directory import open_store, serving
 from mistify_server.submission import Examiner
 
-DEFAULT_LISTEN = "127.0.0.1:7465"
-
 _log = logging.getLogger(__name__)
 
 #: Seconds that running calls get to end when the server stops.
 _GRACE = 2.0
 
-_LAST_PORT = 65535
 _SERVICES = (
     porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
     devices_pb2.DESCRIPTOR.services_by_name["Devices"].full_name,
@@ -79,6 +73,7 @@ class ServerSettings:
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
         index: where peers are looked up: `memory` or `redis://HOST:PORT`.
+        certificate: of the server, for TLS; None to speak without.
         token: what callers have to send; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
         resume: whether unfinished jobs of the store go on.
@@ -91,6 +86,7 @@ class ServerSettings:
     engine: str = "local"
     slots: int | None = None
     index: str = MEMORY
+    certificate: Certificate | None = None
     token: str | None = None
     worker: Sequence[str] | None = None
     resume: bool = True
@@ -151,7 +147,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             PortingService(store, jobs, examiner), tuning, DeviceService(store.devices, store.jobs)
         )
         server = _grpc_server(services, health_service, settings.token)
-        address = _bind(server, settings)
+        address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
         try:
             if settings.resume:
@@ -182,59 +178,3 @@ def _grpc_server(services: Services, health_service: Any, token: str | None) -> 
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server
-
-
-def _bind(server: Any, settings: ServerSettings) -> str:
-    """Bind the server to its address; the address with the port that it got."""
-    host, port = _host_and_port(settings.listen)
-    if settings.token is None and not _loopback(host):
-        raise MistifyError(
-            ErrorCode.UNAUTHENTICATED,
-            f"got the address {settings.listen}, which other machines can reach; expected a loopback address "
-            "such as 127.0.0.1, or a token; add --token-file FILE",
-        )
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        bound = server.add_insecure_port(f"{shown}:{port}")
-    except RuntimeError as error:
-        raise _unusable(host, port) from error
-    return f"{shown}:{bound}"
-
-
-def _host_and_port(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
-        raise MistifyError(
-            ErrorCode.INVALID_CONFIG,
-            f'got the address "{listen}"; expected HOST:PORT; write for example {DEFAULT_LISTEN}',
-        )
-    return host, int(port)
-
-
-def _loopback(host: str) -> bool:
-    """Whether a host name means nothing but loopback addresses."""
-    try:
-        found = socket.getaddrinfo(host, None)
-    except OSError as error:
-        raise MistifyError(
-            ErrorCode.INVALID_CONFIG, f'got the host "{host}"; expected one of this machine; {error.strerror}'
-        ) from error
-    return all(ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in found)
-
-
-def _unusable(host: str, port: int) -> MistifyError:
-    """Why an address could not be bound."""
-    reason = "it cannot be bound"
-    try:
-        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
-            pass
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return MistifyError(
-                ErrorCode.ADDRESS_IN_USE,
-                f"the address {host}:{port} is in use by another program; "
-                "stop that one or use another port (port 0 takes a free one)",
-            )
-        reason = error.strerror or reason
-    return MistifyError(ErrorCode.UNAVAILABLE, f"cannot listen on {host}:{port}: {reason}")

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, PositiveInt, ValidationError
 
+from mistify.address import is_address
 from mistify.config import PortingConfig, parse_batch
 from mistify.errors import Problem, invalid_config
 from mistify.validation import InvalidValue, Settings, problems_of
@@ -17,8 +18,7 @@ from mistify_client.monitor.targets import Targets
 
 
 def _check_address(given: str) -> str:
-    host, _, port = given.rpartition(":")
-    if host and port.isdecimal() and 0 < int(port) < 2**16:
+    if is_address(given):
         return given
     raise InvalidValue(given, "HOST:PORT", 'write for example "127.0.0.1:7465"')
 

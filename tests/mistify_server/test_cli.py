@@ -55,6 +55,17 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         refused(ErrorCode.ADDRESS_IN_USE, "in use", "--store", tmp_path, "--listen", address)
 
 
+def test_a_certificate_has_to_come_with_its_key_and_be_one(tmp_path: Path) -> None:
+    (tmp_path / "chain.pem").write_text("no certificate")
+    chain, key = ("--tls-certificate", tmp_path / "chain.pem"), ("--tls-key", tmp_path / "key.pem")
+    where = ("--store", tmp_path / "store", "--listen", "127.0.0.1:0")
+    refused(ErrorCode.INVALID_CONFIG, "--tls-key: got nothing", *where, *chain)
+    refused(ErrorCode.INVALID_CONFIG, "--tls-certificate: got nothing", *where, *key)
+    refused(ErrorCode.NOT_FOUND, "key.pem cannot be read", *where, *chain, *key)
+    (tmp_path / "key.pem").write_text("no key")
+    refused(ErrorCode.INVALID_CONFIG, "cannot be used with the key", *where, *chain, *key)
+
+
 async def test_two_servers_cannot_share_a_port(site: Any, serving_at: Any, tmp_path: Path) -> None:
     async with serving_at(site.settings()) as caller:
         address = caller.address

@@ -1,0 +1,117 @@
+"""Where a server listens, and how: with TLS or without."""
+
+import errno
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from mistify.address import TLS
+from mistify.errors import ErrorCode, MistifyError
+
+DEFAULT_LISTEN = "127.0.0.1:7465"
+
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a server proves to be itself by: PEM files of its certificate chain and of its private key."""
+
+    chain: Path
+    key: Path
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """The same for gRPC.
+
+        Raises:
+            MistifyError: NOT_FOUND, a file cannot be read.
+        """
+        try:
+            return grpc.ssl_server_credentials([(self.key.read_bytes(), self.chain.read_bytes())])
+        except OSError as error:
+            message = f"the file {error.filename} cannot be read: {error.strerror}; give a PEM file"
+            raise MistifyError(ErrorCode.NOT_FOUND, message) from error
+
+
+def listen(
+    server: Any, address: str, *, certificate: Certificate | None = None, token: str | None = None
+) -> str:
+    """Bind a server to its address.
+
+    Args:
+        server: of gRPC.
+        address: `host:port`; port 0 takes a free one.
+        certificate: for TLS; None to speak without.
+        token: that callers have to send.
+
+    Returns:
+        The address as callers name it, with the port that it got.
+
+    Raises:
+        MistifyError: it cannot be bound, or must not without a token.
+    """
+    host, port = _host_and_port(address)
+    if token is None and not _loopback(host):
+        raise MistifyError(
+            ErrorCode.UNAUTHENTICATED,
+            f"got the address {address}, which other machines can reach; expected a loopback address "
+            "such as 127.0.0.1, or a token; add --token-file FILE",
+        )
+    shown = f"[{host}]" if ":" in host else host
+    credentials = None if certificate is None else certificate.credentials()
+    try:
+        if credentials is None:
+            return f"{shown}:{server.add_insecure_port(f'{shown}:{port}')}"
+        return f"{TLS}{shown}:{server.add_secure_port(f'{shown}:{port}', credentials)}"
+    except RuntimeError as error:
+        raise _unusable(host, port, certificate) from error
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > _LAST_PORT:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the address "{listen}"; expected HOST:PORT; write for example {DEFAULT_LISTEN}',
+        )
+    return host, int(port)
+
+
+def _loopback(host: str) -> bool:
+    """Whether a host name means nothing but loopback addresses."""
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, f'got the host "{host}"; expected one of this machine; {error.strerror}'
+        ) from error
+    return all(ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in found)
+
+
+def _unusable(host: str, port: int, certificate: Certificate | None) -> MistifyError:
+    """Why an address could not be bound."""
+    reason = "it cannot be bound"
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return MistifyError(
+                ErrorCode.ADDRESS_IN_USE,
+                f"the address {host}:{port} is in use by another program; "
+                "stop that one or use another port (port 0 takes a free one)",
+            )
+        reason = error.strerror or reason
+    else:
+        if certificate is not None:
+            return MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"the certificate {certificate.chain} cannot be used with the key {certificate.key}; "
+                "expected PEM files that belong together",
+            )
+    return MistifyError(ErrorCode.UNAVAILABLE, f"cannot listen on {host}:{port}: {reason}")

@@ -1,0 +1,62 @@
+"""A server that proves to be itself, and clients that trust whom they are told to."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from mistify.errors import ErrorCode
+from tests.servers import MISTIFY, server
+
+
+def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
+    """Options of a server for a name, and `authority.pem` beside its files."""
+    directory.mkdir(exist_ok=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(directory / "authority.pem"))
+    certificate = authority.issue_cert(name)
+    certificate.private_key_pem.write_to_path(str(directory / "key.pem"))
+    chain = b"".join(part.bytes() for part in certificate.cert_chain_pems)
+    (directory / "chain.pem").write_bytes(chain)
+    return "--tls-certificate", directory / "chain.pem", "--tls-key", directory / "key.pem"
+
+
+def devices(address: str, authority: Path | None) -> subprocess.CompletedProcess[str]:
+    """A call, by a client that trusts this authority, or those of the world."""
+    trusted = {} if authority is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}
+    command = [MISTIFY, "devices", "--server", address]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **trusted}, check=False)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    base = tmp_path_factory.mktemp("tls")
+    with server(base / "store", *certified(base / "own", "127.0.0.1")) as (listening, _):
+        yield listening, base / "own" / "authority.pem"
+
+
+def test_whoever_trusts_the_authority_is_answered(address: tuple[str, Path]) -> None:
+    listening, authority = address
+    assert listening.startswith("tls://127.0.0.1:")
+    done = devices(listening, authority)
+    assert done.returncode == 0, done.stderr
+    assert "device" in done.stdout
+
+
+def test_a_server_of_an_unknown_authority_is_not_talked_to(address: tuple[str, Path], tmp_path: Path) -> None:
+    listening, _ = address
+    certified(tmp_path / "other", "127.0.0.1")
+    for authority in (None, tmp_path / "other" / "authority.pem"):
+        done = devices(listening, authority)
+        assert done.returncode == ErrorCode.UNAUTHENTICATED.exit_code
+        assert "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH" in done.stderr
+
+
+def test_a_server_under_another_name_is_not_talked_to(tmp_path: Path) -> None:
+    options = certified(tmp_path / "own", "mistify.example")
+    with server(tmp_path / "store", *options) as (listening, _):
+        done = devices(listening, tmp_path / "own" / "authority.pem")
+    assert done.returncode == ErrorCode.UNAUTHENTICATED.exit_code
