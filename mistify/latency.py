@@ -6,13 +6,17 @@ not fill a tile costs as much as if it did, so that terms count tiles. How large
 processor.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
 
 from mistify.operations import Kind, Operation
 from mistify.validation import Settings
 
 Terms: TypeAlias = tuple[float, ...]
+
+
+_COPIES: Final = frozenset({Kind.COPY, Kind.RESHAPE, Kind.FLATTEN})
 
 
 class Tile(NamedTuple):
@@ -36,15 +40,37 @@ class RoutineModel(Settings):
 
 
 class LatencyModel(Settings):
-    """A device with one setting: what an inference takes at least, and the routines by their names."""
+    """A device with one setting.
+
+    Attributes:
+        start: what an inference takes at least, in microseconds.
+        routines: by their names.
+        between: what each of `terms_between` takes in microseconds.
+    """
 
     start: float
     routines: dict[str, RoutineModel]
+    between: tuple[float, ...] = (0.0, 0.0)
 
-    def latency_ms(self, operations: Iterable[Operation]) -> float:
+    def latency_ms(self, operations: Sequence[Operation]) -> float:
         """What an inference takes that does these operations, in milliseconds."""
         taken = (self.routines[routine_of(operation)].microseconds(operation) for operation in operations)
-        return (self.start + sum(taken)) / 1e3
+        passed = zip(self.between, terms_between(operations), strict=True)
+        return (self.start + sum(taken) + sum(figure * term for figure, term in passed)) / 1e3
+
+
+def terms_between(operations: Sequence[Operation]) -> Terms:
+    """What operators in a row take beside what each takes alone: how many follow another, and what they read.
+
+    A lone operator finds its input where the inference before has left it; of a network's, a part was written
+    just now by another thread, and lies in the cache of another core. What only copies has one thread.
+    """
+    following = [
+        operation
+        for before, operation in pairwise(operations)
+        if before.kind not in _COPIES and operation.kind not in _COPIES
+    ]
+    return float(len(following)), float(sum(operation.times * operation.read for operation in following))
 
 
 def routine_of(operation: Operation) -> str:

@@ -124,16 +124,19 @@ class MeasuredProfile(HardwareProfile):
 
     def _fastest(self, network: "NetworkCost") -> tuple[float, int]:
         """The latency in milliseconds, and with how many threads."""
-        operations = [*network.operations, *self._borders(network)]
+        operations = [
+            *self._borders(Kind.QUANTIZE, network.inputs, network),
+            *network.operations,
+            *self._borders(Kind.DEQUANTIZE, network.outputs, network),
+        ]
         return min(
             (self.factor * model.latency_ms(operations), threads) for threads, model in self.models.items()
         )
 
-    def _borders(self, network: "NetworkCost") -> Iterator[Operation]:
+    def _borders(self, kind: Kind, tensors: Iterable[int], network: "NetworkCost") -> Iterator[Operation]:
         """Packages take and give floats; integers are made of them inside."""
         if self.integer:
-            for kind, tensors in ((Kind.QUANTIZE, network.inputs), (Kind.DEQUANTIZE, network.outputs)):
-                yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)
+            yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)
 
 
 def shrunk_factor(deviations: Collection[float]) -> float:

@@ -170,6 +170,18 @@ def _plain_network(sampler: Sampler) -> Chain:
     return tuple(chain)
 
 
+def _pooled_network(sampler: Sampler) -> Chain:
+    """Convolutions, and the largest of four positions behind each."""
+    side, chain, channels = sampler.pick(4, 8, 16, 32), [], sampler.channels(3, 64)
+    for _ in range(2):
+        after = sampler.channels(4, 96)
+        chain.append(Operation(Kind.CONVOLUTION, side**2, channels, after, 9))
+        side //= 2
+        chain.append(Operation(Kind.MAX_POOL, side**2, after, after, 4, 4))
+        channels = after
+    return tuple(chain)
+
+
 def _separable_network(sampler: Sampler) -> Chain:
     """Depthwise and pointwise convolutions in turn."""
     side, chain, channels = 2 * sampler.pick(3, 6, 12, 16), [], sampler.channels(4, 128)
@@ -222,6 +234,7 @@ _COUNTS: Final = {
     _elementwise(Kind.FLATTEN): 6,
     _classes: 8,
     _plain_network: 16,
+    _pooled_network: 12,
     _separable_network: 16,
     _network_over_time: 8,
     _dense_network: 6,

@@ -1,7 +1,8 @@
 """Fitting what operators take on a device to what small networks took there (paper 4.1).
 
-All figures of a setting are fitted together, none of them negative, to relative errors. The tile of each
-routine is first looked for with the networks that have a single operator, done by it.
+All figures of a setting are fitted together, none of them negative, to relative errors; an operator in a
+network counts as much as one alone, as networks are what is predicted. The tile of each routine is first
+looked for with the networks that have a single operator, done by it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,16 @@ from scipy.optimize import nnls
 
 from mistify.devices import DeviceTable, Reading, Setting
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.latency import LatencyModel, RoutineModel, Tile, is_product, is_tiled, routine_of, terms_of
+from mistify.latency import (
+    LatencyModel,
+    RoutineModel,
+    Tile,
+    is_product,
+    is_tiled,
+    routine_of,
+    terms_between,
+    terms_of,
+)
 from mistify.operations import Kind, Operation
 from mistify.profiles import MeasuredProfile, device_profile
 
@@ -26,6 +36,8 @@ _ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 16)
 _COLUMNS: Final = (4, 8, 16, 32)
 _DEPTHS: Final = (1, 4, 8)
 _UNTILED: Final = Tile(1, 16, 1)
+
+_BETWEEN: Final = len(terms_between(()))
 
 _FOLDS: Final = 5
 
@@ -110,12 +122,14 @@ class _Fit:
         self._places: dict[str, slice] = {}
         self._terms = _rows(readings, self._tiles, self._places)
         self._taken = _microseconds(readings)
+        self._weights = np.array([float(len(reading.operations)) for reading in readings])
 
     def model(self) -> LatencyModel:
         """Fitted to everything."""
-        figures = _solved(self._terms, self._taken)
+        figures = _solved(self._terms, self._taken, self._weights)
         return LatencyModel(
             start=figures[0],
+            between=tuple(figures[1 : 1 + _BETWEEN].tolist()),
             routines={
                 routine: RoutineModel(tile=tile, figures=tuple(figures[self._places[routine]].tolist()))
                 for routine, tile in self._tiles.items()
@@ -129,7 +143,8 @@ class _Fit:
         for fold in range(_FOLDS):
             left_out = order[fold::_FOLDS]
             rest = np.setdiff1d(order, left_out)
-            predicted[left_out] = self._terms[left_out] @ _solved(self._terms[rest], self._taken[rest])
+            figures = _solved(self._terms[rest], self._taken[rest], self._weights[rest])
+            predicted[left_out] = self._terms[left_out] @ figures
         errors = np.abs(predicted / self._taken - 1)
         several = np.array([len(reading.operations) > 1 for reading in self._readings])
         found: Array = errors[several] if several.any() else errors
@@ -160,14 +175,14 @@ def _routines(readings: Iterable[Reading]) -> Iterator[str]:
 
 
 def _rows(readings: Sequence[Reading], tiles: Tiles, places: dict[str, slice]) -> Array:
-    """For each reading the terms of its operations [readings, terms], the start of an inference first.
+    """For each reading its terms [readings, terms]: the start, what lies between operations, and these.
 
     Args:
         readings: What was measured.
         tiles: Of all their routines.
         places: Filled in: where the terms of each routine stand.
     """
-    width = 1
+    width = 1 + _BETWEEN
     for routine in tiles:
         some = next(o for r in readings for o in r.operations if routine_of(o) == routine)
         count = len(terms_of(some, tiles[routine]))
@@ -176,6 +191,7 @@ def _rows(readings: Sequence[Reading], tiles: Tiles, places: dict[str, slice]) -
     rows = np.zeros((len(readings), width))
     rows[:, 0] = 1.0
     for row, reading in zip(rows, readings, strict=True):
+        row[1 : 1 + _BETWEEN] = terms_between(reading.operations)
         for operation in reading.operations:
             routine = routine_of(operation)
             row[places[routine]] += terms_of(operation, tiles[routine])
@@ -186,17 +202,18 @@ def _microseconds(readings: Sequence[Reading]) -> Array:
     return np.array([1e3 * reading.median_ms for reading in readings])
 
 
-def _solved(terms: Array, taken: Array) -> Array:
-    """Figures, none of them negative, with the least squares of relative errors."""
-    relative = terms / taken[:, None]
+def _solved(terms: Array, taken: Array, weights: Array) -> Array:
+    """Figures, none of them negative, with the least weighted squares of relative errors."""
+    share = np.sqrt(weights)
+    relative = terms * (share / taken)[:, None]
     scale = relative.max(axis=0)
     scale[scale == 0] = 1.0
-    figures, _ = nnls(relative / scale, np.ones(len(taken)), maxiter=_ITERATIONS * terms.shape[1])
+    figures, _ = nnls(relative / scale, share, maxiter=_ITERATIONS * terms.shape[1])
     solved: Array = figures / scale
     return solved
 
 
 def _misfit(terms: Array, taken: Array) -> Any:
     """The mean square of relative errors, of which none counts for more than 1."""
-    errors = np.abs(terms @ _solved(terms, taken) / taken - 1)
+    errors = np.abs(terms @ _solved(terms, taken, np.ones(len(taken))) / taken - 1)
     return np.mean(np.minimum(errors, 1.0) ** 2)

@@ -3,7 +3,7 @@
 import pytest
 
 from mistify.costs import LayerCost, NetworkCost
-from mistify.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
+from mistify.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_between, terms_of
 from mistify.operations import Kind, Operation, elementwise
 from mistify.profiles import MeasuredProfile, device_profile
 
@@ -53,7 +53,23 @@ def network(elements: int) -> NetworkCost:
 
 
 def test_an_inference_takes_its_start_and_its_operators():
-    assert model(5.0, 0.1).latency_ms(network(100).operations) == pytest.approx((5 + 10) / 1e3)
+    assert model(5.0, 0.1).latency_ms(list(network(100).operations)) == pytest.approx((5 + 10) / 1e3)
+
+
+def test_operators_in_a_row_read_what_the_one_before_has_written():
+    """Not so what only copies, nor what reads that: one thread does both."""
+    convolution = Operation(Kind.CONVOLUTION, 10, 3, 4, 9)
+    product = Operation(Kind.PRODUCT, 10, 4, 6, times=2)
+    reshape = elementwise(Kind.RESHAPE, 10, 6)
+    assert terms_between([]) == terms_between([convolution]) == (0.0, 0.0)
+    assert terms_between([convolution, product]) == (1.0, 2.0 * product.read)
+    assert terms_between([convolution, product, reshape, convolution]) == (1.0, 2.0 * product.read)
+    between = LatencyModel(start=1.0, routines={}, between=(0.5, 0.25))
+    free = RoutineModel(tile=Tile(), figures=(0.0,) * 11)
+    between = between.model_copy(update={"routines": {"convolution": free, "product": free}})
+    assert between.latency_ms([convolution, product]) == pytest.approx(
+        (1 + 0.5 + 0.25 * 2 * product.read) / 1e3
+    )
 
 
 def test_a_device_runs_a_network_with_the_number_of_threads_that_is_fastest():

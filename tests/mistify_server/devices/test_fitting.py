@@ -9,7 +9,7 @@ from mistify.errors import MistifyError
 from mistify.operations import Kind
 from mistify_client.profiling.samples import samples
 from mistify_server.devices.fitting import fitted
-from tests.boards import TILES, table, taken
+from tests.boards import FOLLOWING, PASSED, TILES, table, taken
 
 
 def test_known_figures_are_recovered() -> None:
@@ -17,6 +17,7 @@ def test_known_figures_are_recovered() -> None:
     for profile in (float32, int8):
         model = profile.models[1]
         assert model.routines["convolution"].tile == TILES[profile.integer]
+        assert model.between == pytest.approx((FOLLOWING, PASSED), rel=0.05)
         for chain in samples(integer=profile.integer, seed=1):
             assert model.latency_ms(chain) == pytest.approx(taken(chain, profile.integer) / 1e3, rel=0.02)
     assert [(setting.integer, setting.threads) for setting in settings] == [(False, 1), (True, 1)]
