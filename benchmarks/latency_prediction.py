@@ -5,8 +5,8 @@
 Profiles this machine at 1 and 2 threads as `mistify profile-device` does, then predicts networks of three
 families (ResNet-8, MobileNet, convolutions over time with dense layers), each at many widths, in float32 and
 int8, and compares with what LiteRT takes for them: the median of the quietest of several bursts, which lie
-between the measurements of the profile, and after them. Targets are those of the worst of the four settings, over the
-networks of all families.
+between the measurements of the profile, and after them. Targets are those of the worst of the four settings,
+over the networks of all families.
 
 It needs a quiet machine: prefix it by `chrt --reset-on-fork --fifo 1` where that is allowed. Networks are
 converted in a process of their own, which then runs at the usual priority.
