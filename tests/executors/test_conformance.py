@@ -14,7 +14,11 @@ from mistify.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.errors import MistifyError
 from mistify.profiles import NominalProfile
 
-ALGORITHMS = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+#: Those that are there to compare with, and never chosen, are as slow.
+ALGORITHMS = [
+    name if executor_class(name).aptitude else pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+]
 BOARD = NominalProfile("board", 1.0, 0.5)
 QUICK = {"adapt_steps": 12, "batch_size": 32}
 
