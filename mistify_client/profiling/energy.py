@@ -1,7 +1,7 @@
 """What the processor has taken of energy, where the device counts it (Linux: powercap, as RAPL fills it)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ class _Zone:
     path: Path
     wraps_at: int
     turns: int = 0
-    last: int = field(default=0)
+    last: int = 0
 
     def microjoules(self) -> int:
         count = int(self.path.read_text())

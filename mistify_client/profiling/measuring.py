@@ -149,8 +149,10 @@ def _powers(subjects: Iterable[_Subject]) -> Iterator[Power]:
     for subject in subjects:
         settings.setdefault((subject.integer, subject.threads), []).append(subject)
     for (integer, threads), own in settings.items():
-        drawn = sum(subject.joules for subject in own) / sum(subject.seconds for subject in own)
-        yield Power(integer, threads, drawn)
+        joules = sum(subject.joules for subject in own)
+        # Of virtual machines, counters may be there and stand still.
+        if joules > 0:
+            yield Power(integer, threads, joules / sum(subject.seconds for subject in own))
 
 
 def _nothing() -> float:

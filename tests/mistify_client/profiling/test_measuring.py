@@ -68,6 +68,12 @@ def test_what_the_device_draws_is_noted_for_each_setting() -> None:
     assert measure_device("board", [1], chains=chains, budget_seconds=1e-3).powers == ()
 
 
+def test_a_counter_that_stands_still_says_nothing() -> None:
+    """As on virtual machines: a power of 0 would have the whole table refused."""
+    table = measure_device("board", [1], chains=chains, budget_seconds=1e-3, energy=lambda: 5.0)
+    assert table.powers == ()
+
+
 def test_packages_are_measured_with_and_without_branches(package: Path, branch_package: Path) -> None:
     assert 0 < measure_package(package, [1, 2]) < 1000
     assert 0 < measure_package(branch_package, [1]) < 1000
