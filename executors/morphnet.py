@@ -81,19 +81,19 @@ class MorphNetExecutor(GradualExecutor):
         """Importance, group and index of every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
-        A unit counts the more, the less of its group is left: norms say little about units of different
-        groups, and a group that lost more than the others is a bottleneck. It counts for the root of the
-        layers that make it: what is cut from a residual stream is cut from every block. Costs do not count
-        here: they act through the structure losses. Dividing by them as well starves the layers near the
-        input.
+        A unit counts the more, the fewer others of its group are left: norms say little about units of
+        different groups, and a group that lost more than the others is a bottleneck. Others, as one of two
+        attention heads is half of what is left. It counts for the root of the layers that make it: what is
+        cut from a residual stream is cut from every block. Costs do not count here: they act through the
+        structure losses. Dividing by them as well starves the layers near the input.
         """
         pressure = self._marginal_costs()
         found = []
         for name, values in self._values(moments).items():
             left = np.flatnonzero(self._masks.keep[name])
             group = self._structure.groups[name]
-            shrunk = self._assignment.source.groups[name].size / len(left)
-            importance = values * shrunk * sqrt(group.makers)
+            others = max(1, self._assignment.source.groups[name].size - 1) / max(1, len(left) - 1)
+            importance = values * others * sqrt(group.makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]

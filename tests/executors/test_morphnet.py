@@ -144,16 +144,16 @@ def side_by_side(a, b):
     return keras.Model(inputs, outputs)
 
 
-def two_alike():
-    """Two branches of eight units each, on data in which no unit can take over from another.
+def two_branches(a, b):
+    """Two branches of 16 units in all, on data in which no unit can take over from another.
 
-    Units matter by their outgoing weights, 1, 3, ..., 15 in both branches: the incoming ones are small
+    Units matter by their outgoing weights, 1, 3, 5, ... in both branches: the incoming ones are small
     beside them and, like the variances, the same for all.
     """
-    model = side_by_side(8, 8)
-    for name, columns in (("a", np.eye(16)[:, :8]), ("b", np.eye(16)[:, 8:])):
+    model = side_by_side(a, b)
+    for name, columns in (("a", np.eye(16)[:, :a]), ("b", np.eye(16)[:, a:])):
         model.get_layer(name).set_weights([columns])
-    outgoing = 100 * np.diag(np.tile(np.arange(1, 16, 2), 2))
+    outgoing = 100 * np.diag([*range(1, 2 * a, 2), *range(1, 2 * b, 2)])
     model.get_layer("side").set_weights([outgoing, np.zeros(16)])
     signs = np.array([[(-1) ** bin(i & j).count("1") for j in range(1, 17)] for i in range(32)])
     data = Dataset({"signs": signs.astype("float32")}, {"side": np.zeros(32, np.int64)})
@@ -161,23 +161,25 @@ def two_alike():
 
 
 @pytest.mark.parametrize(
-    ("source", "after_six_cuts", "after_ten"),
+    ("units", "source", "after_cuts"),
     [
         # Alike in all: 1, 3 and 5 of both go, then 7 and 9.
-        ({"a": 8, "b": 8}, {"a": 5, "b": 5}, {"a": 3, "b": 3}),
-        # What is left of a counts 16/8: 1, 3, 5, 7 of b and 2, 6 of a go before 9 and 10. Then, as shares of
-        # the means 10 and 12 and times 16/6 and 8/4, b has 1.50, 1.83, 2.17, 2.50 and a 1.33, 1.87, 2.40, ...
-        ({"a": 16, "b": 8}, {"a": 6, "b": 4}, {"a": 4, "b": 2}),
+        ((8, 8), (8, 8), {6: {"a": 5, "b": 5}, 10: {"a": 3, "b": 3}}),
+        # What is left of a counts 15/7: 1, 3, 5, 7 of b and 2.1, 6.4 of a go before 9 and 10.7. Then, as
+        # shares of the means 10 and 12 and times 15/5 and 7/3, b has 1.75, 2.14, 2.53 and a 1.50, 2.10, 2.70.
+        ((8, 8), (16, 8), {6: {"a": 6, "b": 4}, 10: {"a": 4, "b": 2}}),
+        # Of both a half is left. As shares of the means, times 3/1 and 27/13, a has 1.50, and b 0.15, 0.45,
+        # 0.74, 1.04, 1.34, 1.63: without the first of two a branch is hurt more than without five of 14.
+        ((2, 14), (4, 28), {5: {"a": 2, "b": 9}, 6: {"a": 1, "b": 9}}),
     ],
 )
-def test_units_count_the_more_the_less_of_their_group_is_left(source, after_six_cuts, after_ten):
-    model, lesson = two_alike()
+def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, source, after_cuts):
+    model, lesson = two_branches(*units)
     start = analyse(model).network().flops
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, threshold=0, init_reg_strength=0))
-    for units, widths in ((10, after_six_cuts), (6, after_ten)):
-        executor.init(
-            Assignment(model, {FLOPS: start * units / 16}, (), lesson, 0, analyse(side_by_side(**source)))
-        )
+    for cuts, widths in after_cuts.items():
+        budget = {FLOPS: start * (16 - cuts) / 16}
+        executor.init(Assignment(model, budget, (), lesson, 0, analyse(side_by_side(*source))))
         executor.adjust({FLOPS: 1.0})
         executor.iterate()
         model = executor.network()
