@@ -11,7 +11,7 @@ from mistify_server.coordinator.hashing import KEY_BYTES, Floats, Hashes, Parame
 from mistify_server.coordinator.parameters import EXHAUSTIVE, choose
 from mistify_server.coordinator.storage import IndexStorage
 
-#: Parameters are chosen anew when there are so many times more points than they were chosen for.
+#: An index is outgrown when there are so many times more points than its parameters were chosen for.
 GROWTH: Final = 4
 
 #: About so many members, whatever their points, are looked at for a point that is far from all others.
@@ -33,8 +33,8 @@ class PeerIndex:
     """The points of members, each 16 bytes in hex, in a Euclidean space.
 
     Buckets hold members together with their points, so that one round trip to the storage is enough to rank
-    what they hold. All methods take time that grows slower than the number of members; but an `insert` that
-    makes them `GROWTH` times as many as before chooses the parameters anew, and puts all in again.
+    what they hold. Methods take time that grows slower than the number of members, but for `build` and
+    `clear`.
 
     All raise `MistifyError` UNAVAILABLE where the storage cannot be reached.
 
@@ -42,7 +42,7 @@ class PeerIndex:
         storage: where it lives.
         name: of the index in that storage.
         dimension: of the points.
-        parameters: None lets the index choose them, and choose anew while it grows.
+        parameters: None lets `build` choose them.
         seed: of the hashes.
     """
 
@@ -67,11 +67,22 @@ class PeerIndex:
     def __len__(self) -> int:
         return self._count
 
-    def build(self, points: Mapping[str, ArrayLike]) -> None:
-        """Put in these members and no others; what the storage held under the index' name goes."""
+    @property
+    def outgrown(self) -> bool:
+        """Whether it has become so large that building it anew would make it faster."""
+        return self._given is None and self._count > GROWTH * self._chosen_for
+
+    def clear(self) -> None:
+        """Take out all members; what the storage held under the index' name goes."""
         with self._storage.reached():
             for storage in (self._entries, self._buckets):
                 _clear(storage)
+        self._count = 0
+
+    def build(self, points: Mapping[str, ArrayLike]) -> None:
+        """Put in these members and no others, with parameters that suit them."""
+        self.clear()
+        with self._storage.reached():
             members = list(points)
             matrix = np.array([points[member] for member in members], np.float64)
             matrix = matrix.reshape(len(members), self._dimension)
@@ -89,8 +100,6 @@ class PeerIndex:
         with self._storage.reached():
             self._put([member], np.asarray(point, np.float64)[None], buffer=False)
         self._count += 1
-        if self._given is None and self._count > GROWTH * self._chosen_for:
-            self.build(self._points())
 
     def remove(self, member: str) -> None:
         """Take out a member; nothing happens where it is not in."""
@@ -151,20 +160,6 @@ class PeerIndex:
     def _held(self, keys: list[bytes]) -> set[bytes]:
         """What is in some buckets."""
         return set[bytes]().union(*self._buckets.getmany(*keys))
-
-    def _points(self) -> dict[str, Floats]:
-        """All members."""
-        with self._storage.reached():
-            names = list(self._entries.keys())
-            rows = [
-                row
-                for start in range(0, len(names), _BLOCK)
-                for row, _ in self._entries.getmany(*names[start : start + _BLOCK])
-            ]
-        return {
-            name.hex(): np.frombuffer(row, self._row)[0]["point"]
-            for name, row in zip(names, rows, strict=True)
-        }
 
 
 def _by_distance(neighbour: Neighbour) -> tuple[float, str]:

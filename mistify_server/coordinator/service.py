@@ -77,7 +77,7 @@ class TuningService:
         """
         member = self._attend(key)
         group = self._tuning.group(member.group)
-        neighbourhood = self._neighbourhoods.of(group)
+        neighbourhood = await self._neighbourhoods.of(group)
         tunable = self._packages.tunable(group, publication.package)
         neighbourhood.check(publication.hints)
         if problems := list(_problems(publication, tunable)):
@@ -110,7 +110,7 @@ class TuningService:
         own = self._tuning.published(member)
         if own is None:
             raise MistifyError(ErrorCode.NOT_FOUND, "nothing tells who your peers are; publish a model first")
-        neighbourhood = self._neighbourhoods.of(self._tuning.group(member.group))
+        neighbourhood = await self._neighbourhoods.of(self._tuning.group(member.group))
         for neighbour in neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
             publication = self._tuning.published(Member(member.group, neighbour.member))
             if publication is None:  # the operator has removed its group, and added another of the name

@@ -122,21 +122,25 @@ def test_it_finds_enough_of_the_nearest_and_looks_at_few(make):
     assert np.mean(looked_at) < 800
 
 
-def test_an_index_that_grows_chooses_anew_and_loses_nobody(storage, index_name, monkeypatch):
+def test_an_index_that_is_outgrown_is_built_anew_and_loses_nobody(make, monkeypatch):
     """By then all are still found, and they are no longer all in one bucket."""
     monkeypatch.setattr(index_module, "_SAMPLE", 25)
     monkeypatch.setattr("mistify_server.coordinator.parameters.ALL_AT_ONCE", 100)
-    points = clustered(150, np.random.default_rng(6))
-    index = PeerIndex(storage, index_name, points.shape[1])
-    for number, point in enumerate(points):
-        index.insert(name(number), point)
+    points = clustered(101, np.random.default_rng(6))
+    held = {name(number): point for number, point in enumerate(points)}
+    index = make(dimension=points.shape[1])
+    for member, point in held.items():
+        assert not index.outgrown
+        index.insert(member, point)
+    assert index.outgrown
+    index.build(held)
+    assert not index.outgrown
     assert len(index) == len(points)
     assert len(list(index._buckets.keys())) > 10
-    for number, point in enumerate(points):
-        assert index.query(point, 1) == [(name(number), 0.0)]
-    for number in range(len(points)):
-        index.remove(name(number))
-    assert list(index._buckets.keys()) == []
+    for member, point in held.items():
+        assert index.query(point, 1) == [(member, 0.0)]
+    index.clear()
+    assert list(index._entries.keys()) == list(index._buckets.keys()) == []
 
 
 def test_a_redis_server_that_is_away_is_told(redis_address):

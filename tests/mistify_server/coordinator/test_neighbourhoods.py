@@ -1,0 +1,149 @@
+"""What a group's neighbourhood answers while its index is built."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from benchmarks import fleet
+from mistify.correlation import correlation
+from mistify.errors import ErrorCode, MistifyError
+from mistify.tuning import Publication
+from mistify_server.coordinator import index as index_module
+from mistify_server.coordinator.neighbourhoods import Neighbourhood, Neighbourhoods
+from mistify_server.store.tuning import TuningStore
+
+NEW = "f" * 32, "e" * 32, "d" * 32
+
+
+@dataclass
+class SlowStore:
+    """A store that says what it holds when it is let go on; as it was when it was asked."""
+
+    store: TuningStore
+    asked: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+    readings: int = 0
+    fails: bool = False
+
+    def publications(self, group: str) -> dict[str, Publication]:
+        found = self.store.publications(group)
+        self.readings += 1
+        self.asked.set()
+        assert self.let_go.wait(60)
+        if self.fails:
+            raise MistifyError(ErrorCode.UNAVAILABLE, "the disk is away")
+        return found
+
+
+@pytest.fixture
+async def devices(coordinator, monkeypatch):
+    """As many as an index made for five can hold."""
+    monkeypatch.setattr(index_module, "_SAMPLE", 5)
+    return await coordinator.enter(*range(20))
+
+
+@pytest.fixture
+def slow(coordinator):
+    return SlowStore(coordinator.store.tuning)
+
+
+@pytest.fixture
+async def neighbourhood(coordinator, devices, slow, storage):
+    group = coordinator.store.tuning.group(fleet.GROUP)
+    made = Neighbourhood(group, slow, storage)
+    slow.let_go.set()
+    await made.fill()
+    made._index._chosen_for = 5
+    slow.let_go.clear()
+    slow.asked.clear()
+    yield made
+    slow.let_go.set()
+    await made.settled()
+
+
+def hints_of(devices):
+    return {device.key.member: device.hints for device in devices}
+
+
+def check(neighbourhood, hints):
+    """It finds whom comparing with each finds."""
+    measure = correlation("spatiotemporal", fleet.SETTINGS).point
+    points = {member: measure(of) for member, of in hints.items()}
+    for member, point in points.items():
+        others = [(np.linalg.norm(other - point), name) for name, other in points.items() if name != member]
+        found = neighbourhood.nearest(member, hints[member], 5)
+        assert [(one.distance, one.member) for one in found] == [
+            (pytest.approx(distance), name) for distance, name in sorted(others)[:5]
+        ]
+
+
+async def test_while_an_index_is_built_anew_the_old_one_answers_and_no_change_is_lost(
+    neighbourhood, devices, slow
+):
+    hints = hints_of(devices)
+    old, built = neighbourhood._index, neighbourhood._next
+
+    def place(member, number):
+        hints[member] = fleet.device(number).hints
+        neighbourhood.place(member, hints[member])
+
+    place(NEW[0], 20)
+    await asyncio.to_thread(slow.asked.wait, 60)
+    place(NEW[1], 21)
+    place(devices[4].key.member, 22)
+    for gone in devices[3].key.member, NEW[0]:
+        del hints[gone]
+        neighbourhood.forget(gone)
+    place(NEW[2], 23)
+    assert neighbourhood._index is old
+    check(neighbourhood, hints)
+
+    slow.let_go.set()
+    await neighbourhood.settled()
+    assert neighbourhood._index is built
+    assert len(built) == len(hints)
+    check(neighbourhood, hints)
+    assert list(old._entries.keys()) == list(old._buckets.keys()) == []
+
+
+async def test_an_index_that_cannot_be_built_anew_answers_until_it_can(neighbourhood, devices, slow):
+    old, built = neighbourhood._index, neighbourhood._next
+    slow.fails = True
+    slow.let_go.set()
+    for index in old, built:
+        neighbourhood.place(NEW[0], fleet.device(20).hints)
+        await neighbourhood.settled()
+        assert neighbourhood._index is index
+        slow.fails = False
+    check(neighbourhood, hints_of(devices))
+
+
+async def test_who_goes_away_while_an_index_is_built_leaves_it_to_the_others(
+    coordinator, devices, slow, storage
+):
+    group = coordinator.store.tuning.group(fleet.GROUP)
+    neighbourhoods = Neighbourhoods(slow, storage)
+    first, second = (asyncio.create_task(neighbourhoods.of(group)) for _ in range(2))
+    await asyncio.to_thread(slow.asked.wait, 60)
+    neighbourhoods.forget(group.name, devices[0].key.member)
+    first.cancel()
+    slow.let_go.set()
+    check(await second, hints_of(devices))
+    assert await neighbourhoods.of(group) is await second
+    assert slow.readings == 1
+
+
+async def test_a_neighbourhood_that_could_not_be_made_is_made_when_it_is_asked_for_again(
+    coordinator, devices, slow, storage
+):
+    group = coordinator.store.tuning.group(fleet.GROUP)
+    neighbourhoods = Neighbourhoods(slow, storage)
+    slow.fails = True
+    slow.let_go.set()
+    with pytest.raises(MistifyError, match="the disk is away"):
+        await neighbourhoods.of(group)
+    slow.fails = False
+    check(await neighbourhoods.of(group), hints_of(devices))
