@@ -1,0 +1,31 @@
+"""Tasks of small networks on the built-in digits."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from mistify_server.tasks import DataSource, ModelSource
+
+layers = keras.layers
+
+DATA = DataSource(train="builtin:digits-train", test="builtin:digits-test")
+SETTINGS = {"source_steps": 4, "adapt_steps": 4, "cuts": 2, "tune_steps": 2, "max_steps": 8}
+COMMON: dict[str, Any] = {
+    "data": DATA,
+    "algorithm": "morphnet",
+    "algorithm_config": SETTINGS,
+    "hardware": {},
+}
+
+
+def shallow() -> keras.Model:
+    """One convolution."""
+    inputs = keras.Input((8, 8, 1))
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, use_bias=False)(inputs)))
+    return keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
+
+
+def saved_source(directory: Path, model: keras.Model | None = None) -> ModelSource:
+    (model or shallow()).save(directory / "source.keras")
+    return ModelSource(path=str(directory / "source.keras"))
