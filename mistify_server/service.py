@@ -116,9 +116,9 @@ class PortingService:
                 nothing was added; CONFLICT, the key has added other goals.
         """
         jobs = self._store.jobs
+        configs = await asyncio.to_thread(parse_batch, config_text)
         if self._added(job_id, config_text, idempotency_key):
             return jobs.job(job_id)
-        configs = await asyncio.to_thread(parse_batch, config_text)
         standing = self._standing(job_id)
         findings = await self._examiner.inspect(standing.unmeasured(standing.fitting(configs)))
         # The job may have gone on meanwhile. Nothing is awaited from here on: it stays as it now stands.

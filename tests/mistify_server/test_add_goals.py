@@ -1,12 +1,15 @@
 """Goals that are added to a job: where they start from, what is not made again."""
 
 import asyncio
+import itertools
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from mistify.config import parse_batch
 from mistify.errors import ErrorCode
 from mistify.jobs import GoalState, Job, JobState
 from mistify_server.jobs import RunningJobs
@@ -256,6 +259,28 @@ async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_conf
     assert error.code is ErrorCode.CONFLICT
     other = await caller.submit([make_config("a", FLOP="0.5x")])
     assert len((await caller.add(other.id, later, key="k")).goals) == 3
+
+
+async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that got no answer calls again while its first call is still under way."""
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    later = [make_config("b", FLOP="0.3x")]
+    reading, let_go, readings = threading.Event(), threading.Event(), itertools.count()
+
+    def slow_at_first(text: str) -> Any:
+        if next(readings) == 0:
+            reading.set()
+            assert let_go.wait(60)
+        return parse_batch(text)
+
+    monkeypatch.setattr("mistify_server.service.parse_batch", slow_at_first)
+    first = asyncio.create_task(caller.add(job.id, later, key="k"))
+    await asyncio.to_thread(reading.wait, 60)
+    second = await caller.add(job.id, later, key="k")
+    let_go.set()
+    assert list(goals(await first)) == list(goals(second)) == ["a", "b"]
 
 
 async def test_a_goal_added_while_the_job_is_cancelled_is_cancelled(

@@ -14,6 +14,7 @@ from mistify_server.engines.base import Engine
 from mistify_server.engines.local import LocalEngine
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES
 from mistify_server.tasks import AdaptResult, Inspection, Progress, Result, Task, TaskFailure
+from tests.mistify_server.engines.starting import patiently
 
 Make = Callable[..., Engine]
 Until = Callable[[Callable[[], bool]], Any]
@@ -48,7 +49,15 @@ def submit(engine: Engine, *tasks: Task) -> list[asyncio.Task[Result]]:
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="Ray is not installed")
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+
+    def start() -> None:
+        try:
+            ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+        except Exception:
+            ray.shutdown()
+            raise
+
+    patiently(start)
     yield
     ray.shutdown()
 

@@ -19,6 +19,7 @@ pytest.importorskip("ray", reason="Ray is not installed")
 from ray.cluster_utils import Cluster
 
 from mistify_server.engines.ray import connected
+from tests.mistify_server.engines.starting import patiently
 
 
 def parent(pid: int) -> int:
@@ -30,24 +31,22 @@ def on(raylet: int, worker: int) -> bool:
     return Path(f"/proc/{worker}").exists() and parent(parent(worker)) == raylet
 
 
-def two_machines(port: int, attempts: int = 3) -> tuple[Any, Any]:
-    """A cluster and its second machine; a machine of Ray fails to start now and then, whatever runs on it."""
+def two_machines(port: int) -> tuple[Any, Any]:
+    """A cluster and its second machine."""
     cluster = Cluster()
     try:
         cluster.add_node(num_cpus=1, include_dashboard=False, ray_client_server_port=port)
         return cluster, cluster.add_node(num_cpus=1)
     except Exception:
         cluster.shutdown()
-        if attempts == 1:
-            raise
-        return two_machines(port, attempts - 1)
+        raise
 
 
 @pytest.fixture
 def machines() -> Iterator[tuple[Any, Any, str]]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    cluster, second = two_machines(port)
+    cluster, second = patiently(lambda: two_machines(port))
     yield cluster, second, f"ray://127.0.0.1:{port}"
     cluster.shutdown()
 
