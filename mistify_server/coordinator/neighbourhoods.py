@@ -74,7 +74,7 @@ class Neighbourhood:
             self._index, self._next = self._next, self._index
             await asyncio.to_thread(self._next.clear)
         except MistifyError as error:  # the next member that is placed has it tried again
-            _log.warning("the index of the group %s stays as it is: %s", self._group.name, error)
+            _log.warning("the index of the group %s was to be built anew: %s", self._group.name, error)
         finally:
             self._growth = None
 
