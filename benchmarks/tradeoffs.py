@@ -5,8 +5,10 @@
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are ported by a server, in one job
 each, to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and
-0.05 times the source. Every package is measured in LiteRT. The JSON has the points, by network and axis, as
-`NETWORK_AXIS_NUMBER` (what was reached, of the source's) and `NETWORK_AXIS_NUMBER_accuracy` (in percent).
+0.05 times the source. This machine is profiled first, as `mistify profile-device` does, which nothing else
+should disturb: goals in latency name it as their hardware. Every package is measured in LiteRT. The JSON has
+the points, by network and axis, as `NETWORK_AXIS_NUMBER` (what was reached, of the source's) and
+`NETWORK_AXIS_NUMBER_accuracy` (in percent).
 
 `--quick` has two goals for each axis, and trains with few steps.
 """
@@ -31,14 +33,19 @@ from mistify.budget import FLOPS, MEMORY, latency_axis
 from mistify.hardware import HOST
 from mistify.jobs import Goal, GoalState, Job
 from mistify_client.client import PortingClient
+from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
+from mistify_client.profiling.measuring import measure_device
 
 NETWORKS: Final = ("resnet8", "snips")
 COUNT: Final = 8
 QUICK_COUNT: Final = 2
 LARGEST, SMALLEST = 0.9, 0.05
 
-#: Key of a config's limit -> axis of costs.
+#: What goals in latency call this machine.
+DEVICE: Final = "this-machine"
+
+#: Key of a config's limit -> axis on which is told what was reached.
 AXES: Final[Mapping[str, str]] = {"FLOP": FLOPS, "memory": MEMORY, "latency": latency_axis(HOST.name)}
 
 _STEPS: Final[dict[str, object]] = {"adapt_steps": 400, "tune_steps": 400}
@@ -76,7 +83,7 @@ def points_of(job: Job) -> list[Point]:
         raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
     points = []
     for key, axis in AXES.items():
-        met = [goal for goal in job.goals if goal.state is GoalState.MET and axis in goal.budget]
+        met = [goal for goal in job.goals if goal.state is GoalState.MET and goal.id.startswith(f"{key}-")]
         reached = [_point(key, axis, goal, job.source.costs) for goal in met]
         points += sorted(reached, key=lambda point: -point.share)
     return points
@@ -108,7 +115,9 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
         with (
             embedded_server(Path(directory) / "store", [root.resolve()]) as address,
             PortingClient(address) as client,
+            DevicesClient(address) as devices,
         ):
+            devices.register(measure_device(DEVICE, [1]))
             job = client.submit(json.dumps(configs), network)
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:
@@ -130,7 +139,8 @@ def _goals(count: int) -> Iterator[dict[str, object]]:
     for key in AXES:
         for place in range(count):
             share = LARGEST * (SMALLEST / LARGEST) ** (place / (count - 1))
-            yield {"id": f"{key}-{share:.3f}", "adaptation_goal": {key: f"{share:.4f}x"}}
+            goal: dict[str, object] = {"id": f"{key}-{share:.3f}", "adaptation_goal": {key: f"{share:.4f}x"}}
+            yield goal | ({"hardware": DEVICE} if key == "latency" else {})
 
 
 def _table(network: str, job: Job, points: Sequence[Point]) -> Table:

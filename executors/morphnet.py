@@ -9,6 +9,7 @@ step towards the goal asks.
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from math import sqrt
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +21,9 @@ from executors.gradual import GradualExecutor, GradualParams
 from executors.sparsity import StructureLoss
 from executors.structure import Keep, Structure
 from mistify.budget import FLOPS, Costs, exceeded
+
+#: A unit that can be cut: its importance, its group, its index there.
+Candidate: TypeAlias = tuple[float, str, int]
 
 
 class MorphNetParams(GradualParams):
@@ -71,14 +75,15 @@ class MorphNetExecutor(GradualExecutor):
         candidates = self._candidates(moments)
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
-        spared = self._cuts_until(self._assignment.budget, candidates)
-        self._adopt(self._keep_without(candidates[: max(wanted, min(dead, spared))]), moments)
+        gone = min(dead, self._cuts_until(self._assignment.budget, candidates))
+        cut = self._needed(candidates[:gone], candidates[gone:wanted], limits)
+        self._adopt(self._keep_without(cut), moments)
         if wanted == len(candidates) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
 
-    def _candidates(self, moments: Mapping[int, Moments]) -> list[tuple[float, str, int]]:
-        """Importance, group and index of every unit that can be cut, the least important first.
+    def _candidates(self, moments: Mapping[int, Moments]) -> list[Candidate]:
+        """Every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
         A unit counts the more, the fewer others of its group are left: norms say little about units of
@@ -99,17 +104,38 @@ class MorphNetExecutor(GradualExecutor):
                 found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]
         return sorted(found)
 
-    def _cuts_until(self, limits: Costs, candidates: list[tuple[float, str, int]]) -> int:
+    def _cuts_until(self, limits: Costs, candidates: list[Candidate]) -> int:
         """How many of the candidates have to go for the limits to hold; costs fall with every cut."""
+        return bisect_left(
+            range(len(candidates)), True, key=lambda cuts: self._hold(limits, candidates[:cuts])
+        )
 
-        def over(cuts: int) -> bool:
-            keep = self._keep_without(candidates[:cuts])
-            widths = {name: int(mask.sum()) for name, mask in keep.items()}
-            return bool(exceeded(self._structure.network(widths).costs(self._assignment.profiles), limits))
+    def _needed(self, gone: list[Candidate], cut: list[Candidate], limits: Costs) -> list[Candidate]:
+        """What has to go of candidates that are to be cut, the least important first, besides what is gone.
 
-        return bisect_left(range(len(candidates)), True, key=lambda cuts: not over(cuts))
+        Hardware computes several channels at once: between two such steps a cut saves little or nothing.
+        So units are put back, the most important first, as far as the limits hold.
+        """
 
-    def _keep_without(self, cut: list[tuple[float, str, int]]) -> Keep:
+        def fits(back: int) -> bool:
+            return self._hold(limits, gone + cut[: len(cut) - back])
+
+        while cut:
+            some = range(1, len(cut) + 1)
+            back = bisect_left(some, True, key=lambda back: not fits(back)) if fits(1) else 0
+            cut = cut[: len(cut) - back]
+            if cut:
+                _, full, _ = cut[-1]
+                gone = gone + [unit for unit in cut if unit[1] == full]
+                cut = [unit for unit in cut if unit[1] != full]
+        return gone
+
+    def _hold(self, limits: Costs, cut: list[Candidate]) -> bool:
+        """Whether the limits hold without these units."""
+        widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
+        return not exceeded(self._structure.network(widths).costs(self._assignment.profiles), limits)
+
+    def _keep_without(self, cut: list[Candidate]) -> Keep:
         keep = {name: mask.copy() for name, mask in self._masks.keep.items()}
         for _, name, unit in cut:
             keep[name][unit] = False

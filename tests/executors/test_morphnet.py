@@ -8,7 +8,8 @@ from executors.evaluation import evaluate, recalibrate
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training import Schooling, constant
-from mistify.budget import FLOPS, PARAMS, SIZE, exceeded
+from mistify.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
+from mistify.profiles import HardwareProfile
 from mistify_server.adaptor.edge import run_edge
 
 from .conftest import small_resnet
@@ -134,6 +135,40 @@ def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, schooling
         assert trainer._run.experimental_get_tracing_count() == 1
     sent_on(0.5)
     assert executor.trainer is not trainer
+
+
+class EightAtOnce(HardwareProfile):
+    """A device whose kernels compute eight output channels at once."""
+
+    name = "eight-at-once"
+
+    def latency_ms(self, network):
+        return sum(
+            -(-one.c_out // 8) * one.positions * one.kernel * one.c_in / 1e6 for one in network.operations
+        )
+
+    def slower(self, factor):
+        raise NotImplementedError
+
+    like_host = slower
+
+
+@pytest.mark.parametrize("share", [0.6, 0.3])
+def test_nothing_is_cut_that_saves_nothing(trained, schooling, share):
+    """No group could have a unit more: what lies between two steps of the costs stays."""
+    device, structure = EightAtOnce(), analyse(trained)
+    axis = latency_axis(device.name)
+    limits = {axis: share * structure.network().costs([device])[axis]}
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=2, cuts=1))
+    executor.init(Assignment(trained, limits, (device,), schooling, 0, structure))
+    executor.adjust({axis: 1.0})
+    executor.iterate()
+    widths = analyse(executor.network()).widths
+    assert structure.network(widths).costs([device])[axis] <= limits[axis]
+    for name, width in widths.items():
+        if width < structure.widths[name]:
+            more = structure.network({**widths, name: width + 1})
+            assert more.costs([device])[axis] > limits[axis], (name, widths)
 
 
 def side_by_side(a, b):
