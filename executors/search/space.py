@@ -109,11 +109,19 @@ class Space:
         widths = {name: architecture.widths[name] for name in structure.groups}
         return structure.network(widths).costs(self._profiles)
 
-    def fitted(self, genes: Genes, limits: Costs) -> Genes | None:
+    def fitted(self, genes: Genes, limits: Costs, depth: int = 0) -> Genes | None:
         """The genes with all widths scaled alike, to the largest that meet the limits.
 
-        None if the limits do not hold with a single unit in each group.
+        Args:
+            genes: Of any architecture.
+            limits: On costs.
+            depth: Blocks that stay, if there are so many: of those that the genes leave out the first come
+                back.
+
+        Returns:
+            None if the limits do not hold with a single unit in each group.
         """
+        genes = self._deepened(genes, depth)
         low, high = self._deepest, -float(genes[: len(self._groups)].min(initial=0))
         if not self._meets(self._scaled(genes, low), limits):
             return None
@@ -121,6 +129,14 @@ class Space:
             middle = (low + high) / 2
             low, high = (middle, high) if self._meets(self._scaled(genes, middle), limits) else (low, middle)
         return self._scaled(genes, low)
+
+    def _deepened(self, genes: Genes, depth: int) -> Genes:
+        start, end = len(self._groups), len(self._groups) + len(self.blocks)
+        stays = genes[start:end] != 0
+        back = np.flatnonzero(~stays)[: max(0, depth - np.count_nonzero(stays))]
+        genes = genes.copy()
+        genes[start + back] = 1
+        return genes
 
     def _scaled(self, genes: Genes, shift: float) -> Genes:
         groups = len(self._groups)

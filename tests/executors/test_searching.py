@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import keras
 import numpy as np
 import pytest
 
 from executors.base import Assignment
 from executors.gradual import GradualParams
 from executors.searching import RandomSearchExecutor, RandomSearchParams, UniformExecutor
-from executors.structure import analyse
+from executors.structure import analyse, residual_blocks
 from mistify.budget import FLOPS
+
+layers = keras.layers
 
 
 @pytest.fixture
@@ -51,3 +54,43 @@ def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
     assert best not in (qualities[0][0], qualities[-1][0])  # else the first or the last would do
     left = {name: group.size for name, group in analyse(executor.network()).groups.items()}
     assert sorted(left.values()) == sorted(widths[name] for name in left)
+
+
+def four_blocks():
+    """A stem of 8, four blocks of 8 units inside, a head."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Conv2D(8, 3, padding="same")(inputs)
+    for _ in range(4):
+        y = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(x)))
+        x = layers.Add()([x, layers.Conv2D(8, 3, padding="same")(y)])
+    outputs = layers.Dense(10, "softmax", name="digit")(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, outputs)
+
+
+class Shallowest(RandomSearchExecutor):
+    """Finds the better, the fewer blocks stay."""
+
+    def _quality(self, genes):
+        return len(self._space.architecture(genes).left_out)
+
+
+@pytest.mark.parametrize(
+    ("share", "blocks"),
+    [
+        (0.5, 3),  # 4 x 0.83
+        (0.2, 3),  # 4 x 0.65
+        (0.1, 2),  # 4 x 0.55
+        (0.002, 0),  # more than one would have to stay, but every one takes too much
+    ],
+)
+def test_a_network_stays_as_deep_as_suits_its_costs_where_it_can(schooling, share, blocks):
+    source = four_blocks()
+    structure = analyse(source)
+    budget = {FLOPS: share * structure.network().flops}
+    executor = Shallowest(RandomSearchParams(adapt_steps=1, cuts=1, candidates=60))
+    executor.init(Assignment(source, budget, (), schooling, 0, structure))
+    executor.iterate()
+    left = analyse(executor.network())
+    assert left.network().flops <= budget[FLOPS]
+    assert len(residual_blocks(left.graph)) == blocks

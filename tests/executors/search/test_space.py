@@ -87,6 +87,16 @@ def test_fitted_genes_are_the_largest_within_the_limits_in_the_same_proportions(
     assert fitted[3:].tolist() == [1.0, stays, *WHOLE]
 
 
+@pytest.mark.parametrize(
+    ("depth", "stay"), [(0, [0.0, 0.0]), (1, [1.0, 0.0]), (2, [1.0, 1.0]), (3, [1.0, 1.0])]
+)
+def test_as_many_blocks_as_are_asked_for_come_back(space, structure, depth, stay):
+    limits = {FLOPS: 0.5 * structure.network().flops}
+    genes = np.array([-1.0, -1.0, -1.0, 0.0, 0.0, *WHOLE])
+    assert space.fitted(genes, limits, depth)[3:5].tolist() == stay
+    assert genes[3:5].tolist() == [0.0, 0.0]
+
+
 def test_what_no_widths_can_meet_fits_nothing(space):
     assert space.fitted(np.array([0.0, 0.0, 0.0, 1.0, 1.0, *WHOLE]), {FLOPS: 100.0}) is None
     assert set(space.architecture(space.least).widths.values()) == {1}
