@@ -15,7 +15,7 @@ from executors.sparsity import Masks, importances
 from executors.structure import Keep, Structure, analyse, narrow, narrow_arrays
 from executors.timesheet import activity
 from executors.training import Memory, Trainer, constant
-from mistify.budget import Costs
+from mistify.budget import Costs, share_left
 
 layers = keras.layers
 
@@ -80,9 +80,7 @@ class GradualExecutor(AdaptationExecutor):
             self._take(copied(assignment.model), None)
         self._start = self.measure()
         self._set_pace()
-        self._planned_cuts = self._params.planned_cuts(
-            max(self._start[axis] / limit for axis, limit in assignment.budget.items())
-        )
+        self._planned_cuts = self._params.planned_cuts(1 / share_left(self._start, assignment.budget))
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
@@ -192,10 +190,10 @@ class GradualExecutor(AdaptationExecutor):
         """Learn the faster, the less will be left of the source: there is less to keep than to relearn."""
         source = self._assignment.source.network().costs(self._assignment.profiles)
         narrowest = self._assignment.narrowest
-        halvings = max(
-            log2(source[axis] / min(limit, narrowest.get(axis, limit)))
-            for axis, limit in self._assignment.budget.items()
-        )
+        limits = {
+            axis: min(limit, narrowest.get(axis, limit)) for axis, limit in self._assignment.budget.items()
+        }
+        halvings = -log2(share_left(source, limits))
         pace = min(max(_SLOWEST, halvings), _FASTEST)
         self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
 

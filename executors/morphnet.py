@@ -111,10 +111,10 @@ class MorphNetExecutor(GradualExecutor):
         )
 
     def _needed(self, gone: list[Candidate], cut: list[Candidate], limits: Costs) -> list[Candidate]:
-        """What has to go of candidates that are to be cut, the least important first, besides what is gone.
+        """What is gone in any case, and as few as limits allow of those that are to be cut.
 
         Hardware computes several channels at once: between two such steps a cut saves little or nothing.
-        So units are put back, the most important first, as far as the limits hold.
+        So units are put back, the most important first, until that group takes no more; then of the others.
         """
 
         def fits(back: int) -> bool:

@@ -13,7 +13,7 @@ from executors.base import StuckError
 from executors.gradual import GradualExecutor, GradualParams
 from executors.search import Genes, Inheritance, Space, founders
 from executors.structure import residual_blocks
-from mistify.budget import Costs, exceeded
+from mistify.budget import Costs, exceeded, share_left
 
 #: The depth that suits a share of a network's costs, as a power of it: of the networks that are best at each
 #: size those with twice the multiply-adds are 1.2 times as deep (Tan and Le, 2019: compound scaling).
@@ -67,8 +67,7 @@ class SearchExecutor(GradualExecutor):
         all, and what is left learns less than a narrower network would.
         """
         source = self._assignment.source
-        costs = source.network().costs(self._assignment.profiles)
-        share = min(1.0, *(limit / costs[axis] for axis, limit in limits.items()))
+        share = share_left(source.network().costs(self._assignment.profiles), limits)
         return round(len(residual_blocks(source.graph)) * float(share**_DEPTH))
 
     def _survey(self) -> None:

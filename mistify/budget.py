@@ -80,6 +80,11 @@ def exceeded(costs: Costs, budget: Budget) -> list[str]:
     return sorted(over, key=lambda axis: -costs[axis] / budget[axis])
 
 
+def share_left(costs: Costs, budget: Budget) -> float:
+    """The share of costs that the tightest limit leaves; 1 where none is below them."""
+    return min((limit / costs[axis] for axis, limit in budget.items() if costs[axis] > limit), default=1.0)
+
+
 def excess(costs: Costs, budget: Budget) -> str:
     """The axes over their limits, the furthest first, in words; empty where there are none."""
     return ", ".join(

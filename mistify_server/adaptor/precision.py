@@ -6,7 +6,7 @@ from math import log2
 from typing import Final
 
 from mistify.axes import at_precision
-from mistify.budget import Budget, meets
+from mistify.budget import Budget, meets, share_left
 from mistify.config import PortingConfig, goal_budget
 from mistify.jobs import Goal
 from mistify.quantization import Quantization
@@ -47,7 +47,7 @@ def settled(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfi
         precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection)
     }
     shares = {
-        precision: min(1.0, *(limit / inspection.costs[axis] for axis, limit in budget.items()))
+        precision: share_left(inspection.costs, budget)
         for precision, budget in (within_reach or budgets).items()
     }
     chosen = min(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistify.axes import Axis, Condition, axis_of, known_axes
-from mistify.budget import axis_name, conditions_of, hardware_of, meets, source_axis
+from mistify.budget import axis_name, conditions_of, hardware_of, meets, share_left, source_axis
 from mistify.config import parse_batch
 from mistify.costs import LayerCost, NetworkCost
 from mistify.errors import ErrorCode, MistifyError
@@ -232,3 +232,9 @@ def test_what_is_unknown_here_may_be_known_to_the_server():
     assert config.limits() == {}
     with pytest.raises(MistifyError, match="one of FLOP, accuracy"):
         parse_batch(text)
+
+
+def test_the_tightest_limit_tells_which_share_is_left():
+    assert share_left({"FLOPs": 100.0, "params": 40.0}, {"FLOPs": 50.0, "params": 10.0}) == 0.25
+    assert share_left({"FLOPs": 100.0}, {"FLOPs": 200.0}) == 1.0
+    assert share_left({"energy_j": 0.0, "FLOPs": 100.0}, {"energy_j": 1.0, "FLOPs": 80.0}) == 0.8
