@@ -7,7 +7,7 @@ import numpy as np
 from mistify.budget import FLOPS, Costs
 from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.forecast.known import Traits
-from mistify_server.forecast.scaling import distance
+from mistify_server.forecast.scaling import Scaling, distance
 from mistify_server.store.base import BatchPlan, NodePlan
 from mistify_server.tasks import AdaptResult, DataSource, SourceResult
 
@@ -26,19 +26,21 @@ def record_of(
         plan: Of its batch.
         node: Where it goes to.
         root: Of its tree.
-        parent: The costs of the network that it started from.
+        parent: The costs of the network that it started from. Those on axes that were added to the plan
+            since are not among them.
         result: What came of it.
     """
     if plan.prospects is None or not result.steps:
         return None
     traits, whole = plan.prospects.traits, root.source_costs[FLOPS]
+    begun = Scaling(plan.prospects.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
         case=Case(
             subject=subject_of(traits, plan.data),
             kind=traits.kind,
             algorithm=node.algorithm,
             halvings=float(np.log2(whole / result.costs[FLOPS])),
-            distance=distance(parent, node.budget),
+            distance=distance(begun, node.budget),
             share=parent[FLOPS] / whole,
             steps=result.steps,
         ),

@@ -42,6 +42,10 @@ class Scaling:
         """The costs at a scale."""
         return {axis: float(2 ** np.interp(scale, self._scales, logs)) for axis, logs in self._logs.items()}
 
+    def completed(self, costs: Costs) -> dict[str, float]:
+        """Costs of a network, on all axes: where they were not measured, those at its multiply-adds."""
+        return {**self.costs(self.within({FLOPS: costs[FLOPS]})), **costs}
+
     def halvings(self, costs: Costs) -> float:
         """How often the source's multiply-adds are halved; below 0 in networks that are larger."""
         return float(np.log2(self._source[FLOPS] / max(costs[FLOPS], 1.0)))

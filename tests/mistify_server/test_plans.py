@@ -10,6 +10,7 @@ from mistify.errors import ErrorCode
 from mistify.plans import OutOfReach, Plan
 from mistify.serde_plans import plan_from_proto
 from mistify.v1 import porting_pb2 as pb
+from mistify_server.forecast.records import subject_of
 from mistify_server.store.base import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
 
@@ -18,11 +19,13 @@ from .outcomes import failure
 
 Config = Callable[..., dict[str, object]]
 SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}
+FLOOR = {axis: cost / 200 for axis, cost in SOURCE.items()}
+SCALED = [{axis: cost * 4.0**place for axis, cost in SOURCE.items()} for place in range(-4, 2)]
 PROSPECTS = {
     "traits": TRAITS.model_dump(),
     "source_steps": 200,
     "candidates": {name: candidate.model_dump() for name, candidate in CANDIDATES.items()},
-    "scaled": [{axis: cost * 4.0**place for axis, cost in SOURCE.items()} for place in range(-4, 2)],
+    "scaled": SCALED,
     "accuracy": 0.8,
     "step_seconds": 0.01,
 }
@@ -32,8 +35,7 @@ AUTO = {"name": "auto"}
 @pytest.fixture
 def foreseeable(site: Any) -> Any:
     """A site whose inspections have prospects."""
-    floor = {axis: cost / 200 for axis, cost in SOURCE.items()}
-    site.write("model.json", {"costs": SOURCE, "floor": floor, "prospects": PROSPECTS})
+    site.write("model.json", {"costs": SOURCE, "floor": FLOOR, "prospects": PROSPECTS})
     return site
 
 
@@ -217,3 +219,26 @@ def _remember(store: Store, job_id: str, node: int, record: Any) -> None:
     store.jobs.record(
         job_id, [CheckpointSaved(0, node, state.checkpoints[node], record)], job.seconds, job.spent
     )
+
+
+async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_known_there(
+    foreseeable: Any, caller: Any, make_config: Config
+) -> None:
+    first = await caller.submit([make_config("a", algorithm=AUTO, FLOP="0.5x")])
+    await caller.finished(first.id)
+    latency = "latency_ms@raspberry-pi"
+    scaled = [{**costs, latency: costs["flops"] / 1_000} for costs in SCALED]
+    found = {
+        "costs": {**SOURCE, latency: 10.0},
+        "floor": {**FLOOR, latency: 0.05},
+        "prospects": {**PROSPECTS, "scaled": scaled},
+    }
+    foreseeable.write("model.json", found)
+    config = {**make_config("b", algorithm=AUTO, latency="0.25x"), "hardware": "raspberry-pi"}
+    await caller.add(first.id, [config])
+    job = await caller.finished(first.id)
+    assert [goal.state.value for goal in job.goals] == ["met", "met"], job
+    with open_store(foreseeable.store) as store:
+        subject, kind = subject_of(TRAITS, store.jobs.batches(job.id)[0].plan.data), TRAITS.kind
+        distances = [record.case.distance for record in store.jobs.edges(subject, kind, 9)]
+    assert distances == pytest.approx([1.0, 2.0])  # the root has 10 ms there, by its multiply-adds
