@@ -7,6 +7,7 @@ that what a `format_*` function writes with all digits is read back as exactly t
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -27,8 +28,10 @@ class Quantity:
     relative: bool = False
 
     def resolve(self, source: float) -> float:
-        """The absolute limit, given the source model's cost."""
-        return self.value * source if self.relative else self.value
+        """The absolute limit, given the source model's cost: a finite number above 0."""
+        if not self.relative:
+            return self.value
+        return min(max(self.value * source, sys.float_info.min), sys.float_info.max)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ output (`mistify_server.tasks`). It ends with its parent: when standard input cl
 """
 
 import argparse
+import errno
 import os
 import queue
 import sys
@@ -29,6 +30,9 @@ from mistify_server.tasks import (
     Task,
     TaskFailure,
 )
+
+#: What is wrong where nothing can be written, whatever it is.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 #: Does a task.
 Do: TypeAlias = Callable[[Task], Result]
@@ -69,10 +73,18 @@ class _Bench:
         self._ticket = 0
 
     def read_orders(self) -> None:
-        """Take orders in until the parent ends, then end this process."""
-        for line in sys.stdin:
-            self._busy.set()
-            self._orders.put(Order.model_validate_json(line))
+        """Take orders in until the parent ends, then end this process.
+
+        It ends as well, with a trace in its log, at an order that it does not understand: of a server that
+        was installed anew meanwhile.
+        """
+        try:
+            for line in sys.stdin:
+                self._busy.set()
+                self._orders.put(Order.model_validate_json(line))
+        except ValueError:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
 
     def beat(self, seconds: float) -> None:
@@ -116,6 +128,10 @@ def _outcome(do: Do, task: Task) -> Result:
         return TaskFailure(code=error.code.name, message=error.message, problems=problems)
     except FloatingPointError as error:
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=str(error))
+    except OSError as error:
+        traceback.print_exc()
+        code = ErrorCode.UNAVAILABLE if error.errno in _NO_ROOM else ErrorCode.INTERNAL
+        return TaskFailure(code=code.name, message=f"{type(error).__name__}: {error}")
     except Exception as error:
         # Whatever an executor got wrong it would get wrong again.
         traceback.print_exc()

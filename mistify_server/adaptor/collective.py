@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from mistify.budget import Costs, exceeded, excess
-from mistify.errors import Problem
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs import Goal, GoalState, PackageFile
 from mistify.quantization import QuantizationConfig
 from mistify_server.adaptor.agenda import Agenda, Step
@@ -185,8 +185,16 @@ class CollectiveAdaptation:
         return made
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
-        """The result of a task that serves some goals, or the source where there are none."""
-        return await self._log.booked(self._engine.run(task, self._log.follow(goal_ids)))
+        """The result of a task that serves some goals, or the source where there are none.
+
+        Raises:
+            MistifyError: UNAVAILABLE, nothing can be run, or what was made cannot be kept, such as on a full
+                disk. That is no fault of the goals: they go on once the server is started again.
+        """
+        result = await self._log.booked(self._engine.run(task, self._log.follow(goal_ids)))
+        if isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name:
+            raise MistifyError(ErrorCode.UNAVAILABLE, result.message)
+        return result
 
     def _fail_subtree(self, index: int, reason: str) -> None:
         node = self._nodes[index]

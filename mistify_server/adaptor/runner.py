@@ -25,7 +25,7 @@ class JobRunner:
         """Adapt all batches of the job; return when every goal has ended.
 
         Raises:
-            MistifyError: the store failed. The job can be run again from where it stands.
+            MistifyError: the store failed, or the engine. The job can be run again from where it stands.
         """
         self._log.record(JobChanged(JobState.RUNNING))
         for state in self._store.jobs.batches(self._log.job_id):

@@ -21,7 +21,7 @@ DEADLINES: Mapping[str, float] = {
     "source": 86_400.0,
     "adapt": 86_400.0,
     "branch": 86_400.0,
-    "package": 3_600.0,
+    "package": 86_400.0,
 }
 
 #: kind of task -> seconds without a sign of life after which its worker is given up. TensorFlow's converter,

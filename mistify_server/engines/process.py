@@ -76,7 +76,7 @@ class WorkerProcess(Connection):
     @override
     async def send(self, line: bytes) -> None:
         if self._asked:  # what it has said of its start belongs to the first task
-            self._log_start = self._log.stat().st_size
+            self._log_start = _size(self._log)
         self._asked = True
         with suppress(ConnectionError):  # it has ended; reading says so
             self._stdin.write(line)
@@ -116,7 +116,7 @@ class WorkerProcess(Connection):
 
 def _truncate(log: Path) -> None:
     """Keep the end of a log that has grown long."""
-    if not log.exists() or log.stat().st_size <= _MAX_LOG:
+    if _size(log) <= _MAX_LOG:
         return
     with log.open("rb") as file:
         file.seek(-_MAX_LOG // 2, os.SEEK_END)
@@ -127,8 +127,18 @@ def _truncate(log: Path) -> None:
 
 
 def _tail(log: Path, start: int) -> str:
-    """The last lines of a log, of those written from `start` on."""
-    with log.open("rb") as file:
-        file.seek(max(start, log.stat().st_size - _SHOWN_BYTES))
-        lines = file.read().decode(errors="replace").strip().splitlines()
+    """The last lines of a log, of those written from `start` on; none where somebody has removed it."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(start, _size(log) - _SHOWN_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        return ""
     return "\n".join(lines[-_SHOWN_LINES:])
+
+
+def _size(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0

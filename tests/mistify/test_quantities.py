@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,8 @@ def test_relative_limits_are_multiples_of_the_source():
     for parse, _ in WITH_RELATIVE:
         assert parse("0.5x") == Quantity(0.5, relative=True)
         assert parse("0.5x").resolve(12.5e6) == 6.25e6
+        assert parse("1e305x").resolve(12.5e6) == sys.float_info.max
+        assert parse("1e-305x").resolve(1e-9) > 0
         assert parse(4).resolve(12.5e6) == 4
     for parse in (parse_share, parse_compute_power, parse_bandwidth):
         with pytest.raises(ValueError, match="unit 'x' is unknown"):

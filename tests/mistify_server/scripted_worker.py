@@ -1,12 +1,14 @@
 """A real worker process that does no work: networks are JSON texts of their costs.
 
 What it meets in the control directory decides what else happens: `crash-KIND` holds how often it is still
-killed at such a task, `exhaust-KIND` how often it runs out of memory; at `hold-KIND` it waits until the file
-is gone. For adaptations of one budget, KIND is `adapt-BUDGET`. `adapted` holds costs that all adapted
-networks have. `tasks` lists every task it got. Some budgets end in a disaster each.
+killed at such a task, `exhaust-KIND` how often it runs out of memory, `fill-KIND` how often the disk is
+full; at `hold-KIND` it waits until the file is gone. For adaptations of one budget, KIND is `adapt-BUDGET`.
+`adapted` holds costs that all adapted networks have. `tasks` lists every task it got. Some budgets end in a
+disaster each.
 """
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -147,6 +149,8 @@ class ScriptedWorker:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.counted(f"exhaust-{name}"):
             raise MemoryError("cannot allocate 9 GiB")
+        if self.counted(f"fill-{name}"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.wait_at(f"hold-{name}")
 
     def counted(self, name: str) -> bool:

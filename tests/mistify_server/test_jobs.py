@@ -42,6 +42,21 @@ async def test_a_full_disk_stops_a_job_that_the_next_server_resumes(
         assert (await caller.finished(job.id)).state is JobState.DONE
 
 
+async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
+    site: Any, make_config: Config, serving_at: Any
+) -> None:
+    (site.control / "fill-adapt").write_text("1")
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.2x")])
+        with pytest.raises(MistifyError, match="No space left") as raised:
+            await caller.events(job.id)
+        assert raised.value.code is ErrorCode.UNAVAILABLE
+        assert (await caller.job(job.id)).state is JobState.RUNNING
+    async with serving_at(site.settings()) as caller:
+        job = await caller.finished(job.id)
+    assert [goal.state for goal in job.goals] == [GoalState.MET, GoalState.MET]
+
+
 async def test_a_stopped_job_can_still_be_cancelled(
     site: Any, make_config: Config, serving_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
