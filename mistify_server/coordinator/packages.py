@@ -17,7 +17,7 @@ class Packages:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: dict[tuple[PackageReference, int], Tunable] = {}
+        self._read: dict[tuple[PackageReference, str, int], Tunable] = {}
 
     def tunable(self, group: Group, package: PackageReference) -> Tunable:
         """The weights of a package that members of a group can tune.
@@ -26,9 +26,10 @@ class Packages:
             MistifyError: INVALID_PUBLICATION, it is none of the group's, is not the one that was tuned, or
                 has no weights to tune.
         """
-        if (package, group.batch) not in self._read:
-            self._read[package, group.batch] = self._tunable(group, package)
-        return self._read[package, group.batch]
+        key = package, group.job_id, group.batch
+        if key not in self._read:
+            self._read[key] = self._tunable(group, package)
+        return self._read[key]
 
     def _tunable(self, group: Group, package: PackageReference) -> Tunable:
         if package.job_id != group.job_id:

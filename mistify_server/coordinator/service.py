@@ -22,6 +22,9 @@ from mistify_server.store.tuning import Member
 LEASE_SECONDS: Final = 3600.0
 _EXPIRY_INTERVAL: Final = 60.0
 
+#: How many of them one call forgets, beside which nothing else is done: a whole fleet may fall silent.
+_FORGOTTEN_AT_ONCE: Final = 20
+
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -147,9 +150,11 @@ class TuningService:
         """Forget whose lease has ended; called by the others, as nobody misses them before."""
         if self._now() - self._expired_at < _EXPIRY_INTERVAL:
             return
-        self._expired_at = self._now()
-        for member in self._tuning.expired(int(1000 * self._now())):
+        expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
+        for member in expired:
             self._forget(member)
+        if len(expired) < _FORGOTTEN_AT_ONCE:
+            self._expired_at = self._now()
 
     def _forget(self, member: Member) -> None:
         published = self._tuning.published(member)

@@ -68,10 +68,10 @@ class SqlTuningStore(TuningStore):
             return None if row is None else row.expires_unix_ms
 
     @override
-    def expired(self, now_unix_ms: int) -> list[Member]:
+    def expired(self, now_unix_ms: int, limit: int) -> list[Member]:
         with self._database.read() as session:
-            rows = session.scalars(select(MemberRow).where(MemberRow.expires_unix_ms <= now_unix_ms))
-            return [Member(row.group, row.member) for row in rows]
+            query = select(MemberRow).where(MemberRow.expires_unix_ms <= now_unix_ms).limit(limit)
+            return [Member(row.group, row.member) for row in session.scalars(query)]
 
     @override
     def publish(self, member: Member, publication: Publication) -> None:

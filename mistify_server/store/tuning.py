@@ -82,8 +82,8 @@ class TuningStore(ABC):
         """When a member's lease ends, in Unix milliseconds; None where it is no member."""
 
     @abstractmethod
-    def expired(self, now_unix_ms: int) -> list[Member]:
-        """The members whose leases have ended."""
+    def expired(self, now_unix_ms: int, limit: int) -> list[Member]:
+        """Up to `limit` members whose leases have ended."""
 
     @abstractmethod
     def publish(self, member: Member, publication: Publication) -> None:

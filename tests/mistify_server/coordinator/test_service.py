@@ -12,6 +12,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.hints import Hints, Location
 from mistify.tuning import MemberKey
 from mistify.weights import write_weights
+from mistify_server.coordinator.packages import Packages
 from mistify_server.coordinator.service import LEASE_SECONDS, TuningService
 from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.store.directory import open_store
@@ -116,6 +117,19 @@ async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coo
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
+async def test_a_fleet_that_falls_silent_is_forgotten_by_many_calls(coordinator, clock):
+    fleet_size = 45
+    await coordinator.enter(*range(fleet_size))
+    clock.now += 1.1 * LEASE_SECONDS
+    me = fleet.device(fleet_size)
+    left = []
+    for _ in range(3):
+        coordinator.service.join(me.key)
+        left.append(len(coordinator.store.tuning.publications(fleet.GROUP)))
+    assert left == [25, 5, 0]
+    assert coordinator.files == set()
+
+
 async def test_everything_survives_a_restart(coordinator, storage, clock):
     me, peer = await coordinator.enter(0, 1)
     coordinator.store.weights.put(b"of an upload that a crash has cut off", ".weights")
@@ -215,6 +229,13 @@ async def test_uploads_that_are_not_as_announced_are_refused(coordinator, device
 async def test_other_packages_are_refused(coordinator, device, field):
     package = replace(coordinator.package, **{field: "0" * 64})
     assert (await refused(coordinator, device, package=package))[0] == [f"package.{field}"]
+
+
+def test_a_package_that_one_group_tunes_is_still_none_of_anothers(coordinator):
+    packages, group = Packages(coordinator.store), coordinator.store.tuning.group(fleet.GROUP)
+    assert packages.tunable(group, coordinator.package)
+    with pytest.raises(MistifyError, match="the group's job"):
+        packages.tunable(replace(group, name="others", job_id="another"), coordinator.package)
 
 
 @pytest.mark.parametrize(

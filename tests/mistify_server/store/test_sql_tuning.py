@@ -58,9 +58,9 @@ def test_only_members_publish_and_versions_go_up(tuning):
 
 def test_leases_end_at_their_time_and_are_renewed(tuning):
     tuning.lease(ME, 1000)
-    assert [tuning.expired(now) for now in (999, 1000)] == [[], [ME]]
+    assert [tuning.expired(now, 9) for now in (999, 1000)] == [[], [ME]]
     tuning.lease(ME, 2000)
-    assert (tuning.expired(1000), tuning.expiry(ME)) == ([], 2000)
+    assert (tuning.expired(1000, 9), tuning.expiry(ME)) == ([], 2000)
     assert code_of(lambda: tuning.lease(Member("lions", "x"), 1)) is ErrorCode.NOT_FOUND
 
 
