@@ -83,7 +83,7 @@ class RunningJobs:
             if events:
                 after = events[-1].sequence
                 continue
-            if self._store.jobs.job(job_id).state.ended:
+            if self._store.jobs.ended(job_id):
                 return
             failure = self._failures.get(job_id, self._stopped)
             if failure is not None:

@@ -86,9 +86,12 @@ class Examiner:
         self, batches: Sequence[ResolvedBatch], problems: list[Problem], measures: Sequence[Measure] = ()
     ) -> list[tuple[ResolvedBatch, Inspection]]:
         """Those of the batches about which anything could be found out; problems are added."""
-        async with asyncio.TaskGroup() as group:
-            orders = [batch.inspection(measures) for batch in batches]
-            tasks = [group.create_task(self.engine.run(order, _ignore)) for order in orders]
+        try:
+            async with asyncio.TaskGroup() as group:
+                orders = [batch.inspection(measures) for batch in batches]
+                tasks = [group.create_task(self.engine.run(order, _ignore)) for order in orders]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
         inspected = []
         for batch, task in zip(batches, tasks, strict=True):
             inspection = _inspection(batch, task.result(), problems)

@@ -191,6 +191,10 @@ class JobStore(ABC):
         """A job as it stands."""
 
     @abstractmethod
+    def ended(self, job_id: str) -> bool:
+        """Whether a job has ended."""
+
+    @abstractmethod
     def jobs(self, limit: int, before: str | None = None) -> list[Job]:
         """Up to `limit` jobs, the newest first, starting with the one submitted before job `before`."""
 

@@ -117,6 +117,11 @@ class SqlJobStore(JobStore):
             return job_of(session, _row(session, job_id))
 
     @override
+    def ended(self, job_id: str) -> bool:
+        with self._database.read() as session:
+            return JobState(_row(session, job_id).state).ended
+
+    @override
     def jobs(self, limit: int, before: str | None = None) -> list[Job]:
         with self._database.read() as session:
             query = select(JobRow).order_by(JobRow.number.desc()).limit(limit)

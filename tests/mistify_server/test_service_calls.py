@@ -8,8 +8,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from mistify.errors import ErrorCode
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState, JobState, ProgressUpdate
+from mistify_server.engines.pool import PooledEngine
 
 from .outcomes import failure, goals
 
@@ -206,6 +207,17 @@ async def test_an_inspection_that_fails_names_the_place(caller: Any, site: Any, 
     error = await failure(caller.submit([make_config("a", FLOP="0.5x")]))
     assert error.code is ErrorCode.INTERNAL
     assert error.message.startswith("[0] could not be inspected")
+
+
+async def test_an_engine_that_is_lost_says_so_to_who_submits(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> None:
+        raise MistifyError(ErrorCode.UNAVAILABLE, "the Ray cluster is lost")
+
+    monkeypatch.setattr(PooledEngine, "run", lost)
+    error = await failure(caller.submit([make_config("a", FLOP="0.5x")]))
+    assert (error.code, error.message) == (ErrorCode.UNAVAILABLE, "the Ray cluster is lost")
 
 
 async def test_the_health_service_says_serving(caller: Any) -> None:

@@ -152,6 +152,7 @@ def test_changes_are_made_all_or_none(store: Store) -> None:
     stranger = GoalChanged(replace(GOALS[0], id="stranger"))
     with pytest.raises(Exception, match="No row"):
         store.jobs.record("j", [JobChanged(JobState.RUNNING), stranger], 1.0, {})
+    assert not store.jobs.ended("j")
     assert store.jobs.job("j").state is JobState.QUEUED
     assert len(store.jobs.events("j", 0, 100)) == 1
 
