@@ -14,11 +14,11 @@ import numpy as np
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment
-from executors.gradual import GradualParams, copied
+from executors.gradual import GradualParams
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.predictor import Floats
 from executors.searching import Fitted, SearchExecutor
-from executors.structure import residual_blocks, resolution
+from executors.structure import copied, residual_blocks, resolution
 from mistify.budget import FLOPS
 
 #: Searches in each iteration, after each of which the predictor learns.

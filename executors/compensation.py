@@ -9,7 +9,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Dataset
-from executors.evaluation import Tensors, call, compiled
+from executors.evaluation import Tensors, call, compiled, examples_at_once
 from executors.structure import Keep, Role, Slot, Structure, foldable
 from executors.structure.handlers import Product, handler_of
 
@@ -103,7 +103,8 @@ class Compensation:
         if not self._all:
             return {}
         order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
-        batches = [order[at : at + _BATCH] for at in range(0, len(order), _BATCH)]
+        at_once = examples_at_once(self._watched, _BATCH)
+        batches = [order[at : at + at_once] for at in range(0, len(order), at_once)]
         found = [self._sums({name: array[batch] for name, array in data.inputs.items()}) for batch in batches]
         moments = {}
         for number, tensor in enumerate(self._tensors):

@@ -1,6 +1,7 @@
 """What a network says, and how good that is, with batch-norm statistics that are true of it."""
 
 from collections.abc import Callable, Mapping
+from math import ceil, prod
 from typing import TypeVar
 
 import keras
@@ -9,10 +10,13 @@ import tensorflow as tf
 
 from executors.data.dataset import Dataset
 from executors.data.storage import Array, Rows
+from executors.inspection.limits import GIB
 from executors.metrics import score
 from executors.objectives import objectives_of
 from executors.signature import output_names
+from executors.structure import calls, tensors
 from executors.timesheet import activity
+from mistify.costs import FLOAT_BYTES
 from mistify.metric import Metric
 
 Arrays = Mapping[str, Array]
@@ -22,6 +26,10 @@ T = TypeVar("T")
 EVALUATION_BATCH = 500
 RECALIBRATION_BATCH = 250
 RECALIBRATION_EXAMPLES = 1_000
+
+#: What a pass may take, in bytes: so many times the largest tensor, as TensorFlow keeps several at once.
+_PASS_BYTES = 2 * GIB
+_KEPT = 4
 
 
 class Evaluation:
@@ -33,6 +41,7 @@ class Evaluation:
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
+        self._calls = calls(model)
         self._norms = [
             layer
             for layer in model.layers
@@ -45,8 +54,9 @@ class Evaluation:
         """What the network gives for many inputs: name of the output -> [examples, ...]."""
         found: dict[str, Rows] = {}
         with activity("measuring"):
-            for at in range(0, _length(inputs), EVALUATION_BATCH):
-                batch = {name: array[at : at + EVALUATION_BATCH] for name, array in inputs.items()}
+            at_once = examples_at_once(self.model, EVALUATION_BATCH)
+            for at in range(0, _length(inputs), at_once):
+                batch = {name: array[at : at + at_once] for name, array in inputs.items()}
                 for name, output in self._run(batch).items():
                     found.setdefault(name, Rows()).append(output.numpy())
         return {name: rows.array() for name, rows in found.items()}
@@ -60,7 +70,7 @@ class Evaluation:
         """Set the statistics of every batch norm to those of the network as it is now.
 
         They are the mean over `RECALIBRATION_EXAMPLES` examples: starting at zero, the running mean of n
-        batches is the mean times `1 - momentum^n`.
+        batches, or of n calls of a shared layer, is the mean times `1 - momentum^n`.
         """
         if not self._norms:
             return
@@ -69,12 +79,12 @@ class Evaluation:
             for norm in self._norms:
                 norm.moving_mean.assign(tf.zeros_like(norm.moving_mean))
                 norm.moving_variance.assign(tf.zeros_like(norm.moving_variance))
-            batches = range(0, len(order), RECALIBRATION_BATCH)
-            for at in batches:
-                indices = order[at : at + RECALIBRATION_BATCH]
+            at_once = examples_at_once(self.model, RECALIBRATION_BATCH)
+            batches = np.array_split(order, ceil(len(order) / at_once))
+            for indices in batches:
                 self._adopt({name: array[indices] for name, array in data.inputs.items()})
             for norm in self._norms:
-                share = 1 - norm.momentum ** len(batches)
+                share = 1 - norm.momentum ** (len(batches) * self._calls[norm.name])
                 norm.moving_mean.assign(norm.moving_mean / share)
                 norm.moving_variance.assign(norm.moving_variance / share)
 
@@ -87,6 +97,12 @@ def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY
 def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
     """Set the statistics of every batch norm to those of the network as it is now."""
     Evaluation(model).recalibrate(data, seed)
+
+
+def examples_at_once(model: keras.Model, most: int) -> int:
+    """How many examples a flat model is called on at once: fewer than `most` where its tensors are large."""
+    largest: int = max(prod(size or 1 for size in tensor.shape) for tensor in tensors(model))
+    return max(1, min(most, _PASS_BYTES // (_KEPT * FLOAT_BYTES * largest)))
 
 
 def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:

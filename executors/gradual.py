@@ -12,7 +12,7 @@ from executors.base import AdaptationExecutor, Assignment, Params
 from executors.compensation import Array, Compensation, Moments
 from executors.elimination import damages
 from executors.sparsity import Masks, importances
-from executors.structure import Keep, Structure, analyse, narrow, narrow_arrays
+from executors.structure import Keep, Structure, analyse, copied, narrow, narrow_arrays
 from executors.timesheet import activity
 from executors.training import Memory, Trainer, constant
 from mistify.budget import Costs, share_left
@@ -206,10 +206,3 @@ class GradualExecutor(AdaptationExecutor):
             else limit
             for axis, limit in self._assignment.budget.items()
         }
-
-
-def copied(model: keras.Model) -> keras.Model:
-    """A network of its own with the same weights."""
-    copy = keras.models.clone_model(model)
-    copy.set_weights(model.get_weights())
-    return copy

@@ -11,9 +11,8 @@ import numpy as np
 from executors.base import AdaptationExecutor, Aptitude, Params, executor_class, executor_classes
 from executors.data import Dataset
 from executors.evaluation import evaluate
-from executors.gradual import copied
 from executors.kinds import digest_of, kind_of
-from executors.structure import Structure, residual_blocks
+from executors.structure import Structure, copied, residual_blocks
 from executors.training import Schooling, Trainer
 from mistify.config import AUTO
 from mistify.dataset import generated_count

@@ -8,7 +8,7 @@ import numpy as np
 from executors.evaluation import recalibrate
 from executors.optimization.training import PRIMING_STEPS, Training, train
 from executors.optimization.translation import translated, wrapped
-from executors.structure import fold_batch_norm
+from executors.structure import copied, fold_batch_norm, set_weights
 from executors.structure.graph import read_graph
 from executors.training import Schooling
 from mistify.compression import CompressionConfig
@@ -44,15 +44,14 @@ def compressed(
     """
     training = Training.of(model, schooling, steps, seed)
     if compression.clusters is None:
-        network = keras.models.clone_model(model)
-        network.set_weights(model.get_weights())
+        network = copied(model)
         trained = _pruned(translated(network, schooling.train.inputs), compression.sparsity, training)
     else:
         network = fold_batch_norm(model)
         trained = _clustered(translated(network, schooling.train.inputs), compression.clusters, training)
     for name, layer in read_graph(network).layers.items():
         if getattr(layer, "weights", ()):
-            layer.set_weights(trained.get_layer(name).get_weights())
+            set_weights(layer, trained.get_layer(name).get_weights())
     recalibrate(network, schooling.train, seed)
     return network
 

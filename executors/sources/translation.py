@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
+from executors.structure import set_weights
 
 #: Settings that Keras 3 calls by another name.
 _RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
@@ -104,9 +105,7 @@ def _parameters(layer: type) -> frozenset[str]:
 def _copy_weights(old: Any, new: keras.layers.Layer) -> None:
     if isinstance(new, keras.Model):
         return  # with weights from the beginning
-    new.set_weights(old.get_weights())
-    if isinstance(new, keras.layers.Normalization):
-        new.finalize_state()
+    set_weights(new, old.get_weights())
 
 
 def _compare(path: Path, old: Any, model: keras.Model) -> None:

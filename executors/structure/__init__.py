@@ -10,6 +10,7 @@ from executors.structure.channels import ChannelGroup, Role, Slot
 from executors.structure.depth import ResidualBlock, residual_blocks, shallower
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
+from executors.structure.graph import calls, copied, set_weights, tensors
 from executors.structure.handlers import LayerHandler, register
 from executors.structure.resolution import at_resolution, resolution
 from executors.structure.splitting import freeze, shareable_base, split
@@ -27,6 +28,8 @@ __all__ = [
     "Widths",
     "analyse",
     "at_resolution",
+    "calls",
+    "copied",
     "fold_batch_norm",
     "foldable",
     "freeze",
@@ -35,8 +38,10 @@ __all__ = [
     "register",
     "residual_blocks",
     "resolution",
+    "set_weights",
     "shallower",
     "shareable_base",
     "split",
+    "tensors",
     "widen",
 ]

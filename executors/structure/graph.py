@@ -6,7 +6,8 @@ composite layers, and subclassed models, whose `call` is made of Keras layers an
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,7 +138,7 @@ class Graph:
             kwargs = _map_leaves(node.kwargs, TensorRef, lambda ref: tensors[ref.index])
             tensors[node.output] = layers[node.name](*args, **kwargs)
         for name, values in weights.items():
-            _set_weights(layers[name], values)
+            set_weights(layers[name], values)
         outputs = [tensors[index] for index in self.outputs]
         return library.Model(_single(inputs), _single(outputs), name=self.name)
 
@@ -228,18 +229,18 @@ class _Reader:
         tensors = {id(tensor): index for tensor, index in zip(model.inputs, inputs, strict=True)}
         # The nodes and not get_config(): the config renumbers the calls of nested models differently
         # for readers and outputs, and needs every layer to be serializable.
-        for _, calls in sorted(model._nodes_by_depth.items(), reverse=True):
-            for call in calls:
-                if not call.is_input:
-                    written = self._call(call.operation, prefix, call.arguments, tensors)
-                    tensors.update(zip(map(id, call.output_tensors), written, strict=True))
+        for call in _calls(model):
+            if not call.is_input:
+                written = self._call(call.operation, prefix, call.arguments, tensors)
+                tensors.update(zip(map(id, call.output_tensors), written, strict=True))
         return [tensors[id(tensor)] for tensor in model.outputs]
 
     def _call(self, operation: Any, prefix: str, arguments: Any, tensors: dict[int, int]) -> list[int]:
         def resolve(tensor: keras.KerasTensor) -> TensorRef:
             return TensorRef(tensors[id(tensor)])
 
-        inputs = [tensors[id(tensor)] for tensor in arguments.keras_tensors]
+        given = _by_name(operation, arguments) if _is_functional(operation) else arguments.keras_tensors
+        inputs = [tensors[id(tensor)] for tensor in given]
         if _is_functional(operation):
             return self.read(_functional(operation), inputs, f"{prefix}{operation.name}_")
         operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
@@ -286,6 +287,15 @@ def _is_functional(layer: Any) -> bool:
     )
 
 
+def _by_name(model: keras.Model, arguments: Any) -> Sequence[keras.KerasTensor]:
+    """What a nested model is given, in the order of its inputs: a list takes what is in a dict by name."""
+    given = arguments.args[0] if arguments.args else None
+    if isinstance(given, dict) and not isinstance(model.input, dict):
+        return [given[tensor.name] for tensor in model.inputs]
+    tensors: Sequence[keras.KerasTensor] = arguments.keras_tensors
+    return tensors
+
+
 def _functional(model: keras.Model) -> keras.Model:
     if not model.built:
         raise TypeError(f"model {model.name} was never built; give it an Input layer")
@@ -315,12 +325,38 @@ def _map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
     return function(value) if isinstance(value, kind) else value
 
 
-def _set_weights(layer: Any, values: Sequence[npt.NDArray[Any]]) -> None:
+def copied(model: keras.Model) -> keras.Model:
+    """A network of its own with the same weights."""
+    copy = keras.models.clone_model(model)
+    for layer, source in zip(copy.layers, model.layers, strict=True):
+        set_weights(layer, source.get_weights())
+    return copy
+
+
+def set_weights(layer: Any, values: Sequence[npt.NDArray[Any]]) -> None:
+    """Give a layer, of whichever Keras, its weights, and what it derives from them."""
     if values:
         layer.set_weights(values)
-    if isinstance(layer, keras.layers.Normalization):
+    if type(layer).__name__ == "Normalization":
         # It computes with constants that it derives from its weights.
         layer.finalize_state()
+
+
+def calls(model: keras.Model) -> Counter[str]:
+    """How often each layer of a flat model is called, by its name."""
+    return Counter(call.operation.name for call in _calls(model))
+
+
+def tensors(model: keras.Model) -> Iterator[keras.KerasTensor]:
+    """What a flat model is given, and what its calls write."""
+    for call in _calls(model):
+        yield from call.output_tensors
+
+
+def _calls(model: keras.Model) -> Iterator[Any]:
+    """The calls of a model, from its inputs on."""
+    for _, found in sorted(model._nodes_by_depth.items(), reverse=True):
+        yield from found
 
 
 def _single(values: list[Any]) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from executors.data import split
 from executors.evaluation import evaluate, recalibrate
-from executors.structure import Structure, widen
+from executors.structure import Structure, copied, widen
 from executors.training import Schooling, Trainer
 from mistify.profiles import Profile
 from mistify_server.adaptor.edge import tune
@@ -25,8 +25,7 @@ def tuned_source(
     if not steps:
         return source
     train, validation = split(schooling.train, schooling.settings.validation, seed)
-    tuned = keras.models.clone_model(source)
-    tuned.set_weights(source.get_weights())
+    tuned = copied(source)
     tune(Trainer(tuned, schooling.on(train), seed), steps, report)
     recalibrate(tuned, train, seed)
     metric = schooling.metric

@@ -3,11 +3,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from executors.data import Dataset
 from executors.evaluation import (
     EVALUATION_BATCH,
+    RECALIBRATION_BATCH,
     Evaluation,
     call,
     evaluate,
+    examples_at_once,
     recalibrate,
 )
 
@@ -100,3 +103,38 @@ def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
         "low": [1, 3],
         "sums": [3.0, 7.0],
     }
+
+
+def test_a_norm_that_is_called_several_times_gets_the_statistics_of_all_calls(schooling):
+    inputs = keras.Input((8, 8, 1), name="image")
+    norm = layers.BatchNormalization(name="norm")
+    left, right = layers.Cropping2D(((0, 4), (0, 0))), layers.Cropping2D(((4, 0), (0, 0)))
+    halves = [norm(half(inputs)) for half in (left, right)]
+    recalibrate(
+        keras.Model(inputs, layers.Dense(10)(layers.Flatten()(halves[0] + halves[1]))), schooling.train
+    )
+    images = schooling.train.inputs["image"]
+    expected = np.mean([images[:, :4].mean(), images[:, 4:].mean()])
+    assert float(norm.moving_mean[0]) == pytest.approx(expected, rel=0.02)
+    assert float(norm.moving_variance[0]) == pytest.approx(
+        np.mean([images[:, :4].var(), images[:, 4:].var()]), rel=0.05
+    )
+
+
+def test_every_example_counts_the_same_where_they_fill_no_whole_batch():
+    """As a batch of its own, the one that is left over would have no variance."""
+    values = np.random.default_rng(0).normal(3, 2, (RECALIBRATION_BATCH + 1, 1)).astype(np.float32)
+    inputs = keras.Input((1,), name="x")
+    norm = layers.BatchNormalization()
+    recalibrate(keras.Model(inputs, norm(inputs)), Dataset({"x": values}, {}))
+    assert float(norm.moving_mean[0]) == pytest.approx(values.mean(), rel=0.02)
+    assert float(norm.moving_variance[0]) == pytest.approx(values.var(), rel=0.02)
+
+
+def test_fewer_examples_are_looked_at_at_once_where_tensors_are_large():
+    inputs = keras.Input((224, 224, 3), name="image")
+    model = keras.Model(inputs, layers.GlobalAveragePooling2D()(layers.Conv2D(64, 3, padding="same")(inputs)))
+    at_once = examples_at_once(model, EVALUATION_BATCH)
+    assert 4 <= at_once < 100
+    assert at_once * 224 * 224 * 64 * 4 * 4 <= 2**31
+    assert examples_at_once(linear(), EVALUATION_BATCH) == EVALUATION_BATCH

@@ -9,10 +9,9 @@ import tensorflow as tf
 
 from executors.compensation import Compensation
 from executors.evaluation import Evaluation
-from executors.gradual import copied
 from executors.search import Architecture, Inheritance
 from executors.sparsity import Masks
-from executors.structure import analyse, at_resolution, narrow, residual_blocks, shallower
+from executors.structure import analyse, at_resolution, copied, narrow, residual_blocks, shallower
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure import UnsupportedLayerError, analyse, copied, narrow
 from executors.structure.graph import read_graph
 
 from .networks import (
@@ -104,6 +104,20 @@ def dictionary_inputs(mask):
     return keras.Model({"b": b, "a": a}, layers.Dense(3)(x))
 
 
+def dictionary_for_a_list(mask):
+    """The nested model takes by name what the dictionary has in another order; one of its keys is not its."""
+    x, y = keras.Input((5,), name="x"), keras.Input((5,), name="y")
+    inner_y, inner_x = keras.Input((6,), name="y"), keras.Input((6,), name="x")
+    difference = layers.Dense(2, name="p")(layers.Subtract()([inner_y, inner_x]))
+    nested = keras.Model([inner_y, inner_x], difference, name="nested")
+    made = mask("dy", layers.Dense(6, activation="relu", name="dx")(x))
+    other = mask("dy", layers.Dense(6, activation="relu", name="dy")(y))
+    joined = layers.Concatenate()([nested({"x": made, "y": other}), made])
+    joined = mask("nested_p", joined, lambda kept: np.r_[kept, np.ones(6, bool)])
+    joined = mask("dy", joined, lambda kept: np.r_[np.ones(2, bool), kept])
+    return keras.Model([x, y], layers.Dense(3)(joined))
+
+
 def several_outputs(mask):
     inputs, other = keras.Input((6, 6, 3), name="image"), keras.Input((4,), name="facts")
     x = mask("a", conv(5, "a")(inputs))
@@ -148,6 +162,7 @@ NETWORKS = {
     in_series: {"stem": 4, "block_a": 6},
     layer_of_two_models: {"shared": 6},
     dictionary_inputs: {"da": 6, "db": 5, "merge_p": 2},
+    dictionary_for_a_list: {"dy": 6, "nested_p": 2},
     several_outputs: {"a": 5, "f": 6},
     shared_reshape: {"a": 6, "b": 6},
     operations: {"a": 5, "c": 4},
@@ -254,6 +269,8 @@ def test_a_normalization_layer_keeps_what_it_learnt():
     norm.adapt(np.random.default_rng(0).normal(3.0, 2.0, (64, 4)))
     inputs = keras.Input((4,))
     source = keras.Model(inputs, layers.Dense(3)(layers.Dense(5, name="a")(norm(inputs))))
+    values = batch(source)
+    same(outputs(source, values), outputs(copied(source), values))
     check_clone(source)
     check_widen(source)
     check_fold(source)
