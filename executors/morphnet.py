@@ -9,7 +9,7 @@ step towards the goal asks.
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from math import sqrt
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,10 @@ from executors.sparsity import StructureLoss
 from executors.structure import Keep, Structure
 from mistify.budget import FLOPS, Costs, exceeded
 
+#: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
+#: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
+STRONGEST: Final = 0.025
+
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
 
@@ -32,8 +36,8 @@ class MorphNetParams(GradualParams):
     Attributes:
         threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
             group's width in the source; it counts for the root of the layers that make the group.
-        init_reg_strength: Loss per multiply-add of an unpruned network at the start of an edge; the other
-            costs are weighed so that each counts as much as the multiply-adds.
+        init_reg_strength: Loss of a unit per multiply-add of the network at the start of an edge, up to
+            `STRONGEST`; the other costs are weighed so that each counts as much as the multiply-adds.
     """
 
     threshold: float = Field(default=0.1, ge=0, lt=1)
@@ -56,7 +60,7 @@ class MorphNetExecutor(GradualExecutor):
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Set the strengths of the structure losses to the weighted marginal cost of each group."""
         self._weights = dict(weights)
-        strength = self._params.init_reg_strength * self._start[FLOPS]
+        strength = min(self._params.init_reg_strength * self._start[FLOPS], STRONGEST)
         self._loss.set_strengths(
             {name: strength * pressure for name, pressure in self._marginal_costs().items()}
         )
@@ -97,7 +101,9 @@ class MorphNetExecutor(GradualExecutor):
         for name, values in self._values(moments).items():
             left = np.flatnonzero(self._masks.keep[name])
             group = self._structure.groups[name]
-            others = max(1, self._assignment.source.groups[name].size - 1) / max(1, len(left) - 1)
+            # A grouped convolution of one group is an ordinary one, whose channels are a group of their own.
+            source = self._assignment.source.groups.get(name, group)
+            others = max(1, source.size - 1) / max(1, len(left) - 1)
             importance = values * others * sqrt(group.makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:

@@ -56,13 +56,19 @@ class StructureLoss:
 def _magnitude(structure: Structure, group: ChannelGroup):  # type: ignore[no-untyped-def]
     layers = structure.graph.layers
     scales = [
-        layers[slot.layer].gamma
+        (layers[slot.layer].gamma, slot.positions.ravel())
         for slot in group.slots
         if isinstance(layers[slot.layer], keras.layers.BatchNormalization)
         and layers[slot.layer].weights[slot.weight] is getattr(layers[slot.layer], "gamma", None)
     ]
     if scales:
-        return lambda: tf.add_n([tf.reduce_sum(tf.abs(tf.convert_to_tensor(scale))) for scale in scales])
+        # What is concatenated passes through one batch norm, of which each group has a part.
+        return lambda: tf.add_n(
+            [
+                tf.reduce_sum(tf.abs(tf.gather(tf.convert_to_tensor(scale), positions)))
+                for scale, positions in scales
+            ]
+        )
     makers = [
         (layers[slot.layer].weights[slot.weight], slot.axis, slot.positions)
         for slot in group.slots

@@ -5,7 +5,7 @@ import pytest
 from executors.base import Assignment
 from executors.data import Dataset
 from executors.evaluation import evaluate, recalibrate
-from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training import Schooling, constant
 from mistify.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
@@ -70,12 +70,15 @@ def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(tra
     assert first_cut(0.99) > 0.85 * budget[PARAMS]
 
 
-def test_regularisation_strength_is_a_loss_per_multiply_add(trained, schooling):
+@pytest.mark.parametrize(("given", "strength"), [(1e-9, None), (1e-3, STRONGEST)])
+def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_scales_bear(
+    trained, schooling, given, strength
+):
     flops = analyse(trained).network().flops
-    executor = started(trained, schooling, {FLOPS: flops / 2}, init_reg_strength=1e-6)
+    executor = started(trained, schooling, {FLOPS: flops / 2}, init_reg_strength=given)
     executor.adjust({FLOPS: 1.0})
     strengths = executor._loss._strengths.numpy()
-    assert strengths.mean() == pytest.approx(1e-6 * flops, rel=1e-4)
+    assert strengths.mean() == pytest.approx(strength or given * flops, rel=1e-4)
     assert strengths.std() > 0
 
 
@@ -274,3 +277,23 @@ def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(sc
         model = executor.network()
         assert model.get_layer("drop").rate == pytest.approx(0.1)
     assert source.get_layer("drop").rate == 0.3
+
+
+def test_a_grouped_convolution_is_cut_to_one_group_and_its_channels_further(schooling):
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = keras.layers.Conv2D(8, 3, activation="relu", name="a")(inputs)
+    x = keras.layers.Conv2D(8, 3, groups=2, activation="relu", name="b")(x)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    model = keras.Model(inputs, keras.layers.Dense(10, "softmax", name="digit")(x))
+    source = analyse(model)
+    for share in (0.4, 0.15):
+        budget = {FLOPS: source.network().flops * share}
+        executor = MorphNetExecutor(MorphNetParams(adapt_steps=4, cuts=2))
+        executor.init(Assignment(model, budget, (), schooling, 0, source))
+        for _ in range(2):
+            executor.adjust({FLOPS: 1.0})
+            executor.iterate()
+        model = executor.network()
+        assert not exceeded(executor.measure(), budget)
+    assert model.get_layer("b").groups == 1

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -76,3 +77,16 @@ def test_sparsifying_shrinks_the_scales(trained, schooling):
         return sum(float(tf.reduce_sum(tf.abs(layer.gamma))) for layer in batch_norms(model))
 
     assert scales(0.1) < 0.95 * scales(0.0)
+
+
+def test_groups_that_pass_through_one_norm_count_their_own_scales_alone():
+    inputs = keras.Input((4, 4, 1))
+    parts = [keras.layers.Conv2D(width, 1, name=f"c{width}")(inputs) for width in (2, 3)]
+    norm = keras.layers.BatchNormalization()
+    x = norm(keras.layers.Concatenate()([*parts, inputs]))
+    structure = analyse(keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Flatten()(x))))
+    norm.gamma.assign([1, -2, 4, 8, 16, 1000])
+    loss = StructureLoss(structure)
+    for name, expected in {"c2": 3, "c3": 28}.items():
+        loss.set_strengths({other: float(other == name) for other in structure.groups})
+        assert float(loss()) == pytest.approx(expected)
