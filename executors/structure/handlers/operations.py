@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
+from numbers import Real
 from typing import Any
 
 import keras
@@ -35,12 +36,28 @@ class KeepsChannels(LayerHandler):
     *(_numpy.LogicalOr, _numpy.Moveaxis, _numpy.NotEqual, _numpy.OnesLike, _numpy.Pad, _numpy.Repeat),
     *(_numpy.Reshape, _numpy.Roll, _numpy.Stack, _numpy.Swapaxes, _numpy.Take, _numpy.Tile),
     *(_numpy.Transpose, _numpy.Tril, _numpy.Triu, _numpy.Where, _numpy.ZerosLike),
-    *(_numpy.Add, _numpy.Divide, _numpy.Maximum, _numpy.Minimum, _numpy.Mod, _numpy.Multiply),
-    *(_numpy.Power, _numpy.Subtract, _numpy.TrueDivide),
-    *(_nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
+    *(_numpy.Mod, _numpy.Power, _nn.LogSoftmax, _nn.OneHot, _nn.Softmax, _core.Slice, _math.Logsumexp),
 )
 class Rearrangement(KeepsChannels):
     """Compares, rearranges, or joins what is broadcast: no products of weights and channels."""
+
+
+@register(
+    *(_numpy.Add, _numpy.Divide, _numpy.Maximum, _numpy.Minimum, _numpy.Multiply, _numpy.Subtract),
+    _numpy.TrueDivide,
+)
+class Arithmetic(KeepsChannels):
+    """Position by position: of two tensors of one shape, or with a number."""
+
+    def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
+        """Tie the channels where both tensors have all of them, keep those that are broadcast."""
+        with_number = len(inputs) == 1 and any(isinstance(arg, Real) for arg in node.args)
+        alike = len(inputs) == len(node.args) and len(set(map(len, inputs))) == 1
+        if not with_number and not alike:
+            return super().couple(node, inputs, output, space)
+        for channels in inputs[1:]:
+            space.tie(inputs[0], channels)
+        return inputs[0]
 
 
 @register(
@@ -109,7 +126,9 @@ def _product(multiply_adds: int, output: Shape) -> Operation:
     *(_numpy.Absolute, _numpy.Clip, _numpy.Exp, _numpy.Log, _numpy.Negative, _numpy.Reciprocal),
     *(_numpy.Sign, _numpy.Sqrt, _numpy.Square, _math.Erf, _math.Rsqrt),
     *(_core.Cast, _core.ConvertToTensor, _core.StopGradient),
-    *(_nn.Celu, _nn.Elu, _nn.Gelu, _nn.HardTanh, _nn.LeakyRelu, _nn.LogSigmoid, _nn.Selu, _nn.Softsign),
+    *(_nn.Celu, _nn.Elu, _nn.Gelu, _nn.HardSigmoid, _nn.HardSilu, _nn.HardTanh, _nn.LeakyRelu),
+    *(_nn.LogSigmoid, _nn.Relu, _nn.Relu6, _nn.Selu, _nn.Sigmoid, _nn.Silu, _nn.Softplus, _nn.Softsign),
+    _numpy.Tanh,
 )
 class Elementwise(LayerHandler):
     """Output channel c depends on input channel c alone."""

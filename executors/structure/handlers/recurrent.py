@@ -32,9 +32,13 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
     return channels
 
 
-def _require_one_input(node: Node) -> None:
-    if len(node.inputs) != 1:
+def _keep_mask(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> None:
+    """Beside the sequence a layer may be given a mask of its steps, and no initial state."""
+    mask = node.argument("mask")
+    if len(node.inputs) != 1 + (mask is not None):
         raise UnsupportedLayerError(f"layer {node.name!r} is given its initial state; expected none")
+    if mask is not None:
+        space.fix(inputs[mask])
 
 
 def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
@@ -68,7 +72,7 @@ class Recurrent(LayerHandler):
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input's channels and over those of the step before, make the output's."""
-        _require_one_input(node)
+        _keep_mask(node, inputs, space)
         return _couple_cell(node, node.layer.cell, inputs[0], space)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
@@ -94,7 +98,7 @@ class Bidirectional(LayerHandler):
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the units of both, and put them side by side unless they are added up or multiplied."""
-        _require_one_input(node)
+        _keep_mask(node, inputs, space)
         both = (node.layer.forward_layer, node.layer.backward_layer)
         if not all(isinstance(layer, layers.GRU | layers.LSTM | layers.SimpleRNN) for layer in both):
             raise UnsupportedLayerError(

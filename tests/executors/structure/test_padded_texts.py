@@ -1,0 +1,91 @@
+"""Texts that are padded: layers pass the mask of an embedding on, operations drop it."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import UnsupportedLayerError, analyse, narrow
+
+from .networks import alternate, randomised, same
+
+layers = keras.layers
+WORDS, LENGTH, WIDTH = 11, 6, 8
+
+
+def texts():
+    """Token ids [5, LENGTH], each text padded with 0 from another place on."""
+    ids = np.random.default_rng(0).integers(1, WORDS, (5, LENGTH))
+    return np.where(np.arange(LENGTH) < np.arange(2, 7)[:, None], ids, 0)
+
+
+def embedded(name="embedding"):
+    return layers.Embedding(WORDS, WIDTH, mask_zero=True, name=name)
+
+
+def classified(x):
+    return layers.Dense(3, name="class")(layers.GlobalAveragePooling1D()(x))
+
+
+def attending(ids):
+    x = embedded()(ids) * WIDTH**0.5
+    return classified(layers.MultiHeadAttention(2, 4, name="attention")(x, x))
+
+
+def activated(ids):
+    return classified(keras.ops.relu(embedded()(ids)))
+
+
+def added(ids):
+    return classified(embedded()(ids) + embedded("other")(ids))
+
+
+def masked(ids):
+    return classified(layers.Activation("tanh")(embedded()(ids)))
+
+
+def recurrent(ids):
+    x = layers.LSTM(7, return_sequences=True, name="lstm")(embedded()(ids))
+    return layers.Dense(3, name="class")(layers.GRU(5, name="gru")(x))
+
+
+def both_ways(ids):
+    return layers.Dense(3, name="class")(layers.Bidirectional(layers.LSTM(6), name="both")(embedded()(ids)))
+
+
+def network(outputs):
+    ids = keras.Input((LENGTH,), dtype="int32", name="ids")
+    return randomised(keras.Model(ids, outputs(ids)))
+
+
+@pytest.mark.parametrize("outputs", [attending, activated, added, masked, recurrent, both_ways])
+def test_a_flat_copy_looks_at_padding_as_its_model_does(outputs):
+    source = network(outputs)
+    same([np.asarray(source(texts()))], [np.asarray(narrow(analyse(source), {})(texts()))])
+
+
+@pytest.mark.parametrize("outputs", [attending, activated, added])
+def test_an_embedding_of_which_operations_drop_the_mask_is_narrowed(outputs):
+    source = network(outputs)
+    structure = analyse(source)
+    (group,) = (name for name in structure.groups if name.startswith("embedding"))
+    keep = alternate(WIDTH)
+    for layer in source.layers:
+        if isinstance(layer, layers.Embedding):
+            layer.embeddings.assign(np.asarray(layer.embeddings) * keep)
+    same([np.asarray(source(texts()))], [np.asarray(narrow(structure, {group: keep})(texts()))])
+
+
+def test_a_recurrent_layer_that_skips_padding_is_narrowed():
+    source = network(recurrent)
+    lstm, keep = source.get_layer("lstm"), alternate(7)
+    for kernel in (lstm.cell.recurrent_kernel, source.get_layer("gru").cell.kernel):
+        kernel.assign(np.asarray(kernel) * keep[:, None])
+    same([np.asarray(source(texts()))], [np.asarray(narrow(analyse(source), {"lstm": keep})(texts()))])
+
+
+def test_an_initial_state_is_refused():
+    ids = keras.Input((LENGTH,), dtype="int32", name="ids")
+    state = keras.Input((7,), name="state")
+    x = layers.GRU(7, name="gru")(embedded()(ids), initial_state=state)
+    with pytest.raises(UnsupportedLayerError, match="initial state"):
+        analyse(keras.Model([ids, state], layers.Dense(3)(x)))
