@@ -1,6 +1,8 @@
 """Models as executors take them: flat, finite, of fixed sizes."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -8,13 +10,16 @@ import numpy as np
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 from executors.structure import Structure, UnsupportedLayerError, analyse, narrow
+from executors.structure.graph import read_graph
+
+_HALVES: Final = ("float16", "bfloat16")
 
 #: The most memory that one inference may take, in bytes.
 _INFERENCE = 4 * GIB
 
 
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
-    """A copy with nested models inlined, once it is known that it can be adapted.
+    """A copy in float32 with nested models inlined, once it is known that it can be adapted.
 
     All of it is adapted and trained, also layers that were frozen, as they often are to train a new head.
 
@@ -26,12 +31,36 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
     try:
         structure = analyse(model)
         _check_memory(path, structure)
-        flat = narrow(structure, {})
+        flat = _in_float32(narrow(structure, {}))
     except (UnsupportedLayerError, TypeError) as error:
         raise invalid(
             path, str(error), "a functional model of supported layers", "see CONTRIBUTING.md"
         ) from error
     return flat
+
+
+def _in_float32(model: keras.Model) -> keras.Model:
+    """A flat model in float32, which least squares and training without scaled losses need."""
+    graph = read_graph(model)
+    if not any(dtype in _HALVES for dtype in graph.dtypes):
+        return model
+    graph = replace(graph, dtypes=tuple("float32" if dtype in _HALVES else dtype for dtype in graph.dtypes))
+    return graph.build(
+        lambda name, layer: type(layer).from_config({**_without_halves(layer.get_config()), "name": name}),
+        graph.weights,
+    )
+
+
+def _without_halves(config: Any) -> Any:
+    """A layer's configuration, that of layers inside it included, with float32 for every half precision."""
+    if isinstance(config, dict):
+        policy = config.get("config") if config.get("class_name") == "DTypePolicy" else None
+        if policy and str(policy.get("name")).removeprefix("mixed_") in _HALVES:
+            return "float32"
+        return {key: _without_halves(value) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return type(config)(map(_without_halves, config))
+    return "float32" if config in _HALVES else config
 
 
 def check_finite(path: Path | str, model: keras.Model) -> None:

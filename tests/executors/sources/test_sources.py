@@ -235,3 +235,19 @@ def own_code():
 def test_a_model_that_cannot_be_adapted_is_refused(make, text):
     model = make()
     refused("its name", text, flatten, model)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "bfloat16"])
+def test_a_model_of_half_precision_is_adapted_in_float32(policy, tmp_path):
+    inputs = keras.Input(IMAGE, name="image")
+    x = layers.BatchNormalization(dtype=policy)(layers.Conv2D(6, 3, dtype=policy)(inputs))
+    x = layers.Reshape((10, 60), dtype=policy)(x)
+    lstm = layers.LSTM(4, recurrent_initializer="glorot_uniform", dtype=policy)
+    x = layers.Bidirectional(lstm, dtype=policy)(x)
+    x = keras.ops.relu(x) * 2
+    model = randomised(keras.Model(inputs, layers.Dense(4, "softmax", dtype="float32")(x)))
+    model.save(tmp_path / "half.keras")
+    loaded = load_source(tmp_path / "half.keras")
+    assert {layer.compute_dtype for layer in loaded.layers if isinstance(layer, layers.Layer)} == {"float32"}
+    assert {weight.dtype for weight in loaded.weights} == {"float32"}
+    np.testing.assert_allclose(np.asarray(loaded(images())), np.asarray(model(images())), atol=0.03)
