@@ -24,7 +24,7 @@ from mistify.budget import FLOPS, Costs, exceeded
 
 #: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
 #: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
-STRONGEST: Final = 0.025
+STRONGEST: Final = 0.03
 
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
