@@ -27,6 +27,18 @@ def bind(
     Raises:
         MistifyError: INVALID_DATASET with everything that does not fit.
     """
+    given = checked(inputs, positional, named)
+    return {info.name: _stored(info, given[info.name]) for info in inputs}
+
+
+def checked(
+    inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+) -> dict[str, Array]:
+    """The array of each input as it was given, for callers that have too many examples for a copy.
+
+    Raises:
+        MistifyError: as `bind`, which has the same arguments.
+    """
     given, problems = _by_name([info.name for info in inputs], positional, named)
     for info in inputs:
         if info.name in given:
@@ -35,7 +47,7 @@ def bind(
         problems += _unequal_batches(inputs, given)
     if problems:
         raise MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
-    return {info.name: _stored(info, given[info.name]) for info in inputs}
+    return given
 
 
 def _stored(info: TensorInfo, array: Array) -> Array:

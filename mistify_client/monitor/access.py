@@ -48,9 +48,12 @@ class ServerAccess(Generic[Client]):
 
     @contextmanager
     def connected(self) -> Iterator[Client]:
-        """A client that does not wait for a server that is away."""
-        token = read_token(self._settings.token_file)
-        with self._make(self._settings.server, token, backoff=_ONE_ATTEMPT) as client:
+        """A client that does not wait for a server that is away.
+
+        Raises:
+            MistifyError: UNAUTHENTICATED, there is no token to read, as while another one takes its place.
+        """
+        with self._make(self._settings.server, self._token(), backoff=_ONE_ATTEMPT) as client:
             self._client = client
             if self.stopped:  # then `stop` may have come too early to close this one
                 client.close()
@@ -58,6 +61,13 @@ class ServerAccess(Generic[Client]):
                 yield client
             finally:
                 self._client = None
+
+    def _token(self) -> str | None:
+        try:
+            return read_token(self._settings.token_file)
+        except MistifyError as error:
+            message = "the token cannot be read"
+            raise MistifyError(ErrorCode.UNAUTHENTICATED, message, error.problems) from error
 
     def wait(self, failures: int) -> None:
         """Wait after so many failures in a row, until `stop` at the most."""

@@ -63,6 +63,7 @@ class Background:
             state.candidate,
             config,
             connect=self._access.connected,
+            keep=self._ledger.save,
             fastest_ms=lambda: self.fastest_ms,
             trying=trying,
         )
@@ -96,7 +97,7 @@ class Background:
                 asked = Replacement(
                     goal=goal.id, config=goal.config, key=uuid.uuid4().hex, job=job, faster=shortfall.too_slow
                 )
-                self._advance(asked.at(Phase.SUBMITTING, "no branch keeps to the targets"))
+                self._advance(asked.at(Phase.SUBMITTING, goal.reason))
 
     def measured(self, now: float, fits: bool) -> None:
         """Judge a package on probation by what its fastest branch takes, `fastest_ms`.

@@ -2,7 +2,7 @@
 
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.manifest import Manifest, TensorInfo, verify
 from mistify_client.execution import best_execution
-from mistify_client.inputs import Array, bind
+from mistify_client.inputs import Array, bind, checked
 from mistify_client.monitor.costs import expected_costs
 from mistify_client.network import Network, open_network
 from mistify_client.versions import check_interchangeable, current, state_directory
@@ -68,11 +68,11 @@ def try_candidate(
     open_old = partial(open_network, running, old_manifest)
     execution = best_execution(state_directory(package), old_manifest, open_old)
     new, old = open_network(candidate, new_manifest, execution), open_old(execution)
-    answers = _outputs(new, values)
-    if not all(np.isfinite(output).all() for output in answers.values()):
+    said = answers(new, values)
+    if not all(np.isfinite(output).all() for output in said.values()):
         raise MistifyError(ErrorCode.INVALID_MODEL, f"{candidate} gives outputs that are not finite")
-    agreement = None if examples is None else agreeing(answers, _outputs(old, values))
-    single = {name: array[:1] for name, array in values.items()}
+    agreement = None if examples is None else agreeing(said, answers(old, values))
+    single = next(_singles(values))
     new_single, old_single = _bound(new, single), _bound(old, single)
     new_ms, old_ms = _alternating(
         lambda: new(new_single, new_manifest.default_branch),
@@ -94,8 +94,19 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
     except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         problem = Problem(str(path), str(error), "an .npz file with an array for each input", "write it anew")
         raise MistifyError(ErrorCode.INVALID_DATASET, f"{path} cannot be used", [problem]) from error
-    bind(package.inputs, (), values)
-    return values
+    return checked(package.inputs, (), values)
+
+
+def answers(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:
+    """What the default branch says of examples, as values.
+
+    They run one by one: beside an app a device has no memory to spare, and none is allocated for that.
+    """
+    outputs, branch = network.manifest.outputs, network.manifest.default_branch
+    found = [network(_bound(network, single), branch) for single in _singles(examples)]
+    return {
+        info.name: info.dequantized(np.concatenate([each[info.name] for each in found])) for info in outputs
+    }
 
 
 def agreeing(some: Mapping[str, Array], others: Mapping[str, Array]) -> float:
@@ -135,10 +146,9 @@ def _bound(network: Network, values: Mapping[str, Array]) -> dict[str, Array]:
     return bind(network.manifest.inputs, (), values)
 
 
-def _outputs(network: Network, values: Mapping[str, Array]) -> dict[str, Array]:
-    """What the default branch says, as values."""
-    found = network(_bound(network, values), network.manifest.default_branch)
-    return {info.name: info.dequantized(found[info.name]) for info in network.manifest.outputs}
+def _singles(examples: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    for row in range(len(next(iter(examples.values())))):
+        yield {name: array[row : row + 1] for name, array in examples.items()}
 
 
 def _alternating(

@@ -155,7 +155,11 @@ def goal_template(path: Path) -> PortingConfig:
 
 
 def read_token(path: Path | None) -> str | None:
-    """The access token in a file; None where there is no file."""
+    """The access token in a file; None where none is named.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it cannot be read.
+    """
     return None if path is None else read_text(path).strip()
 
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from mistify.budget import Costs, latency_axis, memory_axis
+from mistify.budget import latency_axis, memory_axis
 from mistify.hardware import HOST
-from mistify.manifest import Manifest, MeasuredLatency
+from mistify.manifest import Branch, Manifest
 from mistify.metric import Metric
 
 
@@ -35,17 +35,27 @@ def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[Branc
 
     Args:
         manifest: of the package.
-        hardware: the profile whose latencies are meant. Branches that were not measured for it have the
-            latency of the machine that made the package.
+        hardware: the profile whose latencies are meant, one that the package was made for.
     """
-
-    def costs(latency: MeasuredLatency, measured: Costs, achieved: Costs, accuracy: float) -> BranchCosts:
-        return BranchCosts(
-            latency_ms=measured.get(latency_axis(hardware), latency.median_ms),
-            accuracy=accuracy,
+    return tuple(
+        BranchCosts(
+            latency_ms=_latency_ms(part, hardware),
+            accuracy=part.accuracy,
             metric=manifest.metric,
-            memory_bytes=achieved.get(memory_axis(manifest.quantization)),
+            memory_bytes=part.achieved.get(memory_axis(manifest.quantization)),
         )
+        for part in _parts(manifest)
+    )
 
-    parts = manifest.branches or (manifest,)
-    return tuple(costs(part.latency, part.measured, part.achieved, part.accuracy) for part in parts)
+
+def made_for(manifest: Manifest, hardware: str) -> bool:
+    """Whether a package's manifest has latencies of a profile; those of the host every one has."""
+    return hardware == HOST.name or all(latency_axis(hardware) in part.measured for part in _parts(manifest))
+
+
+def _parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
+    return manifest.branches or (manifest,)
+
+
+def _latency_ms(part: Branch | Manifest, hardware: str) -> float:
+    return part.latency.median_ms if hardware == HOST.name else part.measured[latency_axis(hardware)]

@@ -8,18 +8,20 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify.manifest import Manifest
-from mistify_client.monitor.costs import BranchCosts, expected_costs
+from mistify.hardware import HOST
+from mistify.manifest import MANIFEST, Manifest
+from mistify_client.monitor.costs import BranchCosts, expected_costs, made_for
 from mistify_client.monitor.latency import LatencyModel
 from mistify_client.monitor.policy import Decision, Policy, Situation
 from mistify_client.monitor.sensors import Reading, Sensor
+from mistify_client.monitor.state import stamp
 from mistify_client.monitor.targets import Targets
 from mistify_client.statistics import INFERENCE, observed
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, state_directory
 
-#: Older inferences say nothing of the present.
-_RECENT_SECONDS: Final = 10.0
+#: Older inferences say nothing of the present, however seldom there are any.
+_OLDEST_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,17 @@ class Outcome:
 class _Version:
     """The version of the package that is decided about.
 
-    `generation` is the switchboard's, `since` when the branch that runs was chosen.
+    Attributes:
+        generation: the switchboard's.
+        stamp: of the manifest's file; another one where the package was replaced in its place.
+        hardware: the profile whose latencies are expected.
+        since: when the branch that runs was chosen.
     """
 
     generation: int
+    stamp: tuple[int, int] | None
     manifest: Manifest
+    hardware: str
     costs: tuple[BranchCosts, ...]
     model: LatencyModel
     since: float
@@ -65,7 +73,7 @@ class Foreground:
         package: the directory of the package that was shipped; its current version is what runs.
         policy: decides.
         sensor: reads the device.
-        hardware: the profile whose latencies are expected.
+        hardware: the profile whose latencies are expected; the host's of a package not made for it.
     """
 
     def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
@@ -87,7 +95,7 @@ class Foreground:
             targets: to keep to.
 
         Raises:
-            MistifyError: another version was made current, and cannot be read.
+            MistifyError: another version was made current, or the package replaced, and cannot be read.
         """
         version = self._version = self._current(now)
         reading = self._sensor()
@@ -114,22 +122,35 @@ class Foreground:
 
     def _current(self, now: float) -> _Version:
         """The version that is current, under the conditions that the one before has met."""
-        generation, before = self._switchboard.generation, self._version
-        if before is not None and before.generation == generation:
+        generation, before, directory = self._switchboard.generation, self._version, current(self._package)
+        found = stamp(directory / MANIFEST)
+        if before is not None and (before.generation, before.stamp) == (generation, found):
             return before
-        manifest = Manifest.load(current(self._package))
-        costs = expected_costs(manifest, self._hardware)
-        model = LatencyModel([each.latency_ms for each in costs], ratio=before.model.ratio if before else 1.0)
+        manifest = Manifest.load(directory)
+        hardware = self._hardware if made_for(manifest, self._hardware) else HOST.name
+        costs = expected_costs(manifest, hardware)
+        # Ratios to what different machines take do not compare.
+        ratio = before.model.ratio if before is not None and before.hardware == hardware else 1.0
+        model = LatencyModel([each.latency_ms for each in costs], ratio)
         # When the daemon starts, the branch is as old as can be: nothing speaks against a better one.
-        return _Version(generation, manifest, costs, model, since=now if before else -inf)
+        since = -inf if before is None else now
+        return _Version(generation, found, manifest, hardware, costs, model, since)
 
     def _inferences(self, version: _Version, now: float) -> npt.NDArray[Any]:
-        """Those of all processes, since the branch was chosen, in the order of time."""
-        runtimes = observed(self._state)
-        found = [runtime.inferences for runtime in runtimes if runtime.generation == version.generation]
+        """Those of all processes, since the branch was chosen, in the order of time.
+
+        A process may still run the package before: one of another generation, or one that was replaced in its
+        place, which is told by the number of branches.
+        """
+        running = version.generation, len(version.costs)
+        found = [
+            runtime.inferences
+            for runtime in observed(self._state)
+            if (runtime.generation, len(runtime.counts)) == running
+        ]
         inferences = np.concatenate([np.empty(0, INFERENCE), *found])
-        recent = inferences[inferences["ended"] >= max(version.since, now - _RECENT_SECONDS)]
-        return recent[np.argsort(recent["ended"], kind="stable")]
+        counting = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
+        return counting[np.argsort(counting["ended"], kind="stable")]
 
     def _branch(self, version: _Version) -> int:
         branch = self._switchboard.branch_in(version.generation)

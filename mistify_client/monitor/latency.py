@@ -11,8 +11,10 @@ from mistify_client.monitor.costs import BranchCosts
 
 #: Fewer inferences than these say nothing: one that met an interruption is no change of conditions.
 LEAST_INFERENCES = 3
-#: As many are looked at where an interval has fewer.
+#: As many are looked at where an interval has fewer, but none beyond the least that is not recent.
 USUAL_INFERENCES = 5
+#: How much older than the last inference the others may be to be recent.
+RECENT_SECONDS = 10.0
 
 #: How much of a deviation is put down to the branch. The rest may be conditions that changed meanwhile.
 _LEARNED = 0.5
@@ -24,8 +26,10 @@ class LatencyModel:
     """Latency of branch b now = expected_ms[b] * corrections[b] * ratio.
 
     Conditions change the ratio, for all branches alike. What a change of branch alone has changed is a
-    deviation of that branch, such as operations that this device is slow at: without a correction, a branch
-    that always takes longer than expected would be left and chosen again forever.
+    deviation of the one that was entered from the one that was left, such as operations that this device is
+    slow at: without a correction, a branch that always takes longer than expected would be left and chosen
+    again forever. Both are corrected, half each. Most branches are entered as conditions worsen, which the
+    ratio before has seen a part of: if only they were corrected, all corrections would rise with time.
 
     Args:
         expected_ms: latency of each branch by the manifest.
@@ -57,24 +61,27 @@ class LatencyModel:
         """Take in what was measured; false where that was too little to tell anything.
 
         Args:
-            inferences: `mistify_client.statistics.INFERENCE` under the present conditions, in the order of
-                time. Those of the last one's branch count, by their median, and of them those at batch 1,
-                as manifests mean it.
+            inferences: `mistify_client.statistics.INFERENCE` that may count, in the order of time. Those of
+                the last one's branch do, by their median, and of them those at batch 1, as manifests mean it.
             since: when the interval began that is asked for; an inference has to have ended in it.
         """
         single = inferences[(inferences["batch"] == 1) & (inferences["latency_ms"] > 0)]
         same = single[single["branch"] == single["branch"][-1:]]
-        fresh = same[same["ended"] >= since]
-        if not len(fresh) or len(same) < LEAST_INFERENCES:
+        if len(same) < LEAST_INFERENCES or same["ended"][-1] < since:
             return False
-        counted = fresh if len(fresh) >= USUAL_INFERENCES else same[-USUAL_INFERENCES:]
-        self._measured(int(same["branch"][-1]), float(np.median(counted["latency_ms"])))
+        fresh = int(np.count_nonzero(same["ended"] >= since))
+        recent = int(np.count_nonzero(same["ended"] >= same["ended"][-1] - RECENT_SECONDS))
+        counted = max(LEAST_INFERENCES, min(recent, max(fresh, USUAL_INFERENCES)))
+        self._measured(int(same["branch"][-1]), float(np.median(same["latency_ms"][-counted:])))
         return True
 
     def _measured(self, branch: int, latency_ms: float) -> None:
         if self._branch is not None and branch != self._branch:
-            deviation = latency_ms / self.predicted_ms[branch]
-            corrected = self.corrections[branch] * deviation**_LEARNED
-            self.corrections[branch] = min(_MOST, max(1 / _MOST, corrected))
+            learned = (latency_ms / self.predicted_ms[branch]) ** _LEARNED
+            self._correct(branch, learned**0.5)
+            self._correct(self._branch, learned**-0.5)
         self._branch = branch
         self.ratio = latency_ms / (self._expected_ms[branch] * self.corrections[branch])
+
+    def _correct(self, branch: int, factor: float) -> None:
+        self.corrections[branch] = min(_MOST, max(1 / _MOST, self.corrections[branch] * factor))

@@ -43,6 +43,8 @@ class Replacement(BaseModel):
         faster: whether it has to be faster than the package in use, which is too slow.
         fastest_ms: what the fastest branch of the package before takes under the conditions under which the
             new one was installed; None where that is not known.
+        trials: how many times it was begun to try the package on this device, by daemons that it may have
+            ended.
         reason: why the phase is the present one.
     """
 
@@ -55,6 +57,7 @@ class Replacement(BaseModel):
     phase: Phase = Phase.SUBMITTING
     faster: bool = True
     fastest_ms: float | None = None
+    trials: int = 0
     reason: str = ""
 
     def at(self, phase: Phase, reason: str, **changes: object) -> "Replacement":

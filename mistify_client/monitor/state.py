@@ -105,6 +105,15 @@ def _try_lock(file: TextIO) -> bool:
     return True
 
 
+def stamp(path: Path) -> tuple[int, int] | None:
+    """Tells a file from the one that takes its place, or is written over it; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def write_durably(path: Path, value: object) -> None:
     """Write a JSON file that a crash at any moment leaves with the old or the new content."""
     partial = path.with_name(f"{path.name}.part")

@@ -48,7 +48,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     wanted = ", ".join(f"{name} {value}" for name, value in status["targets"].items())
     yield f"targets: {wanted or 'none'}" + ("" if status["fits"] else ", not kept to")
     yield f"ratio of measured to expected latency: {status['ratio']:.2f}" + (
-        " (no inference lately)" if status["idle"] else ""
+        " (no inference in the last interval)" if status["idle"] else ""
     )
     for number, branch in enumerate(status["branches"]):
         mark = "*" if number == status["branch"] else " "

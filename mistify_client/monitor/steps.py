@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, GoalState, Job, JobEvent
@@ -14,6 +15,9 @@ from mistify_client.monitor.candidate import Trial, try_candidate
 from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.replacement import Phase, Replacement
 from mistify_client.versions import current, install, roll_back
+
+#: A trial may take more memory than the daemon has, and end it: then another one would, too.
+_MOST_TRIALS: Final = 3
 
 Trying = Callable[[Path, Path, Path | None], Trial]
 
@@ -29,6 +33,7 @@ class Steps:
         candidate: where a new package is downloaded to.
         config: of the background path.
         connect: gives a client of the server, new for each step.
+        keep: writes down a replacement in the middle of a step.
         fastest_ms: what the fastest branch in use takes now; None where that is not known.
         trying: tries a candidate beside the package in use.
     """
@@ -40,6 +45,7 @@ class Steps:
         config: ReplacementConfig,
         *,
         connect: Callable[[], AbstractContextManager[PortingClient]],
+        keep: Callable[[Replacement], None],
         fastest_ms: Callable[[], float | None],
         trying: Trying = try_candidate,
     ) -> None:
@@ -47,6 +53,7 @@ class Steps:
         self._candidate = candidate
         self._config = config
         self._connect = connect
+        self._keep = keep
         self._fastest_ms = fastest_ms
         self._trying = trying
         self._steps = {
@@ -103,6 +110,10 @@ class Steps:
 
     def _validate(self, replacement: Replacement) -> Replacement:
         """Try the candidate beside the package in use (verified, run, compared, measured)."""
+        if replacement.trials >= _MOST_TRIALS:
+            return self._rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
+        replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
+        self._keep(replacement)
         trial = self._trying(self._candidate, self._package, self._config.examples)
         figures = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "

@@ -17,6 +17,7 @@ from mistify.quantities import (
     parse_time,
 )
 from mistify.validation import InvalidValue, Settings, problems_of
+from mistify_client.monitor.state import stamp
 from mistify_client.report import write_json
 
 
@@ -73,7 +74,7 @@ class LiveTargets:
     def __init__(self, configured: Targets, path: Path) -> None:
         self._configured = configured
         self._path = path
-        self._read: tuple[int, int] | None = None  # which file, and when it was written
+        self._read: tuple[int, int] | None = None
         self.current = configured
 
     def refresh(self) -> bool:
@@ -82,19 +83,12 @@ class LiveTargets:
         Raises:
             MistifyError: INVALID_CONFIG, the file says no targets; those before stay.
         """
-        version = self._version()
-        if version == self._read:
+        found = stamp(self._path)
+        if found == self._read:
             return False
-        self._read = version
+        self._read = found
         self.current = self._configured.replaced(read_changes(self._path))
         return True
-
-    def _version(self) -> tuple[int, int] | None:
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns
 
 
 def parse_changes(assignments: Sequence[str]) -> dict[str, str | None]:

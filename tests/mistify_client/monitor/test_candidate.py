@@ -1,10 +1,14 @@
 """Candidates on the networks of the client's tests: one is a hundred times as much work as the other."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.monitor.candidate import agreeing, read_examples, try_candidate
+from mistify.manifest import Manifest
+from mistify_client.monitor.candidate import agreeing, answers, read_examples, try_candidate
+from mistify_client.network import Execution, open_network
 
 from ..conftest import IMAGE, SCORES, make_package
 
@@ -27,6 +31,26 @@ def examples(tmp_path, expected):
 
 def test_a_network_that_says_the_same(fast, slow, examples):
     assert try_candidate(fast, slow, examples).agreement == 1.0
+
+
+def test_examples_take_no_more_memory_than_one_of_them(slow, expected):
+    network = open_network(slow, Manifest.load(slow), Execution())
+    said = answers(network, {"image": expected["image"]})
+    assert network.shapes == [((1, 4, 4, 1),)]
+    np.testing.assert_allclose(said["scores"], expected["scores"], atol=1e-5)
+
+
+def test_examples_are_not_converted_as_they_are_read(fast, tmp_path):
+    """They are bytes, as images are, of which the network makes numbers of four bytes."""
+    images = np.zeros((500_000, 4, 4, 1), np.uint8)
+    np.savez(tmp_path / "images.npz", image=images)
+    manifest = Manifest.load(fast)
+    tracemalloc.start()
+    try:
+        read_examples(tmp_path / "images.npz", manifest)
+        assert tracemalloc.get_traced_memory()[1] < 2 * images.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_without_examples_nothing_is_said_of_agreement(fast, slow):
@@ -79,8 +103,6 @@ def test_outputs_that_are_not_finite_are_refused(fast, slow, tmp_path):
     ],
 )
 def test_examples_that_do_not_fit_are_told(fast, tmp_path, content, message):
-    from mistify.manifest import Manifest
-
     path = tmp_path / "examples.npz"
     if isinstance(content, bytes):
         path.write_bytes(content)

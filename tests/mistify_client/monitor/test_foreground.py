@@ -1,19 +1,26 @@
 """The foreground path on traces of load: against a reference, and without swinging to and fro."""
 
+import os
 from itertools import pairwise
 
 import pytest
 
 from mistify.metric import Metric
+from mistify_client.monitor.foreground import Foreground
 from mistify_client.monitor.predictive import PredictiveParams, PredictivePolicy
 from mistify_client.monitor.sensors import Reading
 from mistify_client.monitor.targets import Targets
+from mistify_client.statistics import Recorder
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import state_directory
 
-from .conftest import ACCURACIES, INTERVAL, branch, manifest, three_branches
+from .conftest import ACCURACIES, EXPECTED_MS, INTERVAL, branch, manifest, three_branches
 
 DWELL = 1.0
+
+
+def on_board(package) -> Foreground:
+    return Foreground(package, PredictivePolicy(PredictiveParams()), Reading, "board")
 
 
 def reference(device) -> int:
@@ -84,7 +91,21 @@ def test_a_branch_that_takes_longer_than_expected_is_not_tried_again_and_again(d
     deviating = device(load=lambda now: 0.7, deviations=(1.0, 1.0, 1.5), noise=0.02)
     deviating.run(300)
     assert deviating.branch == reference(deviating) == 1
-    assert len(deviating.switches) <= 6
+    assert len(deviating.switches) == 2
+
+
+def test_corrections_do_not_rise_as_the_load_comes_and_goes(device):
+    """Most switches are down, in an interval that has seen the load before and the one after."""
+    alternating = device(load=lambda now: 0.5 if now // 13 % 2 else 3.0, noise=0.05)
+    alternating.run(900)
+    assert len(alternating.switches) > 60
+    alternating.load = lambda now: 8.0
+    outcome = alternating.run(5)
+    corrections = [
+        each.latency_ms / ms for each, ms in zip(outcome.situation.branches, EXPECTED_MS, strict=True)
+    ]
+    assert corrections == pytest.approx([1.0, 1.0, 1.0], abs=0.1)
+    assert outcome.situation.ratio == pytest.approx(8.0, rel=0.1)
 
 
 def test_corrections_find_a_branch_that_takes_less_than_expected(device):
@@ -108,6 +129,23 @@ def test_batches_say_nothing_of_single_examples(device):
         batches.recorder.record(batches.now + 0.01 * n, 320.0, 1, 32)
     assert batches.run(INTERVAL).situation.idle
     assert batches.branch == 1
+
+
+@pytest.mark.parametrize("pause", [5.0, 140.0])
+def test_an_app_that_infers_seldom_is_looked_after(device, pause):
+    seldom = device(load=lambda now: 4.0, pause=pause)
+    seldom.run(6 * pause)
+    assert seldom.branch == reference(seldom) == 0
+    seldom.load = lambda now: 0.5
+    seldom.run(5 * pause)
+    assert seldom.branch == reference(seldom) == 2
+
+
+def test_fewer_than_three_inferences_in_five_minutes_tell_nothing(device):
+    too_seldom = device(load=lambda now: 4.0, pause=160.0)
+    too_seldom.run(2000)
+    assert all(outcome.situation.idle for outcome in too_seldom.outcomes)
+    assert too_seldom.branch == 1
 
 
 def test_without_inferences_it_stays(device):
@@ -195,13 +233,48 @@ def test_a_new_version_is_a_new_beginning(package, device):
     assert outcome.predicted_ms == pytest.approx((3.0, 6.0))  # the conditions are still the same
 
 
-def test_latencies_of_the_hardware_that_is_meant(package):
-    from mistify_client.monitor.foreground import Foreground
+def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package, device):
+    replaced = device(load=lambda now: 3.0)
+    replaced.run(5)
+    four = [branch(latency, latency / 100) for latency in (1.0, 2.0, 3.0, 4.0)]
+    os.replace(manifest(four).save(tmp_path), package / "manifest.json")
+    outcome = replaced.run(INTERVAL)
+    assert outcome.predicted_ms == pytest.approx((3.0, 6.0, 9.0, 12.0))
+    restarted = Recorder.open(state_directory(package), 4, replaced.switchboard.generation)
+    for n in range(5):
+        restarted.record(replaced.now + 0.01 * n, 8.0, 3, 1)
+    outcome = replaced.run(INTERVAL)  # in which the app that still runs the package before infers as well
+    assert outcome.predicted_ms == pytest.approx((2.0, 4.0, 6.0, 8.0))
 
-    on_board = Foreground(package, PredictivePolicy(PredictiveParams()), Reading, "board")
-    outcome = on_board.step(1000.0, 999.75, Targets(latency="100ms"))
+
+def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_nothing(package, device):
+    early = device(pause=None)
+    early.run(1)
+    four = Recorder.open(state_directory(package), 4, early.switchboard.generation)
+    for n in range(5):
+        four.record(early.now + 0.01 * n, 8.0, 3, 1)
+    assert early.run(INTERVAL).situation.idle
+
+
+def test_latencies_of_the_hardware_that_is_meant(package):
+    outcome = on_board(package).step(1000.0, 999.75, Targets(latency="100ms"))
     assert outcome.predicted_ms == (40.0, 100.0, 250.0)
     assert outcome.decision.branch == 1
+
+
+def test_ratios_to_what_different_machines_take_do_not_mix(package):
+    """The package that was shipped is not made for the hardware that is meant, the next one is."""
+    shipped = manifest([branch(10.0, 0.8).model_copy(update={"measured": {}})], default_branch=0)
+    shipped.save(package)
+    watched, state = on_board(package), state_directory(package)
+    recorder = Recorder.open(state, 1, Switchboard.open(state).generation)
+    for n in range(5):
+        recorder.record(1000.0 + n, 80.0, 0, 1)
+    outcome = watched.step(1004.0, 1000.0, Targets())
+    assert (outcome.situation.ratio, outcome.predicted_ms) == (pytest.approx(8.0), pytest.approx((80.0,)))
+    three_branches().save(package)
+    Switchboard.open(state).bump()
+    assert watched.step(1005.0, 1004.0, Targets()).predicted_ms == (40.0, 100.0, 250.0)
 
 
 def test_dwells(device):

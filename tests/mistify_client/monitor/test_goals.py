@@ -18,7 +18,7 @@ CONFIG = {
     "dataset": {"train": "train.npz", "test": "test.npz", "augment": {"flip": True}},
     "algorithm": {"name": "Morphnet", "config": {"threshold": 0.2}},
     "adaptation_goal": {"latency": "100ms", "accuracy": "0.7"},
-    "hardware": "raspberry-pi",
+    "hardware": "board",
     "quantization": "float16",
     "branches": {"count": 3, "from": "1/3x", "to": "3x"},
 }
@@ -91,6 +91,22 @@ def test_ids_are_short_enough():
     long = template(id="x" * 64)
     assert len(asked_id := new_goal(long, three_branches(), SHORT).id) == 64
     assert asked_id.startswith("xxx")
+
+
+@pytest.mark.parametrize(
+    "limits", [{"latency": "1ms"}, {"FLOP": 5, "latency": "1ms"}, {"num_of_params": "20M"}]
+)
+def test_hardware_that_the_package_was_not_made_for_is_not_asked_a_latency(limits):
+    """The ratio says what inferences take on the device over what they take on the host."""
+    new = new_goal(template(hardware="jetson-nano", adaptation_goal=limits), three_branches(), SHORT)
+    (config,) = parse_batch(new.config)
+    assert config.adaptation_goal.latency is None
+    assert 4e6 * 20 / 32 / 1.1 < config.adaptation_goal.FLOP.value <= 4e6 * 20 / 32
+    assert new.reason.endswith("multiply-adds are limited, the package has no latency for jetson-nano")
+
+
+def test_every_package_is_made_for_the_host():
+    assert asked(SHORT, hardware=None).adaptation_goal.latency.value <= 20 / 8
 
 
 def test_a_template_may_limit_both():

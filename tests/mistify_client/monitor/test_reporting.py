@@ -56,10 +56,11 @@ class Site:
         self.reporting = None
         self.daemon()
 
-    def daemon(self):
+    def daemon(self, **changes):
         self.stop()
         self.entries = Entries()
-        config = ReportingConfig(server=self.address, device="my-board", threads=[1, 2], quiet="10s")
+        given = {"server": self.address, "device": "my-board", "threads": [1, 2], "quiet": "10s"}
+        config = ReportingConfig.model_validate(given | changes)
         self.reporting = Reporting(
             self.package,
             self.state.reports,
@@ -143,6 +144,15 @@ def test_a_server_that_is_away_is_told_later_without_measuring_again(site):
     site.server, _ = serve(site.devices, site.address)
     site.entries.until(event="latency")
     assert len(site.measured) == 1
+    assert len(site.devices.reports) == 1
+
+
+def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
+    site.daemon(token_file=tmp_path / "token")
+    site.let_pass(11, 1.0)
+    assert "the token cannot be read" in site.entries.until(event="problem")["reason"]
+    (tmp_path / "token").write_text("right")
+    assert "predicted" in site.entries.until(event="latency")["reason"]
     assert len(site.devices.reports) == 1
 
 

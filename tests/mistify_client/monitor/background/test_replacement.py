@@ -1,5 +1,6 @@
 """The way from a goal to a package that is current, and the jobs that goals are asked for in."""
 
+import json
 from dataclasses import replace
 
 from mistify.manifest import Manifest
@@ -9,6 +10,7 @@ from mistify_client.monitor.replacement import Ledger, Phase
 from mistify_client.versions import current, install, previous
 
 from ..adapting import held
+from ..test_config import GOAL
 from .conftest import SHORT, WHOLE_WAY, on_probation_ends
 
 
@@ -20,6 +22,14 @@ def test_a_new_package_becomes_the_current_one_and_the_old_one_is_kept(site, pac
     assert site.goal == replacement.goal
     assert previous(package) == package
     assert not site.state.candidate.exists()
+
+
+def test_it_is_told_where_no_latency_is_asked_for(site):
+    site.config.goal.write_text(json.dumps({**GOAL, "hardware": "jetson-nano"}))
+    site.ask()
+    reason = site.until("submitting")["reason"]
+    assert reason.startswith("no branch keeps to the targets")
+    assert reason.endswith("no latency for jetson-nano")
 
 
 def test_a_goal_without_a_job_begins_one_and_later_goals_join_it(site, service):

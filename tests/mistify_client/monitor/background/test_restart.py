@@ -1,15 +1,36 @@
 """Daemons that end, at any time, and what the next one makes of what they left."""
 
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from mistify_client.monitor.candidate import Trial
-from mistify_client.monitor.replacement import Ledger, Phase
+from mistify_client.monitor.replacement import Ledger, Phase, Replacement
 from mistify_client.versions import current, install, previous
 
 from ..adapting import held
 from .conftest import WHOLE_WAY, on_probation
+
+#: A daemon that is killed as it tries a package.
+DYING = """
+import os
+import signal
+import sys
+from pathlib import Path
+from mistify_client.monitor.background import Background
+from mistify_client.monitor.config import ReplacementConfig, goal_template
+from mistify_client.monitor.journal import Journal
+from mistify_client.monitor.state import MonitorState
+
+package, goal = map(Path, sys.argv[1:])
+state, config = MonitorState.of(package), ReplacementConfig(server="127.0.0.1:1", goal=goal)
+die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+Background(package, state, config, goal_template(goal), Journal(state.log, None), trying=die).resume()
+signal.pause()
+"""
 
 
 @pytest.mark.parametrize("phase", WHOLE_WAY[:5])
@@ -32,6 +53,18 @@ def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
         site.until("probation")
         assert site.goal == whole.goal
         assert previous(package) == package
+
+
+def test_a_package_that_ends_every_daemon_is_rejected(site, package, tmp_path):
+    """As one does that takes more memory than the daemon may have."""
+    left = Replacement(goal="phone-1", config="[]", key="key", job="job-1", phase=Phase.VALIDATING)
+    Ledger(site.state.replacement).save(left)
+    for _ in range(3):
+        died = subprocess.run([sys.executable, "-c", DYING, package, site.config.goal], check=False)
+        assert died.returncode == -signal.SIGKILL
+    site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
+    entry = site.entries.until(event="replacement")
+    assert (entry["phase"], entry["reason"]) == ("rejected", "3 trials have begun, and none has ended")
 
 
 def test_a_roll_back_that_was_interrupted_is_finished_once(site, package, other):

@@ -51,6 +51,15 @@ def test_a_token_that_is_refused_may_be_mended(site, service, tmp_path):
     assert (sent[0], sent[-1]) == ("Bearer wrong", "Bearer right")
 
 
+def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
+    site.ask(token_file=tmp_path / "token")
+    problem = site.entries.until(event="problem")["reason"]
+    assert problem.startswith("the token cannot be read")
+    assert str(tmp_path / "token") in problem
+    (tmp_path / "token").write_text("right")
+    site.until("probation")
+
+
 def test_a_goal_that_the_server_refuses_is_given_up(site, service):
     service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "no such model")
     site.ask()
