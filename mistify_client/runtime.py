@@ -1,8 +1,11 @@
 """A package in use: load it, call it on NumPy arrays, switch its branch (paper 6)."""
 
 import logging
+import math
 import os
 import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import overload
@@ -25,6 +28,9 @@ from mistify_client.versions import current, state_directory
 #: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
 LOAD_ATTEMPTS = 6
 
+#: Until a version that could not be loaded is tried again: what was in its way may have passed.
+RETRY_SECONDS = 60.0
+
 logger = logging.getLogger(__name__)
 
 
@@ -38,16 +44,29 @@ class PortedModel:
     name. May be called from several threads, one at a time runs.
 
     A monitor on the same device may switch the branch, or make another version of the package current: that
-    one is loaded in the background and then takes over between two inferences.
+    one is loaded in the background and then takes over between two inferences. Where that fails it is tried
+    again with an inference after `RETRY_SECONDS`.
+
+    Args:
+        package: the directory of the package that was shipped.
+        switchboard: of the package.
+        loaded: the version that runs at first.
+        clock: in seconds.
     """
 
     def __init__(
-        self, package: Path, switchboard: Switchboard, generation: int, loaded: LoadedPackage
+        self,
+        package: Path,
+        switchboard: Switchboard,
+        loaded: LoadedPackage,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._package = package
         self._switchboard = switchboard
-        self._generation = generation
         self._loaded = loaded
+        self._clock = clock
+        self._noticed, self._retry_at = loaded.generation, math.inf
         self._noticing, self._loading = threading.Lock(), threading.Lock()
 
     @property
@@ -102,23 +121,32 @@ class PortedModel:
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit.
         """
-        if self._switchboard.generation != self._generation:
+        if self._switchboard.generation != self._loaded.generation:
             self._notice()
         outputs = self._loaded.run(arrays, named, self._switchboard)
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _notice(self) -> None:
-        """Begin to load a version that was made current, once."""
+        """Begin to load a version that was made current, once, and again some time after that has failed."""
         with self._noticing:
             generation = self._switchboard.generation
-            if generation != self._generation:
-                self._generation = generation
-                threading.Thread(target=self._take_over, args=[generation], name="mistify-version").start()
+            if generation != self._noticed or self._clock() >= self._retry_at:
+                self._noticed, self._retry_at = generation, math.inf
+                loading = threading.Thread(target=self._take_over, args=[generation], name="mistify-version")
+                try:
+                    loading.start()
+                except Exception:
+                    self._put_off()
+
+    def _put_off(self) -> None:
+        """Go on with what runs, for now; called while an exception is handled."""
+        self._retry_at = self._clock() + RETRY_SECONDS
+        logger.warning("%s goes on as it is: its new version cannot be loaded", self._package, exc_info=True)
 
     def _take_over(self, generation: int) -> None:
         """Load the version that is current, and let it take over; if that fails all stays as it is."""
         with self._loading:
-            if generation != self._generation:
+            if generation != self._noticed:
                 return  # a still newer one is on its way
             running = self._loaded.network
             try:
@@ -126,12 +154,9 @@ class PortedModel:
                 network = open_network(directory, _verified(directory), running.execution)
                 for shapes in running.shapes:
                     network.warm_up(shapes)
-            except Exception:
-                logger.warning(
-                    "%s goes on as it is: its new version cannot be loaded", self._package, exc_info=True
-                )
-            else:
                 self._loaded = recorded(network, state_directory(self._package), generation)
+            except Exception:
+                self._put_off()
 
 
 @overload
@@ -196,7 +221,7 @@ def _open(package: Path, threads: int | None) -> PortedModel:
             raise
         logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
         network = _network(package, state, threads)
-    return PortedModel(package, switchboard, generation, recorded(network, state, generation))
+    return PortedModel(package, switchboard, recorded(network, state, generation))
 
 
 def _network(directory: Path, state: Path, threads: int | None) -> Network:

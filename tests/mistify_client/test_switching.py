@@ -10,13 +10,16 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.network import ALLOCATIONS
+from mistify.manifest import Manifest
+from mistify_client.loaded import recorded
+from mistify_client.network import ALLOCATIONS, Execution, open_network
 from mistify_client.runtime import PortedModel, load
 from mistify_client.statistics import observed
 from mistify_client.switchboard import Switchboard
@@ -245,6 +248,73 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package
     model(expected["image"])
     join_loading()
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+
+
+@dataclass
+class Timed:
+    """A model whose clock is set by hand, in seconds."""
+
+    package: Path
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        state = state_directory(self.package)
+        network = open_network(self.package, Manifest.load(self.package), Execution(1))
+        loaded = recorded(network, state, 0)
+        self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
+
+    def runs(self, now: float, image: np.ndarray) -> str:
+        """What runs after an inference at this time: the version that was shipped, or a new one."""
+        self.now = now
+        self.model(image)
+        join_loading()
+        return "shipped" if self.model.branches else "new"
+
+
+@contextmanager
+def damaged(version: Path) -> Iterator[None]:
+    """The network of a version is unreadable for a while."""
+    network = version / "serve.tflite"
+    content = network.read_bytes()
+    damage(version)
+    try:
+        yield
+    finally:
+        network.write_bytes(content)
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """No thread can be started: none has the room for such a stack."""
+    size = threading.stack_size(2**46)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        threading.Thread(target=lambda: None).start()
+    try:
+        yield
+    finally:
+        threading.stack_size(size)
+
+
+@pytest.mark.parametrize("fault", [damaged, lambda version: without_threads()], ids=["file", "threads"])
+def test_a_version_that_could_not_be_loaded_is_tried_again(branch_package, package, expected, caplog, fault):
+    timed, image = Timed(branch_package), expected["image"]
+    install(branch_package, package)
+    with fault(current(branch_package)):
+        assert [timed.runs(now, image) for now in (100, 159, 160)] == ["shipped"] * 3
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    assert [timed.runs(now, image) for now in (219, 220)] == ["shipped", "new"]
+    assert [found.generation for found in observed(state_directory(branch_package))] == [1]
+    np.testing.assert_allclose(timed.model(image), expected["scores"], atol=1e-6)
+
+
+def test_a_newer_version_does_not_wait_for_one_that_could_not_be_loaded(branch_package, package, expected):
+    timed = Timed(branch_package)
+    install(branch_package, package)
+    damage(current(branch_package))
+    assert timed.runs(100, expected["image"]) == "shipped"
+    install(branch_package, package)
+    assert timed.runs(101, expected["image"]) == "new"
 
 
 def test_is_loaded_as_shipped_where_its_current_version_is_damaged(branch_package, package, expected, caplog):
