@@ -5,16 +5,18 @@ Below the tuner's directory lie
     weights/                    of peers, by digest (`mistify_client.peer_files`)
     packages/DIGEST/            the network and the manifest of a package, by the network's digest
     outputs/DATA/PEER/N.npy     what a peer says of all examples, the N-th output
+    outputs/partial/            the same while it is written
 
 so that nothing is downloaded or computed twice, and outputs need not fit into memory.
 """
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
-from tempfile import mkdtemp
+from typing import BinaryIO
 
 import numpy as np
 
@@ -32,6 +34,9 @@ from mistify_client.versions import check_interchangeable
 
 #: Examples that a peer is asked about at a time.
 _CHUNK = 64
+
+_PARTIAL = "partial"
+_FLOAT32 = "<f4"
 
 #: Downloads network and manifest of a package into a directory.
 Fetch = Callable[[PackageReference, Path], object]
@@ -102,7 +107,8 @@ class PeerOutputs:
         """Run a peer on all examples, unless that was done; its key.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, its weights cannot be used; as `Packages.get`.
+            MistifyError: INVALID_PUBLICATION, its weights cannot be used; UNAVAILABLE, what it says cannot be
+                written, for example on a full disk; as `Packages.get`.
         """
         key = self.key(file.peer)
         if self.has(key):
@@ -124,30 +130,47 @@ class PeerOutputs:
 
     def _write(self, key: str, network: Network, training: Training) -> None:
         """Write outputs chunk by chunk: they are there completely or not at all."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        partial = Path(mkdtemp(dir=self._directory))
-        arrays: dict[str, Array] = {}
-        for start, told in _told(network, training, self._examples):
-            for at, (name, output) in enumerate(told.items()):
-                if name not in arrays:
-                    shape = (len(self._examples), *output.shape[1:])
-                    arrays[name] = np.lib.format.open_memmap(partial / f"{at}.npy", "w+", np.float32, shape)
-                arrays[name][start : start + len(output)] = output
-        for array in arrays.values():
-            array.flush()  # type: ignore[attr-defined]  # a memmap
-        os.replace(partial, self._directory / key)
+        partial = self._directory.with_name(_PARTIAL)
+        shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            partial.mkdir()
+            _save(_told(network, training, self._examples), len(self._examples), partial)
+            os.replace(partial, self._directory / key)
+        except OSError as error:
+            raise MistifyError(
+                ErrorCode.UNAVAILABLE,
+                f"{self._directory} cannot be written ({error.strerror}); free space or restore write access",
+            ) from error
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)  # complete outputs have left it
 
 
-def _told(network: Network, training: Training, examples: Examples) -> Iterator[tuple[int, dict[str, Array]]]:
-    """Chunks of what a network says of examples: the row of the first one, the outputs in their order."""
-    start = 0
+def _told(network: Network, training: Training, examples: Examples) -> Iterator[list[Array]]:
+    """Chunks of what a network says of examples: the outputs in their order."""
     for chunk in examples.chunks(_CHUNK):
         found = network(bind(network.manifest.inputs, (), chunk.inputs), 0)
-        yield (
-            start,
-            {
-                info.name: training.kinds[info.name].predictions(found[info.name])
-                for info in network.manifest.outputs
-            },
-        )
-        start += len(chunk)
+        yield [training.kinds[info.name].predictions(found[info.name]) for info in network.manifest.outputs]
+
+
+def _save(told: Iterable[list[Array]], count: int, directory: Path) -> None:
+    """Save chunks of outputs, of so many examples in all, as float32 in `.npy` files.
+
+    They are written, not mapped: storing to a page that has no room on a full disk would kill the process.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    with ExitStack() as stack:
+        files: list[BinaryIO] = []
+        for outputs in told:
+            for at, output in enumerate(outputs):
+                if at == len(files):
+                    files.append(stack.enter_context((directory / f"{at}.npy").open("wb")))
+                    shape = (count, *output.shape[1:])
+                    header = {"descr": _FLOAT32, "fortran_order": False, "shape": shape}
+                    np.lib.format.write_array_header_1_0(files[at], header)
+                files[at].write(np.ascontiguousarray(output, _FLOAT32).data)
+        for file in files:
+            file.flush()
+            os.fsync(file.fileno())

@@ -55,14 +55,20 @@ def device(data, tmp_path):
 
 
 @pytest.fixture
-def store(data, tmp_path):
+def scales():
+    """What the group compares devices by."""
+    return {"view_degrees": 90.0}
+
+
+@pytest.fixture
+def store(data, tmp_path, scales):
     packages = {
         goal: {
             path.name: path.read_bytes() for path in (data / name).iterdir() if path.name != "expected.npz"
         }
         for goal, name in GOALS.items()
     }
-    fleet.prepare_packages(tmp_path / "store", packages, {"view_degrees": 90.0})
+    fleet.prepare_packages(tmp_path / "store", packages, scales)
     return tmp_path / "store"
 
 

@@ -1,5 +1,8 @@
 """`mistify tune` as a user sees it."""
 
+import subprocess
+from mmap import PAGESIZE
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -11,8 +14,20 @@ from mistify_client.cli import app
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.versions import current
 from tests.mistify_client.tuning.devices import examples
+from tests.servers import MISTIFY
 
 SETTINGS = 'group = "cameras"\npatience = 2\nlearning_rate = 0.01\n[hints]\nview_degrees = 90\n'
+
+#: A command while two pages are free below a directory, then what it has left there.
+FULL_DISK = """
+mount -t tmpfs -o nr_blocks=2 tmpfs "$0" && "$@"
+ended=$?
+find "$0" -mindepth 1 -printf "left: %P\\n"
+exit $ended
+"""
+
+#: A mount that nobody else sees, and that ends with the command.
+PRIVATE_MOUNTS = "unshare --mount --map-root-user"
 
 
 @pytest.fixture
@@ -55,6 +70,31 @@ def test_tunes_with_peers(tune, device, settings, address):
     assert result.exit_code == 0, result.output
     assert "round 1: learns from 1 peers" in result.output
     assert "bytes sent" in result.output
+
+
+@pytest.mark.skipif(
+    subprocess.call(["sh", "-c", f"{PRIVATE_MOUNTS} mount -t tmpfs tmpfs ."]) != 0,
+    reason="nothing can be mounted",
+)
+def test_a_full_disk_costs_the_peers_alone(device, settings, address, tmp_path):
+    """What a peer says of the examples, three figures of 4 bytes each, takes more than three pages."""
+    device(1).tune(address)
+    own = device(0, count=PAGESIZE // 4)
+    data, outputs = tmp_path / "data.npz", own.state / "outputs"
+    np.savez(data, x=own.examples.inputs["image"], y=own.examples.targets["scores"])
+    outputs.mkdir(parents=True)
+    command = [MISTIFY, "tune", "--package", own.package, "--data", data, "--server", address]
+    result = subprocess.run(
+        [*PRIVATE_MOUNTS.split(), "sh", "-c", FULL_DISK, outputs, *command, "--config", settings(SETTINGS)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    full = f"{outputs / own.examples.digest} cannot be written (No space left on device); free space"
+    assert f"note: goes on without peers: {full}" in result.stdout
+    left = [line for line in result.stdout.splitlines() if line.startswith("left: ")]
+    assert left == [f"left: {own.examples.digest}"]
 
 
 def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):

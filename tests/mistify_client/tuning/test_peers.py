@@ -1,7 +1,9 @@
 """What peers say of the data: computed once, from packages that are what they say."""
 
 import shutil
+import signal
 from dataclasses import replace
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -12,9 +14,10 @@ from mistify.tuning import PackageReference, Peer
 from mistify.weights import write_weights
 from mistify_client.peer_files import PeerFile
 from mistify_client.training import load_trainer
-from mistify_client.tuning.examples import split
+from mistify_client.tuning.examples import Examples, split
 from mistify_client.tuning.peers import Packages, PeerOutputs
 from mistify_client.tuning.teachers import Teachers
+from tests.mistify_client.test_versions import largest_file
 from tests.mistify_client.tuning.devices import examples
 
 COUNT = 150
@@ -87,6 +90,55 @@ def test_nothing_is_computed_or_downloaded_twice(peer, outputs, packages, fetche
     other, _ = peer(3, 1.1)
     assert outputs.compute(other, packages) != key
     assert fetched.count == 1
+
+
+class Ending(Examples):
+    """Examples after whose first chunk the process gets a signal."""
+
+    by = signal.SIGINT
+
+    def chunks(self, size):
+        yield next(super().chunks(size))
+        signal.raise_signal(self.by)
+
+
+class Killing(Ending):
+    by = signal.SIGKILL
+
+
+def below(directory):
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def test_nothing_is_left_of_what_was_interrupted(peer, packages, tmp_path):
+    own = examples(1, COUNT)
+    outputs = PeerOutputs(tmp_path / "outputs" / "these", Ending(own.inputs, own.targets))
+    with pytest.raises(KeyboardInterrupt):
+        outputs.compute(peer(0)[0], packages)
+    assert below(tmp_path / "outputs") == ["these"]
+
+
+def test_what_a_killed_process_has_left_is_removed(peer, outputs, packages, tmp_path):
+    own = examples(1, COUNT)
+    killed = PeerOutputs(tmp_path / "outputs" / "these", Killing(own.inputs, own.targets))
+    process = get_context("spawn").Process(target=killed.compute, args=[peer(0)[0], packages])
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert any(path.endswith(".npy") for path in below(tmp_path / "outputs"))
+    key = outputs.compute(peer(1)[0], packages)
+    assert below(tmp_path / "outputs") == ["these", f"these/{key}", f"these/{key}/0.npy"]
+
+
+def test_what_cannot_be_written_is_told_and_leaves_nothing(peer, outputs, packages, tmp_path):
+    file, _ = peer(0)
+    packages.get(file.peer.package)
+    told = r"these cannot be written \(File too large\); free space"
+    with pytest.raises(MistifyError, match=told) as caught, largest_file(1000):
+        outputs.compute(file, packages)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert below(tmp_path / "outputs") == ["these"]
+    assert outputs.has(outputs.compute(file, packages))
 
 
 def test_only_those_that_are_used_are_kept(peer, outputs, packages, tmp_path):

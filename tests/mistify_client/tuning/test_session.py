@@ -1,6 +1,9 @@
 """Tuning from beginning to end, against a real coordinator, with faults."""
 
+import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +26,8 @@ from mistify_client.tuning_client import TuningClient, describe
 from mistify_client.versions import current, install
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.tuning.devices import examples
+
+DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "tuning.md").read_text()
 
 NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
 
@@ -180,6 +185,18 @@ def test_what_the_group_refuses_is_told_before_anything_is_trained(address, devi
         session.tune(own.package, own.examples, peering)
     assert caught.value.code is code
     assert not (own.state / "progress.safetensors").exists()
+
+
+@pytest.mark.parametrize("scales", [json.loads(*re.findall("--scales '(.*?)'", DOCUMENTATION))])
+def test_the_example_of_the_documentation_tunes_with_the_group_that_is_made_there(address, device, tmp_path):
+    (example,) = re.findall("```python\n(.*?)```", DOCUMENTATION, re.DOTALL)
+    own = device(0, count=60)
+    shutil.copytree(own.package, tmp_path / "out" / "goals" / "phone")
+    np.savez(tmp_path / "mine.npz", x=own.examples.inputs["image"], y=own.examples.targets["scores"])
+    command = [sys.executable, "-c", example.replace("host:7465", address)]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "there are no peers to learn from yet" in done.stdout
 
 
 def test_private_devices_publish_what_knows_the_noisy_data_alone(address, device, store):
