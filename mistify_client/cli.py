@@ -118,7 +118,7 @@ def plan(
     """
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
-        parse_batch(text, str(config))
+        parse_batch(text, str(config), server_knows_more=True)
         token, roots = _token(token_file), _roots(data_root, config)
         with (
             _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),

@@ -50,6 +50,14 @@ def port(config: str, out: Path, address: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
 
 
+def plan(config: Path, address: str) -> dict[str, Any]:
+    """What `mistify plan` says, by a client that has no plug-in."""
+    command = [MISTIFY, "plan", config, "--json", "--server", address]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def refusal(address: str, goal: dict[str, str]) -> str:
     with PortingClient(address) as client, pytest.raises(MistifyError) as caught:
         client.submit(configs({"refused": ("morphnet", goal)}), "")
@@ -75,25 +83,27 @@ def energy_mj(network: bytes) -> float:
 
 
 @pytest.fixture(scope="module")
-def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, str]:
+def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path, str, dict[str, Any]]:
     base = tmp_path_factory.mktemp("energy")
     goals = {name: (name, {"energy": "0.5x"}) for name in ALGORITHMS}
     two_convolutions().save(base / "tiny.keras")
     site = install_energy(base / "site")
     with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = port(configs(goals), base / "out", address)
+        planned = plan(base / "out" / "goals.json", address)
         told = [refusal(address, {"energy": "1nJ"}), refusal(address, {"enrgy": "2mJ"})]
     assert done.returncode == 0, done.stdout + done.stderr
     return (
         json.loads((base / "out" / "report.json").read_text()),
         base / "out",
         "\n".join([done.stdout, *told]),
+        planned,
     )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_goal_in_energy_alone_is_met(ported: Any, algorithm: str) -> None:
-    report, out, _ = ported
+    report, out, *_ = ported
     goal = next(goal for goal in report["goals"] if goal["id"] == algorithm)
     limit = goal["budget"]["energy_mj@host"]
     assert limit == pytest.approx(0.5 * report["source"]["energy_mj"])
@@ -105,19 +115,28 @@ def test_a_goal_in_energy_alone_is_met(ported: Any, algorithm: str) -> None:
 
 
 def test_reports_say_what_it_is(ported: Any) -> None:
-    report, _, output = ported
+    report, _, output, _ = ported
     assert report["metrics"] == {"energy_mj": {"label": "energy (estimated)", "unit": "mJ"}}
     assert "energy (estimated) on host 4" in output
 
 
+def test_a_plan_foresees_it(ported: Any) -> None:
+    report, _, _, planned = ported
+    limit = pytest.approx(0.5 * report["source"]["energy_mj"])
+    edges = [edge for batch in planned["batches"] for edge in batch["edges"]]
+    assert {edge["goals"][0]: edge["budget"] for edge in edges} == {
+        name: {"energy_mj@host": limit} for name in ALGORITHMS
+    }
+
+
 def test_limits_that_cannot_be_met_are_told_in_its_unit(ported: Any) -> None:
-    _, _, output = ported
+    _, _, output, _ = ported
     told = r"\[0\]\.adaptation_goal\.energy: got 1e-06 mJ; expected at least [0-9.e-]+ mJ, the least"
     assert re.search(told, output)
 
 
 def test_an_unknown_metric_is_told_which_are_known(ported: Any) -> None:
-    _, _, output = ported
+    _, _, output, _ = ported
     known = "FLOP, accuracy, energy, latency, memory, num_of_params, size"
     assert f'[0].adaptation_goal.enrgy: got the key "enrgy"; expected one of {known}' in output
     assert 'did you mean "energy"?' in output
