@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from executors.inspection import inspect_source
+from executors.layers import in_plug_in
 from mistify.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.validation import InvalidValue
@@ -50,7 +51,7 @@ class ModelRepository:
             raise MistifyError(
                 ErrorCode.NOT_FOUND, f"got {path}; expected a model file (.keras or .h5); check the path"
             )
-        inspect_source(path.resolve())
+        inspect_source(path.resolve(), in_plug_in)
         model = NamedModel(name, self.artifacts.put(path), path.name)
         self.names.add(model)
         return model

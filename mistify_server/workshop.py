@@ -15,6 +15,7 @@ from executors.base import AdaptationExecutor, Assignment, Params, executor_clas
 from executors.data import Dataset
 from executors.evaluation import evaluate
 from executors.generation import generated
+from executors.layers import import_layers
 from executors.scaling import scaled
 from executors.signature import signature_of
 from executors.structure import analyse
@@ -75,6 +76,7 @@ class Workshop:
     """Does tasks, one at a time."""
 
     def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
+        import_layers()  # sources may hold them, and so do checkpoints
         self._artifacts = artifacts
         self._say = say
         self._materials = Materials(say)

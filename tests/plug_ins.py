@@ -5,26 +5,29 @@ import tomllib
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-ENERGY = REPOSITORY / "docs" / "examples" / "energy"
+EXAMPLES = REPOSITORY / "docs" / "examples"
+METRICS, LAYERS = "mistify.metrics", "mistify.layers"
 
 
-def installed(directory: Path, name: str, module: str, entry_points: dict[str, str]) -> Path:
-    """A directory for `sys.path` with a package of one module that has entry points of `mistify.metrics`."""
+def installed(
+    directory: Path, name: str, module: str, entry_points: dict[str, str], group: str = METRICS
+) -> Path:
+    """A directory for `sys.path` with a package of one module that has entry points of a group."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.py").write_text(module)
     information = directory / f"{name}-0.1.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n")
     lines = [f"{key} = {value}" for key, value in entry_points.items()]
-    (information / "entry_points.txt").write_text("\n".join(["[mistify.metrics]", *lines, ""]))
+    (information / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
     return directory
 
 
-def install_energy(directory: Path) -> Path:
-    """The example of the documentation, with the entry points that its pyproject.toml declares."""
-    project = tomllib.loads((ENERGY / "pyproject.toml").read_text())["project"]
-    (module,) = ENERGY.glob("*.py")
-    return installed(directory, module.stem, module.read_text(), project["entry-points"]["mistify.metrics"])
+def install_example(directory: Path, name: str, group: str) -> Path:
+    """An example of the documentation, with the entry points that its pyproject.toml declares."""
+    project = tomllib.loads((EXAMPLES / name / "pyproject.toml").read_text())["project"]
+    (module,) = (EXAMPLES / name).glob("*.py")
+    return installed(directory, module.stem, module.read_text(), project["entry-points"][group], group)
 
 
 def environment(*directories: Path) -> dict[str, str]:

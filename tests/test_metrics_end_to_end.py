@@ -13,7 +13,7 @@ import tensorflow as tf
 from mistify.errors import MistifyError
 from mistify_client.client import PortingClient
 from tests.networks import two_convolutions
-from tests.plug_ins import environment, install_energy
+from tests.plug_ins import METRICS, environment, install_example
 from tests.servers import MISTIFY, server
 
 QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_steps": 10}
@@ -87,7 +87,7 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
     base = tmp_path_factory.mktemp("energy")
     goals = {name: (name, {"energy": "0.5x"}) for name in ALGORITHMS}
     two_convolutions().save(base / "tiny.keras")
-    site = install_energy(base / "site")
+    site = install_example(base / "site", "energy", METRICS)
     with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = port(configs(goals), base / "out", address)
         planned = plan(base / "out" / "goals.json", address)

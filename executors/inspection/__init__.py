@@ -5,13 +5,13 @@ What they accept may still be no model: Keras finds that out, under limits of me
 """
 
 import stat
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from executors.inspection.archive import inspect_archive
-from executors.inspection.config import Policy, check_config, parse_config
+from executors.inspection.config import Policy, Registered, check_config, parse_config
 from executors.inspection.directories import (
     CONFIG,
     GRAPH,
@@ -56,12 +56,14 @@ class Inspected:
     weights: int
 
 
-def inspect_source(path: Path, registered: Collection[str] = (), limits: Limits = LIMITS) -> Inspected:
+def inspect_source(
+    path: Path, registered: Registered = lambda name: False, limits: Limits = LIMITS
+) -> Inspected:
     """Check a model that is a file or a directory, without loading it.
 
     Args:
         path: The model.
-        registered: Names of registered classes of others that it may hold.
+        registered: Whether it may hold a class of others that is registered under a name.
         limits: How large it may be.
 
     Raises:

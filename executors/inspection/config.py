@@ -1,14 +1,17 @@
 """The configuration of a model: how deep it is, whose classes it names, how many weights it declares."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from executors.inspection.errors import EXPECTED, invalid, too_large
 from executors.inspection.limits import Limits
+
+#: Says of a name under which classes are registered in Keras whether it is one that may be loaded.
+Registered: TypeAlias = Callable[[str], bool]
 
 #: Packages whose classes may be named, beside those that are registered.
 _PACKAGES = frozenset({"keras", "tf_keras", "keras_hub", "keras_nlp", "builtins"})
@@ -19,6 +22,7 @@ _MOST_AXES = 8
 #: Classes that run code of their own.
 _CODE = frozenset({"Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "FlaxLayer", "JaxLayer"})
 _REWRITE = "rewrite it with Keras's own layers, and save the model again"
+_PLUG_IN = "install a plug-in that registers it (docs/models-and-data.md), or " + _REWRITE
 
 #: Settings whose product is the least number of weights that a layer of the class has.
 _WIDTHS: Mapping[str, tuple[str, ...]] = {
@@ -43,11 +47,12 @@ class Policy:
 
     Attributes:
         limits: How much of it.
-        registered: Names under which classes of others are registered in Keras, such as `package>Name`.
+        registered: Whether a class may be loaded that others have registered in Keras under a name, such as
+            `package>Name`.
     """
 
     limits: Limits
-    registered: Collection[str] = ()
+    registered: Registered = lambda name: False
 
 
 def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any]:
@@ -116,17 +121,17 @@ def _values(value: object) -> Iterator[tuple[int, Any]]:
             left.extend((depth + 1, item) for item in inner)
 
 
-def _check_class(path: Path, value: Mapping[str, Any], registered: Collection[str]) -> None:
+def _check_class(path: Path, value: Mapping[str, Any], registered: Registered) -> None:
     name, module = value["class_name"], value.get("module")
     if str(name) in _CODE:
         raise invalid(path, f"{_called(value)}: Python code", EXPECTED, _REWRITE)
     key = value.get("registered_name")
-    if isinstance(key, str) and key in registered:
+    if isinstance(key, str) and registered(key):
         return
     package = str(module or "keras").partition(".")[0]
     foreign = isinstance(key, str) and ">" in key and key.partition(">")[0] not in _PACKAGES
     if package not in _PACKAGES or foreign or not isinstance(name, str):
-        raise invalid(path, f"{_called(value)} of {package}", EXPECTED, _REWRITE)
+        raise invalid(path, f"{_called(value)} of {package}", EXPECTED, _PLUG_IN)
 
 
 def _check_vocabulary(path: Path, value: Mapping[str, Any]) -> None:

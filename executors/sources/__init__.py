@@ -4,6 +4,7 @@ A file or directory is looked at before anything of it is loaded (`executors.ins
 under limits of memory and processor time (`executors.sources.guard`).
 """
 
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -12,6 +13,7 @@ from executors.inspection import Inspected, Kind, inspect_source
 from executors.inspection.directories import NOT_ADAPTABLE
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
+from executors.layers import import_layers
 from executors.sources.applications import application
 from executors.sources.builtin import builtin_source
 from executors.sources.flat import check_finite, flatten
@@ -42,11 +44,19 @@ def load_source(path: Path, sequence: int | None = None, classes: int | None = N
         MistifyError: INVALID_MODEL, naming the file, what is wrong and what would do.
     """
     with limited(path, _LEAST_MEMORY):
-        inspected = inspect_source(path, keras.saving.get_custom_objects())
+        inspected = inspect_source(path, partial(_registered, path))
     with limited(path, _LEAST_MEMORY + _COPIES * inspected.size):
         model = _load(path, inspected, sequence, classes)
         check_finite(path, model)
         return flatten(path, model)
+
+
+def _registered(path: Path, name: str) -> bool:
+    package, broken = name.partition(">")[0], import_layers()
+    if package in broken:
+        expected = f"the plug-in with the layers of {package} to be importable"
+        raise invalid(path, f"a layer {name}, but {broken[package]}", expected, "mend the plug-in")
+    return name in keras.saving.get_custom_objects()
 
 
 def load_application(

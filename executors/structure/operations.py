@@ -51,7 +51,7 @@ def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
     if not type(operation).__module__.startswith("keras.src.ops.") or kwargs:
         return operation, args, kwargs
     # Layers pass on the mask of a padded text; operations drop it.
-    if any(getattr(tensor, "_keras_mask", None) is not None for tensor in keras.tree.flatten(args)):
+    if any(keras.src.backend.get_keras_mask(tensor) is not None for tensor in keras.tree.flatten(args)):
         return operation, args, kwargs
     layer = _layer_of(operation, args)
     if layer is None:

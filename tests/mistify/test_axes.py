@@ -20,7 +20,7 @@ from mistify.legend import Legend, legend_of
 from mistify.profiles import NominalProfile
 from mistify.quantities import COUNT, Quantity, measured_in
 from mistify.quantization import STORED, Quantization
-from tests.plug_ins import environment, install_energy, installed
+from tests.plug_ins import METRICS, environment, install_example, installed
 
 BOARD = NominalProfile("board", 1.0, 0.5)
 NETWORK = NetworkCost(
@@ -189,7 +189,7 @@ def asked(site: Path, **goal: object) -> dict[str, object]:
 
 
 def test_an_installed_metric_is_a_key_of_configs(tmp_path):
-    found = asked(install_energy(tmp_path), energy="2 mJ", FLOP="0.5x")
+    found = asked(install_example(tmp_path, "energy", METRICS), energy="2 mJ", FLOP="0.5x")
     assert found["keys"][-1] == "energy"
     assert found["limits"] == {
         "flops": str(Quantity(0.5, True)),
