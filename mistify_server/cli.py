@@ -1,4 +1,4 @@
-"""The command line `mistify-server`: serve, and look after the model repository."""
+"""The command line `mistify-server`: serve, and look after models, groups and jobs of a store."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.quantities import format_bytes
 from mistify_server.coordinator.groups import add_group
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.listening import DEFAULT_LISTEN, Certificate
@@ -21,12 +23,18 @@ from mistify_server.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import ServerSettings
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
+from mistify_server.store.removal import remove_jobs
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 models = typer.Typer(no_args_is_help=True, help="Models that configs can name.")
 app.add_typer(models, name="models")
 groups = typer.Typer(no_args_is_help=True, help="Groups of devices that tune together.")
 app.add_typer(groups, name="groups")
+jobs = typer.Typer(no_args_is_help=True, help="Jobs of a store.")
+app.add_typer(jobs, name="jobs")
+
+#: More jobs than any store has.
+_ALL = 10**9
 
 StoreOption = Annotated[Path, typer.Option(help="Directory of the server's jobs, models and packages.")]
 
@@ -180,6 +188,27 @@ def remove_group(name: str, *, store: StoreOption) -> None:
     with _reported_errors(), open_store(store.resolve()) as opened:
         opened.tuning.remove_group(name)
     typer.echo(f"removed {name}")
+
+
+@jobs.command("list")
+def list_jobs(*, store: StoreOption) -> None:
+    """List all jobs, the newest first."""
+    table = Table("job", "state", "goals", "submitted")
+    with _reported_errors(), open_store(store.resolve()) as opened:
+        for job in opened.jobs.jobs(_ALL):
+            submitted = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
+            table.add_row(job.id, job.state.value, str(len(job.goals)), f"{submitted:%Y-%m-%d %H:%M} UTC")
+    Console().print(table)
+
+
+@jobs.command("remove")
+def remove(
+    job: Annotated[list[str] | None, typer.Argument(help="Ended jobs.")] = None, *, store: StoreOption
+) -> None:
+    """Remove jobs with their packages, and all files that nothing needs any more; the server is stopped."""
+    with _reported_errors():
+        freed = remove_jobs(store.resolve(), job or ())
+    typer.echo(f"{format_bytes(freed, 3)} are free")
 
 
 @contextmanager

@@ -230,6 +230,18 @@ class JobStore(ABC):
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
         """Up to `limit` events numbered above `after`, in order."""
 
+    @abstractmethod
+    def remove(self, job_id: str) -> None:
+        """Forget a job that has ended, with all that was made of it and what its edges have taught.
+
+        Raises:
+            MistifyError: CONFLICT, it has not ended, or a group tunes its packages.
+        """
+
+    @abstractmethod
+    def mentioned(self) -> set[str]:
+        """All SHA-256 digests that stand anywhere in the store: those of files that are still needed."""
+
 
 @dataclass(frozen=True)
 class NamedModel:

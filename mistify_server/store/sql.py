@@ -1,9 +1,10 @@
 """Jobs and model names in SQLite."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -47,11 +48,19 @@ from mistify_server.store.schema import (
     CheckpointRow,
     EdgeRow,
     EventRow,
+    FileRow,
     GoalRow,
+    GroupRow,
     JobRow,
     ModelRow,
+    Table,
 )
 from mistify_server.tasks import BranchResult, SourceResult
+
+#: Rows of a job, those that refer to others first.
+_OF_JOB = (EventRow, FileRow, BranchesRow, GoalRow, EdgeRow, CheckpointRow, BatchRow, AdditionRow)
+
+_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
 def _unix_ms() -> int:
@@ -197,6 +206,34 @@ class SqlJobStore(JobStore):
                 JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
                 for row in session.scalars(query)
             ]
+
+    @override
+    def remove(self, job_id: str) -> None:
+        with self._database.write() as session:
+            job = _row(session, job_id)
+            if not JobState(job.state).ended:
+                raise MistifyError(
+                    ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait for its end, or cancel it"
+                )
+            group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
+            if group is not None:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
+                )
+            for row in _OF_JOB:
+                session.execute(delete(row).filter_by(job_id=job_id))
+            session.delete(job)
+
+    @override
+    def mentioned(self) -> set[str]:
+        with self._database.read() as session:
+            return {
+                found
+                for table in Table.metadata.sorted_tables
+                for row in session.execute(select(table))
+                for found in _DIGEST.findall(str(tuple(row)))
+            }
 
     def _apply(self, session: Session, job_id: str, change: Change) -> None:
         match change:
