@@ -1,11 +1,12 @@
 """Random changes of the images of a training step, in its own graph."""
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 import keras
 import tensorflow as tf
 
-from executors.signature import signature_of
+from executors.signature import Shape, signature_of
 from mistify.dataset import Augmentation
 from mistify.validation import InvalidValue
 
@@ -17,13 +18,22 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
     """What changes the inputs of a model that are images [n, height, width, channels] of floats.
 
     Raises:
-        InvalidValue: There are none, or they are smaller than they would be shifted.
+        InvalidValue: There are none, they are smaller than they would be shifted, or what is said of their
+            positions would have to move with them.
     """
     if settings is None:
         return lambda inputs, _: dict(inputs)
+    signature = signature_of(model)
+    of_positions = [output.name for output in signature.outputs if _positions(output.shape) != 1]
+    if of_positions and (settings.flip or settings.crop):
+        raise InvalidValue(
+            settings.model_dump(exclude_defaults=True),
+            f"no flip and no crop, as {of_positions[0]} is about positions, which they move",
+            "change the brightness alone",
+        )
     images = {
         tensor.name: tensor.shape
-        for tensor in signature_of(model).inputs
+        for tensor in signature.inputs
         if len(tensor.shape) == 3 and "float" in tensor.dtype
     }
     smallest = min((size or settings.crop + 1 for shape in images.values() for size in shape[:2]), default=0)
@@ -39,6 +49,11 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
         return {**inputs, **changed}
 
     return augment
+
+
+def _positions(shape: Shape) -> int:
+    """Of an output, the last axis of which are classes or figures."""
+    return prod(size or 0 for size in shape[:-1])
 
 
 def _changed(images: tf.Tensor, settings: Augmentation, seed: tf.Tensor) -> tf.Tensor:

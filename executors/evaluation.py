@@ -99,10 +99,17 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
     Evaluation(model).recalibrate(data, seed)
 
 
-def examples_at_once(model: keras.Model, most: int) -> int:
-    """How many examples a flat model is called on at once: fewer than `most` where its tensors are large."""
-    largest: int = max(prod(size or 1 for size in tensor.shape) for tensor in tensors(model))
-    return max(1, min(most, _PASS_BYTES // (_KEPT * FLOAT_BYTES * largest)))
+def examples_at_once(model: keras.Model, most: int, *, learning: bool = False) -> int:
+    """How many examples a flat model is called on at once: fewer than `most` where its tensors are large.
+
+    Args:
+        model: The model.
+        most: Of the examples.
+        learning: Whether gradients are computed, for which all tensors are kept.
+    """
+    sizes = [prod(size or 1 for size in tensor.shape) for tensor in tensors(model)]
+    kept = sum(sizes) if learning else _KEPT * max(sizes)
+    return int(max(1, min(most, _PASS_BYTES // (FLOAT_BYTES * kept))))
 
 
 def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:

@@ -8,13 +8,13 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Array, Dataset
-from executors.evaluation import Evaluation, Tensors, call
+from executors.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.objectives import SMALLEST
 from executors.signature import Activation, Output, signature_of
 from executors.structure import analyse
 from executors.timesheet import activity
 
-#: Inputs that are made at once, and the steps in which they become what the network expects.
+#: Inputs that are made at once at the most, and the steps in which they become what the network expects.
 _BATCH: Final = 250
 _STEPS: Final = 200
 
@@ -32,8 +32,8 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
     """Inputs that look to a network like those it was trained on, with what it says of them as targets.
 
     Noise is changed by gradient steps until every batch norm sees the statistics that it knows from training,
-    and until as many inputs are told to be of each class (Yin et al., Dreaming to Distill, 2020). Integer
-    inputs are tokens at random.
+    and until as many inputs are told to be of each class (Yin et al., Dreaming to Distill, 2020). Inputs
+    that take no figures are tokens at random.
 
     Args:
         model: The network.
@@ -44,8 +44,8 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
         The inputs; as targets the most probable class of outputs by softmax, 0 or 1 of outputs by sigmoid,
         and others as they are.
     """
-    dream = _Dream(model, np.random.default_rng(seed))
-    batches = [dream.inputs() for _ in range(0, count, _BATCH)]
+    dream = _Dream(model, min(count, _BATCH), np.random.default_rng(seed))
+    batches = [dream.inputs() for _ in range(0, count, dream.at_once)]
     inputs = {name: np.concatenate([batch[name] for batch in batches])[:count] for name in batches[0]}
     outputs = Evaluation(model).outputs(inputs)
     told = {output.name: _target(output, outputs[output.name]) for output in signature_of(model).outputs}
@@ -53,9 +53,13 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
 
 
 class _Dream:
-    """Makes inputs for one network."""
+    """Makes inputs for one network.
 
-    def __init__(self, model: keras.Model, rng: np.random.Generator) -> None:
+    Attributes:
+        at_once: How many, `most` or fewer, where the network is large.
+    """
+
+    def __init__(self, model: keras.Model, most: int, rng: np.random.Generator) -> None:
         self._rng = rng
         self._signature = signature_of(model)
         graph = analyse(model).graph
@@ -63,16 +67,12 @@ class _Dream:
         self._norms = [node.layer for node in norms]
         watched = (*graph.outputs, *(node.inputs[0] for node in norms))
         self._watched = replace(graph, outputs=watched).build(lambda _, layer: layer, {})
-        self._vocabularies = {
-            graph.inputs[node.inputs[0]]: node.layer.input_dim
-            for node in graph.nodes
-            if isinstance(node.layer, layers.Embedding) and node.inputs[0] in graph.inputs
-        }
+        self.at_once = examples_at_once(self._watched, most, learning=True)
         self._scale = self._best_scale()
-        floats = [tensor for tensor in self._signature.inputs if tensor.dtype == "float32"]
+        figures = [tensor for tensor in self._signature.inputs if tensor.figures]
         self._changing = {
-            tensor.name: tf.Variable(tf.zeros([_BATCH, *(size or 1 for size in tensor.shape)]))
-            for tensor in floats
+            tensor.name: tf.Variable(tf.zeros([self.at_once, *(size or 1 for size in tensor.shape)]))
+            for tensor in figures
         }
         self._optimizer = keras.optimizers.Adam(_RATE * self._scale)
         self._optimizer.build(list(self._changing.values()))
@@ -81,7 +81,7 @@ class _Dream:
     def inputs(self) -> dict[str, Array]:
         """A batch of examples by the names of the inputs."""
         wanted = {
-            output.name: tf.constant(self._rng.integers(output.shape[0] or 1, size=_BATCH))
+            output.name: tf.constant(self._rng.integers(output.shape[0] or 1, size=self.at_once))
             for output in self._signature.outputs
             if output.activation is Activation.SOFTMAX and len(output.shape) == 1
         }
@@ -117,12 +117,11 @@ class _Dream:
     def _noise(self, scale: float) -> dict[str, Array]:
         found: dict[str, Array] = {}
         for tensor in self._signature.inputs:
-            shape = (_BATCH, *(size or 1 for size in tensor.shape))
-            if tensor.dtype == "float32":
+            shape = (self.at_once, *(size or 1 for size in tensor.shape))
+            if tensor.figures:
                 found[tensor.name] = (scale * self._rng.normal(size=shape)).astype(np.float32)
             else:
-                tokens = self._vocabularies.get(tensor.name, 2)
-                found[tensor.name] = self._rng.integers(tokens, size=shape).astype(tensor.dtype)
+                found[tensor.name] = self._rng.integers(tensor.ids or 2, size=shape).astype(tensor.dtype)
         return found
 
     def _mismatch(self, inputs: Tensors, wanted: Tensors) -> tf.Tensor:

@@ -192,7 +192,7 @@ def objectives_for(
     for output in signature.outputs:
         target = data.targets[output.name]
         objective = objective_of(output, target)
-        classes = _class_count(objective, output)
+        classes = class_count(objective, output)
         if weights is not None and classes:
             given = _balanced(target, classes) if weights == "balanced" else tuple(weights)
             if len(given) != classes:
@@ -237,7 +237,8 @@ def predictions(objectives: Mapping[str, Objective], outputs: Mapping[str, Array
     return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
 
 
-def _class_count(objective: Objective, output: Output) -> int:
+def class_count(objective: Objective, output: Output) -> int:
+    """How many classes an output tells apart; 0 where it learns figures."""
     if isinstance(objective, Categorical):
         return output.shape[-1] or 0
     return 2 if isinstance(objective, Binary) else 0

@@ -6,13 +6,17 @@ from enum import Enum
 from typing import TypeAlias
 
 import keras
+from keras.src import ops  # the classes of operations are public nowhere else
 
 layers = keras.layers
 
 Shape: TypeAlias = tuple[int | None, ...]
 
 #: Layers through which an output stays what it is, but for its shape.
-_SHAPING = (layers.Reshape, layers.Flatten, layers.Dropout)
+_SHAPING = (
+    *(layers.Reshape, layers.Flatten, layers.Dropout),
+    *(layers.Identity, layers.ActivityRegularization),
+)
 
 
 class Activation(Enum):
@@ -37,6 +41,11 @@ class Input(Tensor):
 
     dtype: str
     ids: int | None = None
+
+    @property
+    def figures(self) -> bool:
+        """Whether it takes figures, and no token ids, which Keras takes as floats as well."""
+        return "float" in self.dtype and self.ids is None
 
 
 @dataclass(frozen=True)
@@ -96,12 +105,19 @@ def _ids(tensor: keras.KerasTensor) -> int | None:
 
 
 def _activation(tensor: keras.KerasTensor) -> Activation:
-    last = tensor._keras_history.operation
+    last, call, _ = tensor._keras_history
     function = getattr(last, "activation", None)
-    if (isinstance(last, layers.Softmax) and last.axis == -1) or function is keras.activations.softmax:
+    by_last_axis = getattr(last, "axis", None) in (-1, len(tensor.shape) - 1)
+    if function is keras.activations.softmax or (
+        isinstance(last, layers.Softmax | ops.nn.Softmax) and by_last_axis
+    ):
         return Activation.SOFTMAX
-    if function is keras.activations.sigmoid:
+    if function is keras.activations.sigmoid or isinstance(last, ops.nn.Sigmoid):
         return Activation.SIGMOID
-    if isinstance(last, _SHAPING) and _activation(last.input) is Activation.SIGMOID:
-        return Activation.SIGMOID
+    nothing = isinstance(last, layers.Activation) and function is keras.activations.linear
+    if isinstance(last, _SHAPING) or nothing:
+        (before,) = last._inbound_nodes[call].arguments.keras_tensors
+        found = _activation(before)
+        if found is not Activation.SOFTMAX or before.shape[-1] == tensor.shape[-1]:
+            return found
     return Activation.NONE

@@ -13,7 +13,7 @@ from executors.data.formats import Arrays, ClassNames, Request, X, Y, append, in
 from executors.data.storage import Array, Rows
 from executors.data.text import Tokenizer
 from executors.objectives import IGNORED
-from executors.signature import Input, Output
+from executors.signature import Input, Output, Signature
 from mistify.errors import Problem
 
 #: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
@@ -22,26 +22,30 @@ Row = tuple[int, Mapping[str, object]]
 _BLOCK: Final = 1_000
 _PADDING: Final = 0
 
+#: What stands among the names of classes for a position that is to be ignored.
+_NO_CLASS: Final = str(IGNORED)
+
 
 class CellError(ValueError):
-    """A cell that cannot be used: what was given and what was expected."""
+    """A cell that cannot be used: what was given, what was expected, and how to mend it."""
 
-    def __init__(self, given: str, expected: str) -> None:
+    def __init__(self, given: str, expected: str, fix: str = "repair the row") -> None:
         super().__init__(given)
         self.given = given
         self.expected = expected
+        self.fix = fix
 
 
 def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
     """The arrays of a table.
 
     Raises:
-        MistifyError: INVALID_DATASET, naming the row.
+        MistifyError: INVALID_DATASET, naming the row, or the column that is missing.
     """
     first = next(rows, None)
     if first is None:
         raise invalid(Problem(str(path), "no rows", "one at least", "check the file"))
-    converters = _converters(list(first[1]), request)
+    converters = _converters(path, list(first[1]), request)
     arrays = {name: Rows() for name in converters}
     waiting: Iterable[Row] = (first,)
     while block := [*waiting, *islice(rows, _BLOCK)]:
@@ -61,26 +65,48 @@ def names_in_columns(rows: Iterator[Row], request: Request) -> ClassNames:
         for output in outputs:
             cell = cells.get(_column(list(cells), output.name, Y, len(outputs)) or "")
             found[output.name].update(_tokens(cell, output))
-    return {name: tuple(sorted(names)) for name, names in found.items() if not all(map(_is_number, names))}
+    return {
+        name: tuple(sorted(names - {_NO_CLASS}))
+        for name, names in found.items()
+        if not all(map(_is_number, names))
+    }
 
 
-def _converters(columns: list[str], request: Request) -> dict[str, "_Cells"]:
+def figures_of_table(rows: Iterator[Row], request: Request) -> tuple[str, ...]:
+    """The columns that are the figures of the one input; none where one is named after it."""
+    first = next(rows, None)
+    return _figure_columns(list(first[1]), request.signature) if first else ()
+
+
+def _converters(path: Path, columns: list[str], request: Request) -> dict[str, "_Cells"]:
     signature = request.signature
     found: dict[str, _Cells] = {}
-    used = set()
     for output in signature.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
         if column:
-            used.add(column)
             found[output.name] = _Targets((column,), output, request.classes.get(output.name))
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
-        rest = tuple(name for name in columns if name not in used)
-        if column:
-            found[tensor.name] = _Inputs((column,), tensor, request)
-        elif len(signature.inputs) == 1 and len(found) == len(signature.outputs) and rest:
-            found[tensor.name] = _Inputs(rest, tensor, request)
+        given = (column,) if column else request.figure_columns or _figure_columns(columns, signature)
+        missing = [name for name in given if name not in columns]
+        if missing:
+            expected = f"the training data's {', '.join(given)}"
+            raise invalid(
+                Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
+            )
+        if given:
+            found[tensor.name] = _Inputs(given, tensor, request)
     return found
+
+
+def _figure_columns(columns: list[str], signature: Signature) -> tuple[str, ...]:
+    """All but the targets, where no column is named after the one input."""
+    count = len(signature.outputs)
+    targets = [_column(columns, output.name, Y, count) for output in signature.outputs]
+    named = [_column(columns, tensor.name, X, 1) for tensor in signature.inputs]
+    if named != [None] or None in targets:
+        return ()
+    return tuple(name for name in columns if name not in targets)
 
 
 def _column(columns: list[str], name: str, alias: str, count: int) -> str | None:
@@ -91,9 +117,7 @@ def _converted(path: Path, name: str, row: Row, convert: "_Cells") -> Array:
     try:
         return convert(row[1])
     except CellError as error:
-        problem = Problem(
-            str(path), f"row {row[0]}: {name} = {error.given[:80]}", error.expected, "repair the row"
-        )
+        problem = Problem(str(path), f"row {row[0]}: {name} = {error.given[:80]}", error.expected, error.fix)
         raise invalid(problem) from error
 
 
@@ -147,11 +171,22 @@ class _Inputs(_Cells):
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
         given = [cells[column] for column in self.columns]
-        if "float" not in self._tensor.dtype:
+        if len(given) == 1 and not self._tensor.figures:
             return self._ids(given[0])
+        found = self.figures(given[0]) if len(given) == 1 else self._joined(given)
+        if not self._tensor.figures:
+            return self._shaped(_whole_numbers(found))
         self.whole = False
-        found = self.figures(given[0] if len(given) == 1 else " ".join(map(str, given)))
         return self._shaped(found.astype(np.float32))
+
+    def _joined(self, given: list[object]) -> Array:
+        """The figures of several columns."""
+        try:
+            return self.figures(" ".join(map(str, given)))
+        except CellError as error:
+            expected = f"numbers in each of the columns {', '.join(self.columns)}"
+            fix = f"name the one column that is meant {self._tensor.name} (or {X})"
+            raise CellError(error.given, expected, fix) from error
 
     def _ids(self, cell: object) -> Array:
         length = (self._tensor.shape[0] if self._tensor.shape else None) or self._length or 0
@@ -163,12 +198,10 @@ class _Inputs(_Cells):
         elif words or (isinstance(cell, str) and not all(map(_is_number, cell.split()))):
             raise CellError(repr(cell), 'token ids, or "text" in the dataset of the config')
         else:
-            found = self.figures(cell)
-            if not self.whole:
-                raise CellError(repr(cell), "whole numbers")
+            found = _whole_numbers(self.figures(cell))
             if len(self._tensor.shape) != 1:
-                return self._shaped(found.astype(np.int64))
-            ids = found.astype(np.int64).reshape(-1).tolist()
+                return self._shaped(found)
+            ids = found.reshape(-1).tolist()
         return _padded(ids, length, _PADDING)
 
     def _shaped(self, found: Array) -> Array:
@@ -188,23 +221,33 @@ class _Targets(_Cells):
     def __init__(self, columns: tuple[str, ...], output: Output, names: tuple[str, ...] | None) -> None:
         super().__init__(columns)
         self._output = output
-        self._numbers = None if names is None else {name: number for number, name in enumerate(names)}
+        self._names = names
+        self._numbers = {_NO_CLASS: IGNORED, **{name: number for number, name in enumerate(names or ())}}
+        # Only classes can be ignored, and where there is one figure for each position there are none.
+        self._padded_to = output.shape[0] if len(output.shape) == 2 and output.shape[1] != 1 else None
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
         cell = cells[self.columns[0]]
-        if self._numbers is None:
+        if self._names is None:
             found = self.figures(cell)
         else:
             tokens = _tokens(cell, self._output)
             unknown = [token for token in tokens if token not in self._numbers]
             if unknown or not tokens:
-                known = ", ".join(list(self._numbers)[:10])
+                known = ", ".join(self._names[:10])
                 raise CellError(repr(unknown[0] if unknown else cell), f"one of the training data's {known}")
             numbers = [self._numbers[token] for token in tokens]
             found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
-        if len(self._output.shape) == 2 and self._output.shape[0] and found.ndim < 2:
-            return _padded(found.reshape(-1).tolist(), self._output.shape[0], IGNORED)
+        if self._padded_to and self.whole and found.ndim < 2:
+            # In one type with rows of figures, which might follow.
+            return _padded(found.reshape(-1).tolist(), self._padded_to, IGNORED).astype(np.float64)
         return found
+
+
+def _whole_numbers(figures: Array) -> Array:
+    if not all(map(float.is_integer, figures.reshape(-1).tolist())):
+        raise CellError(str(figures.tolist()), "whole numbers")
+    return figures.astype(np.int64)
 
 
 def _padded(values: list[int], length: int, padding: int) -> Array:
@@ -218,10 +261,12 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
 
 
 def _tokens(cell: object, output: Output) -> list[str]:
-    """The names in a cell: one, or one for each position; none where it has numbers."""
+    """The names in a cell: one, or one for each position; none where it has numbers alone."""
     if isinstance(cell, str):
         return cell.split() if len(output.shape) > 1 else [cell.strip()]
-    return [item for item in cell if isinstance(item, str)] if isinstance(cell, list) else []
+    if isinstance(cell, list) and any(isinstance(item, str) for item in cell):
+        return [str(item) for item in cell]
+    return []
 
 
 def _is_number(text: str) -> bool:

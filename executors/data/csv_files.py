@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from executors.data.columns import Row, names_in_columns, read_columns
+from executors.data.columns import Row, figures_of_table, names_in_columns, read_columns
 from executors.data.formats import Arrays, ClassNames, Reader, Request, invalid
 from mistify.errors import Problem
 
@@ -26,6 +26,10 @@ class CsvReader(Reader):
     def class_names(self, path: Path, request: Request) -> ClassNames:
         """The sorted names in the columns of the outputs."""
         return names_in_columns(_rows(path), request)
+
+    def figure_columns(self, path: Path, request: Request) -> tuple[str, ...]:
+        """All columns but the target, where none is named after the one input."""
+        return figures_of_table(_rows(path), request)
 
 
 def _rows(path: Path) -> Iterator[Row]:

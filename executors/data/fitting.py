@@ -7,7 +7,7 @@ import numpy as np
 from executors.data.dataset import Dataset
 from executors.data.formats import Arrays, Request, X, Y, first_of, invalid
 from executors.data.storage import Array
-from executors.objectives import IGNORED, Binary, Categorical, Objective, objective_of
+from executors.objectives import IGNORED, Binary, Categorical, Objective, class_count, objective_of
 from executors.signature import Input, Output, Tensor
 from mistify.errors import Problem
 from mistify.validation import InvalidValue
@@ -46,8 +46,9 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
         elif isinstance(tensor, Output):
             targets[tensor.name], found = _target(source, name, array, tensor)
             problems += found
-    if not problems and len(signature.outputs) == 1:
-        problems += _few_names(source, targets[signature.outputs[0].name], signature.outputs[0], request)
+    if not problems:
+        for output in signature.outputs:
+            problems += _few_names(source, targets[output.name], output, request)
     if problems:
         raise invalid(*problems)
     return Dataset({tensor.name: named[tensor][1] for tensor in signature.inputs}, targets)
@@ -86,8 +87,8 @@ def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterat
         yield Problem(
             source, f"{name} of type {array.dtype}", "integers or floats", f"cast {name} to float32"
         )
-    elif floats:
-        yield from _not_finite(source, name, array)
+    elif floats and (problems := list(_not_finite(source, name, array))):
+        yield from problems
     elif wanted.ids is not None:
         yield from _unknown_ids(source, name, array, wanted.ids)
 
@@ -164,9 +165,7 @@ def _out_of_range(
 
 def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
     """Classes are numbered in the order of their names: the names of some alone would give other numbers."""
-    if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
-        return
-    names, classes = request.classes.get(output.name, ()), output.shape[-1] or 0
+    names, classes = request.classes.get(output.name, ()), class_count(objective_of(output, target), output)
     if 0 < len(names) < classes:
         yield Problem(
             source, f"names of {len(names)} classes of {output.name}", f"names of all {classes}",

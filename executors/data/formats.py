@@ -31,11 +31,14 @@ class Request:
         signature: What the model takes and gives.
         classes: Names of the classes, where the training data name them.
         text: How text becomes token ids.
+        figure_columns: Columns that are the figures of the one input, in the order of the training data,
+            where they do not name it.
     """
 
     signature: Signature
     classes: ClassNames
     text: TextSettings | None = None
+    figure_columns: tuple[str, ...] = ()
 
     def names(self) -> dict[str, Tensor]:
         """The arrays that are needed, by each name that a file may give them."""
@@ -67,6 +70,10 @@ class Reader(ABC):
     def class_names(self, path: Path, request: Request) -> ClassNames:
         """The names of the classes in training data, sorted; none where classes have numbers."""
         return {}
+
+    def figure_columns(self, path: Path, request: Request) -> tuple[str, ...]:
+        """The columns of training data that are the figures of the one input, where they do not name it."""
+        return ()
 
 
 def invalid(*problems: Problem) -> MistifyError:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from executors.data.columns import Row, names_in_columns, read_columns
+from executors.data.columns import Row, figures_of_table, names_in_columns, read_columns
 from executors.data.formats import Arrays, ClassNames, Reader, Request, invalid
 from mistify.errors import Problem
 
@@ -23,6 +23,10 @@ class JsonlReader(Reader):
     def class_names(self, path: Path, request: Request) -> ClassNames:
         """The sorted names under the keys of the outputs."""
         return names_in_columns(_rows(path), request)
+
+    def figure_columns(self, path: Path, request: Request) -> tuple[str, ...]:
+        """All keys but the target, where none is named after the one input."""
+        return figures_of_table(_rows(path), request)
 
 
 def _rows(path: Path) -> Iterator[Row]:

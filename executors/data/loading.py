@@ -8,13 +8,13 @@ from executors.data.builtin import BUILTIN, read_builtin
 from executors.data.csv_files import CsvReader
 from executors.data.dataset import Dataset
 from executors.data.fitting import fitted
-from executors.data.formats import ClassNames, Reader, Request, invalid
+from executors.data.formats import Reader, Request, invalid
 from executors.data.images import ImageFolderReader
 from executors.data.jsonl_files import JsonlReader
 from executors.data.npz import NpzReader
 from executors.data.tfrecords import TFRecordReader
 from executors.signature import Signature
-from mistify.dataset import TextSettings
+from mistify.dataset import TextSettings, generated_count
 from mistify.errors import Problem
 
 READERS: Final[tuple[Reader, ...]] = (
@@ -48,7 +48,7 @@ def load_dataset(
     if source.startswith(BUILTIN):
         return fitted(read_builtin(source, request), request, source)
     try:
-        request = replace(request, classes=_class_names(train or source, request))
+        request = _as_in_training(train or source, request)
         arrays = _reader(source).read(Path(source), request)
     except OSError as error:
         problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
@@ -56,8 +56,13 @@ def load_dataset(
     return fitted(arrays, request, source)
 
 
-def _class_names(source: str, request: Request) -> ClassNames:
-    return {} if source.startswith(BUILTIN) else _reader(source).class_names(Path(source), request)
+def _as_in_training(source: str, request: Request) -> Request:
+    """What is asked for, with the classes and columns as the training data name them."""
+    if source.startswith(BUILTIN) or generated_count(source):
+        return request
+    reader, path = _reader(source), Path(source)
+    classes, columns = reader.class_names(path, request), reader.figure_columns(path, request)
+    return replace(request, classes=classes, figure_columns=columns)
 
 
 def _reader(source: str) -> Reader:

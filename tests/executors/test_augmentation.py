@@ -65,3 +65,16 @@ def test_what_cannot_be_augmented_is_refused(shape, expected):
     with pytest.raises(InvalidValue) as caught:
         augmenting(network(shape), Augmentation(crop=4))
     assert expected in caught.value.expected
+
+
+def labelled_positions():
+    """A network that says a class for each pixel."""
+    inputs = keras.Input((6, 5, 2), name="image")
+    return keras.Model(inputs, keras.layers.Conv2D(3, 1, activation="softmax", name="mask")(inputs))
+
+
+@pytest.mark.parametrize("settings", [Augmentation(flip=True), Augmentation(crop=1)])
+def test_images_whose_positions_have_labels_do_not_move(settings):
+    with pytest.raises(InvalidValue, match="mask is about positions"):
+        augmenting(labelled_positions(), settings)
+    augmenting(labelled_positions(), Augmentation(brightness=0.1))

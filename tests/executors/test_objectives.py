@@ -182,3 +182,29 @@ def test_classes_without_examples_are_found_and_cannot_be_balanced(classes, empt
 def test_positions_have_no_empty_classes():
     signature = Signature((), (Output("tags", (2, 4), NONE),))
     assert empty_classes(signature, Dataset({}, {"tags": np.zeros((3, 2), int)})) == []
+
+
+@pytest.mark.parametrize(
+    ("last", "activation"),
+    [
+        (lambda x: layers.Activation("linear", dtype="float32")(layers.Dense(4, "softmax")(x)), SOFTMAX),
+        (lambda x: layers.Identity()(layers.Dense(4, "sigmoid")(x)), SIGMOID),
+        (lambda x: keras.ops.softmax(layers.Dense(4)(x)), SOFTMAX),
+        (lambda x: keras.ops.sigmoid(layers.Dense(4)(x)), SIGMOID),
+        (lambda x: layers.Softmax(axis=1)(layers.Dense(4)(x)), SOFTMAX),
+        (lambda x: layers.Flatten()(layers.Reshape((1, 4))(layers.Dense(4, "softmax")(x))), SOFTMAX),
+        (lambda x: layers.Reshape((4, 1))(layers.Dense(4, "softmax")(x)), NONE),
+        (lambda x: layers.Activation("relu")(layers.Dense(4, "softmax")(x)), NONE),
+        (lambda x: layers.Activation("linear")(layers.Dense(4)(x)), NONE),
+    ],
+)
+def test_an_activation_is_seen_through_what_changes_nothing(last, activation):
+    inputs = keras.Input((6,))
+    (output,) = signature_of(keras.Model(inputs, last(inputs))).outputs
+    assert output.activation is activation
+
+
+def test_an_activation_that_is_called_twice_is_that_of_both():
+    inputs, shared = keras.Input((6,)), layers.Activation("linear", name="said")
+    model = keras.Model(inputs, [shared(layers.Dense(4, "softmax")(inputs)), shared(layers.Dense(4)(inputs))])
+    assert [output.activation for output in signature_of(model).outputs] == [SOFTMAX, NONE]

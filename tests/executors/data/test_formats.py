@@ -19,10 +19,12 @@ RNG = np.random.default_rng(0)
 FIGURES = Input("figures", (3,), "float32")
 IMAGE = Input("image", (6, 5, 3), "float32")
 TOKENS = Input("tokens", (6,), "int32")
+FLOAT_TOKENS = Input("tokens", (6,), "float32", 50)
 KIND = Output("kind", (3,), Activation.SOFTMAX)
 TAGS = Output("tags", (6, 4), Activation.NONE)
 SPAM = Output("spam", (1,), Activation.SIGMOID)
 PRICE = Output("price", (1,), Activation.NONE)
+FORECAST = Output("forecast", (3, 1), Activation.NONE)
 HASHED = TextSettings(hashing=50)
 KINDS = ["dog", "cat", "eel", "cat"]
 
@@ -47,6 +49,12 @@ def write_csv(path, header, rows):
 def write_jsonl(path, rows):
     path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
     return path
+
+
+def write_table(path, header, rows):
+    if path.suffix == ".csv":
+        return write_csv(path, header, rows)
+    return write_jsonl(path, [dict(zip(header, row, strict=True)) for row in rows])
 
 
 def write_images(root, images):
@@ -90,6 +98,36 @@ def test_csv_cells_hold_several_numbers_and_labels(tmp_path):
     assert data.targets["tags"].tolist() == [[0, 1, -1, -1, -1, -1], [2, -1, -1, -1, -1, -1]]
 
 
+def test_csv_columns_beside_the_target_are_whole_numbers_where_the_input_takes_those(tmp_path):
+    sig = signature([Input("tokens", (4,), "int32")], [SPAM])
+    path = write_csv(tmp_path / "t.csv", [*"ab", "spam", *"cd"], [[1, 2, 0, 3, 4], [5, 6, 1, 7, 8]])
+    assert load_dataset(str(path), sig).inputs["tokens"].tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    write_csv(path, [*"abc", "spam"], [[1, 2, 3, 0]])
+    assert "row 2: tokens = figures of shape [3]; expected shape [4]" in problem_of(path, sig)
+    write_csv(path, [*"abcd", "spam"], [[1, 2, 3, 4.5, 0]])
+    assert "row 2: tokens = [1.0, 2.0, 3.0, 4.5]; expected whole numbers" in problem_of(path, sig)
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, FLOAT_TOKENS])
+def test_a_text_beside_other_columns_has_to_be_named(tmp_path, tokens):
+    path = write_csv(tmp_path / "t.csv", ["id", "text", "spam"], [[1, "play jazz", 0], [2, "play rock", 1]])
+    told = problem_of(path, signature([tokens], [SPAM]), text=HASHED)
+    assert "row 2: tokens = '1 play jazz'; expected numbers in each of the columns id, text" in told
+    assert "name the one column that is meant tokens (or x)" in told
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_columns_beside_the_target_come_in_the_order_of_the_training_data(tmp_path, suffix):
+    sig = signature([FIGURES], [SPAM])
+    train = write_table(tmp_path / f"train.{suffix}", ["h", "w", "d", "spam"], [[1, 2, 3, 0], [4, 5, 6, 1]])
+    test = write_table(tmp_path / f"test.{suffix}", ["id", "w", "y", "h", "d"], [[9, 2, 1, 1, 3]])
+    data = load_dataset(str(test), sig, train=str(train))
+    assert (data.inputs["figures"].tolist(), data.targets["spam"].tolist()) == ([[1, 2, 3]], [1])
+    write_table(test, ["w", "height", "d", "spam"], [[2, 1, 3, 1]])
+    told = problem_of(test, sig, train=str(train))
+    assert "no column h; expected the training data's h, w, d" in told
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_figures_to_learn_are_floats_and_answers_are_whole(tmp_path, suffix):
     rows = [{"figures": [1, 2, 3], "spam": 1, "price": 2.5}, {"figures": [4, 5, 6], "spam": 0, "price": 4}]
@@ -126,12 +164,75 @@ def test_test_data_share_the_classes_of_the_training_data(tmp_path):
 def test_words_and_their_labels_stay_side_by_side(tmp_path):
     rows = [{"tokens": ["Play", "jazz"], "tags": ["O", "B"]}, {"tokens": ["play"], "tags": ["O"]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
-    data = load_dataset(str(path), signature([TOKENS], [TAGS]), text=HASHED)
+    two = Output("tags", (6, 2), Activation.NONE)
+    data = load_dataset(str(path), signature([TOKENS], [two]), text=HASHED)
     ids, tags = data.inputs["tokens"], data.targets["tags"]
     assert ids[0, 0] == ids[1, 0] != ids[0, 1]
     assert (ids[0, 2:] == 0).all()
     assert ((ids[0, :2] > 0) & (ids[0, :2] < 50)).all()
     assert tags.tolist() == [[1, 0, -1, -1, -1, -1], [1, -1, -1, -1, -1, -1]]
+
+
+@pytest.mark.parametrize("tokens", [TOKENS, FLOAT_TOKENS])
+def test_token_ids_are_told_by_the_layer_that_looks_them_up(tmp_path, tokens):
+    sig = signature([tokens], [SPAM])
+    path = write_csv(tmp_path / "t.csv", ["tokens", "spam"], [["play jazz", 0], ["play", 1]])
+    ids = load_dataset(str(path), sig, text=HASHED).inputs["tokens"]
+    assert ids[0, 0] == ids[1, 0] != ids[0, 1]
+    assert (ids[0, 2:] == 0).all()
+    ids = write_jsonl(tmp_path / "t.jsonl", [{"tokens": [3, 4.0], "spam": 0}, {"tokens": [5], "spam": 1}])
+    assert load_dataset(str(ids), sig).inputs["tokens"].tolist() == [[3, 4, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("ignored", [-1, "-1"])
+def test_ignored_positions_may_stand_among_names(tmp_path, ignored):
+    rows = [{"tokens": [1, 2, 3], "tags": ["O", ignored, "B-a"]}, {"tokens": [1, 2], "tags": ["B-b", "B-c"]}]
+    path = write_jsonl(tmp_path / "t.jsonl", rows)
+    tags = load_dataset(str(path), signature([TOKENS], [TAGS])).targets["tags"]
+    assert tags.tolist() == [[3, -1, 0, -1, -1, -1], [1, 2, -1, -1, -1, -1]]
+
+
+def test_names_of_all_classes_are_needed_at_positions(tmp_path):
+    rows = [{"tokens": [1, 2, 3], "tags": ["O", "B-a", "B-c"]}, {"tokens": [1, 2], "tags": ["O", "-1"]}]
+    path = write_jsonl(tmp_path / "t.jsonl", rows)
+    told = problem_of(path, signature([TOKENS], [TAGS]))
+    assert "names of 3 classes of tags; expected names of all 4" in told
+    write_jsonl(path, [{"tokens": [1, 2, 3], "tags": [2, 0, 1]}])
+    assert load_dataset(str(path), signature([TOKENS], [TAGS])).targets["tags"][0, :3].tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "spam", "told"),
+    [
+        (["cat", "dog"], ["ham", "spam"], "names of 2 classes of kind; expected names of all 3"),
+        (["cat", "dog", "eel"], ["spam"] * 3, "names of 1 classes of spam; expected names of all 2"),
+    ],
+)
+def test_names_of_all_classes_are_needed_of_each_output(tmp_path, kinds, spam, told):
+    rows = [["1 2 3", *labels] for labels in zip(kinds, spam, strict=True)]
+    path = write_csv(tmp_path / "t.csv", ["figures", "kind", "spam"], rows)
+    assert told in problem_of(path, signature([FIGURES], [KIND, SPAM]))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_figure_for_each_position_is_no_class(tmp_path, suffix):
+    def written(*rows):
+        if suffix == "jsonl":
+            return write_jsonl(tmp_path / "t.jsonl", [{"x": [1, 2, 3], "y": row} for row in rows])
+        return write_csv(tmp_path / "t.csv", ["x", "y"], [["1 2 3", " ".join(map(str, row))] for row in rows])
+
+    sig = signature([FIGURES], [FORECAST])
+    target = load_dataset(str(written([1, 2, 3], [0.7, 0.2, 1.9])), sig).targets["forecast"]
+    np.testing.assert_allclose(target, [[1, 2, 3], [0.7, 0.2, 1.9]])
+    assert target.dtype == np.float32
+    assert "forecast of shape [2]; expected shape [3]" in problem_of(written([0.7, 0.2, 1.9], [1, 2]), sig)
+    assert "forecast of shape [3]; expected shape [2]" in problem_of(written([1, 2], [0.7, 0.2, 1.9]), sig)
+
+
+def test_figures_after_many_classes_are_not_cut_to_classes(tmp_path):
+    rows = [{"tokens": [1], "tags": [2, 1]}] * 2_000 + [{"tokens": [1], "tags": [0.7, 0.2, 1.9, 0, 0, 0]}]
+    path = write_jsonl(tmp_path / "t.jsonl", rows)
+    assert "tags of shape (2001, 6) and type float64" in problem_of(path, signature([TOKENS], [TAGS]))
 
 
 def test_text_goes_through_a_vocabulary_of_pieces(tmp_path):

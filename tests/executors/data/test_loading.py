@@ -168,18 +168,24 @@ def test_each_of_several_arrays_is_told(saved, name, array, text):
     assert text in problem
 
 
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
 @pytest.mark.parametrize(("found", "row"), [(9, 0), (-1, 4)])
-def test_ids_that_the_model_does_not_know_are_told(saved, found, row):
-    tokens = np.arange(24).reshape(6, 4) % 9
+def test_ids_that_the_model_does_not_know_are_told(saved, found, row, dtype):
+    tokens = (np.arange(24).reshape(6, 4) % 9).astype(dtype)
     tokens[row, 2] = found
-    known = Signature((Input("tokens", (4,), "int32", 9),), (SCORES,))
+    known = Signature((Input("tokens", (4,), dtype, 9),), (SCORES,))
     (problem,) = problems_of(saved(x=tokens, y=Y), known)
-    assert f"{found} in x[{row}]; expected ids 0 to 8" in problem
+    assert f"{tokens[row, 2]} in x[{row}]; expected ids 0 to 8" in problem
 
 
 def test_test_data_need_not_have_every_class(saved):
     source = saved(x=X, y=np.zeros(6, int))
     assert len(load_dataset(source, ONE, train=source)) == 6
+
+
+def test_test_data_are_read_where_training_data_are_generated(saved):
+    data = load_dataset(saved(x=X, y=Y), ONE, "generated:4000")
+    np.testing.assert_array_equal(data.targets["scores"], Y)
 
 
 def test_all_problems_are_told_at_once(saved):
