@@ -158,7 +158,8 @@ class Manifest(_Record):
         training: what `train.tflite` trains; None where the package has no such file.
         training_note: why it has none, or why not all of what was asked for is trained.
         tuned_from: SHA-256 of `serve.tflite` as it was ported, where a device has tuned it since: `accuracy`
-            is then that on the device's own data. None in a package as it was ported.
+            and `accuracy_examples` are then those of the device's own data where the `metric` is accuracy,
+            and of the package as it was ported where it is another. None in a package as it was ported.
         versions: of the software that made the package.
         files: name -> size and digest, of every file but this one.
         created: when, with its time zone.

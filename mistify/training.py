@@ -42,7 +42,9 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class TuningConfig(Settings):
-    """The `tuning` of a config: how a float32 package without branches is trained on the device.
+    """The `tuning` of a config: how a float32 package is trained on the device.
+
+    Its goal has neither branches nor compression, nor a model without layers.
 
     `trainable` is "none", "network", "head" (what makes the outputs), or how many of the last blocks: a block
     is what has weights between two places where the whole network goes through one tensor. Adam's steps
@@ -160,6 +162,11 @@ class Training(_Record):
     teachers: dict[str, str]
     kinds: dict[str, OutputKind]
     weights: tuple[TrainedWeight, ...]
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether some output tells what is right or wrong: figures are neither."""
+        return any(kind is not OutputKind.FIGURES for kind in self.kinds.values())
 
 
 def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from mistify import serde_devices as serde
 from mistify.devices import Device, DeviceTable
+from mistify.errors import ErrorCode, MistifyError
 from mistify.quantities import format_time
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
@@ -53,7 +54,8 @@ class DevicesClient(ServiceClient):
         """Tell what the package of a goal takes on a device; later predictions follow it.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such device or goal, or nothing was predicted.
+            MistifyError: NOT_FOUND, there is no such device or goal, nothing was predicted, or the device was
+                measured again since.
         """
         request = pb.ReportLatencyRequest(device=device, job_id=job_id, goal_id=goal_id, median_ms=taken_ms)
         call = self._connection.call
@@ -65,3 +67,15 @@ class DevicesClient(ServiceClient):
         request, call = pb.ListDevicesRequest(), self._connection.call
         answer = retried(lambda: call(self._stub.ListDevices, request, LIST_SECONDS), self._backoff)
         return [serde.device_from_proto(device) for device in answer.devices]
+
+    def threads(self, device: str) -> tuple[int, ...]:
+        """With how many threads a device was measured: what is predicted is that of the fastest of them.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such device.
+        """
+        found = next((known for known in self.devices() if known.name == device), None)
+        if found is None:
+            message = f'there is no device "{device}"; `mistify devices` lists them'
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
+        return tuple(sorted({setting.threads for setting in found.settings}))

@@ -26,8 +26,12 @@ def read_text(path: Path) -> str:
         raise invalid_config([problem], str(path)) from error
 
 
-def output_directory(path: Path) -> None:
+def output_directory(path: Path, option: str = "--out") -> None:
     """Make sure that there is a directory in which files can be made.
+
+    Args:
+        path: of the directory.
+        option: that names it, or a file in it.
 
     Raises:
         MistifyError: INVALID_CONFIG, there is none and none can be made.
@@ -38,7 +42,7 @@ def output_directory(path: Path) -> None:
             pass
     except OSError as error:
         given = f"{path} ({error.strerror})"
-        problem = Problem("--out", given, "a directory to write into", "give another one")
+        problem = Problem(option, given, "a directory to write into", "give another one")
         raise invalid_config([problem], "the output") from error
 
 

@@ -155,7 +155,8 @@ def _ported(
 def _package(client: PortingClient, config: str, server: str, cache: Path) -> Path:
     """The package of a batch of one config, ported where the cache does not have it."""
     (parsed,) = parse_batch(config, "porting.config", server_knows_more=True)
-    out = cache / "ported" / hashlib.sha256(config.encode()).hexdigest()
+    # The same config names other models and data on another server.
+    out = cache / "ported" / hashlib.sha256(f"{server}\n{config}".encode()).hexdigest()
     package = package_directory(out, parsed.id)
     try:
         verify(package)

@@ -65,14 +65,15 @@ class ReportingConfig(ServerSettings):
 
     Attributes:
         device: what goals call this device, whose table the server has.
-        threads: a package is measured with each of these numbers; the fastest counts.
+        threads: a package is measured with each of these numbers; the fastest counts. Without them, those of
+            the device's table, as predictions have it.
         free: what share of the processors has to be free, without a break ...
         quiet: ... for so long, before a package is measured.
     """
 
     device: str = Field(description="the name of a measured device", examples=["my-board"])
-    threads: tuple[PositiveInt, ...] = Field(
-        default=(1,), min_length=1, description="numbers of threads", examples=[[1, 2]]
+    threads: tuple[PositiveInt, ...] | None = Field(
+        default=None, min_length=1, description="numbers of threads", examples=[[1, 2]]
     )
     free: float = Field(default=0.9, ge=0, le=1, description="a share from 0 to 1", examples=[0.9])
     quiet: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])

@@ -63,6 +63,7 @@ class Reporting:
         self._access = ServerAccess(config, DevicesClient, retry)
         self._thread: threading.Thread | None = None
         self._quiet_since: float | None = None
+        self._failures = 0
         self._known: dict[str, Taken] = {}
         with suppress(OSError, ValidationError):
             self._known = _KNOWN.validate_json(path.read_bytes())
@@ -97,17 +98,26 @@ class Reporting:
             directory = current(self._package)
             package = Manifest.load(directory)
             taken = self._known.get(_key(package)) or Taken(
-                milliseconds=self._measure(directory, self._config.threads)
+                milliseconds=self._measure(directory, self._config.threads or self._predicted_threads())
             )
-        except Exception as error:  # whatever a package does: the daemon goes on
-            self._journal.problem(_ABOUT, f"the package cannot be measured: {error}")
+        except Exception as error:  # whatever a package or a server does: the daemon goes on
+            if not self._access.stopped:
+                self._journal.problem(_ABOUT, f"the package cannot be measured: {error}")
+            self._failures += 1
+            self._access.wait(self._failures)
             self._quiet_since = None
             return
+        self._failures = 0
         self._keep(package, taken)
         failures = 0
         while not self._access.stopped and not self._told(package, taken):
             failures += 1
             self._access.wait(failures)
+
+    def _predicted_threads(self) -> tuple[int, ...]:
+        """Those of which the server's predictions are the fastest."""
+        with self._access.connected() as client:
+            return client.threads(self._config.device)
 
     def _told(self, package: Manifest, taken: Taken) -> bool:
         """Whether the server knows now, or wants to know nothing of it."""

@@ -16,13 +16,17 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
-from mistify_client.files import read_text
+from mistify_client.files import output_directory, read_text
 from mistify_client.profiling.energy import energy_counter
 from mistify_client.profiling.measuring import measure_device, measure_package
 from mistify_client.report import write_json
 from mistify_client.reporting import reported_errors
+from mistify_client.retry import Backoff
 
 _TABLE = TypeAdapter(DeviceTable)
+
+#: Some three seconds: a server that is away then is told, instead of waited for.
+_SOON = Backoff(attempts=5)
 
 ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 StoreOption = Annotated[
@@ -63,7 +67,19 @@ def profile_device(
                 "--server", "nothing", "where the table goes", "give --server, --store or --table"
             )
             raise invalid_config([problem], "the command line")
-        measured = _measured(name, _numbers(threads), table)
+        counts = _numbers(threads)
+        measured = None if table is None else _kept(name, table)
+        if measured is None:
+            check_name(name)
+            if table is not None:
+                output_directory(table.parent, "--table")
+            if server is not None or store is not None:
+                # What is wrong with the way to the server is told before minutes are spent on measuring.
+                with _reached(server, store, token_file, _SOON) as client:
+                    client.devices()
+            measured = _measured(name, counts)
+            if table is not None:
+                write_json(table, _TABLE.dump_python(measured, mode="json"))
         if server is None and store is None:
             return
         with _reached(server, store, token_file) as client:
@@ -77,13 +93,17 @@ def report_latency(
     *,
     server: ServerOption = None,
     store: StoreOption = None,
-    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    threads: Annotated[
+        str | None,
+        typer.Option(metavar="N,N", help="Numbers of threads. Default: those of the device's table."),
+    ] = None,
     token_file: TokenFile = None,
 ) -> None:
     """Measure a package on this device, and let the server's predictions for the device follow."""
     with reported_errors():
-        manifest, taken = Manifest.load(package), measure_package(package, _numbers(threads))
+        manifest, given = Manifest.load(package), None if threads is None else _numbers(threads)
         with _reached(server, store, token_file) as client:
+            taken = measure_package(package, given or client.threads(device))
             typer.echo(client.report(device, manifest.job, manifest.goal, taken))
 
 
@@ -93,29 +113,30 @@ def devices(server: ServerOption = None, store: StoreOption = None, token_file: 
         Console().print(_listed(client.devices()))
 
 
-def _measured(name: str, threads: list[int], kept: Path | None) -> DeviceTable:
-    """The table of this device: the one that is kept, or a new one."""
-    if kept is not None and kept.exists():
-        found = _read(kept)
-        if found.name != name:
-            problem = Problem(
-                "--name", f'"{name}"', f'"{found.name}", as in {kept}', "give it, or another --table"
-            )
-            raise invalid_config([problem], "the command line")
-        return found
-    check_name(name)
+def _kept(name: str, path: Path) -> DeviceTable | None:
+    """The table that a file keeps of a device; None where there is no such file."""
+    if not path.exists():
+        return None
+    found = _read(path)
+    if found.name != name:
+        problem = Problem(
+            "--name", f'"{name}"', f'"{found.name}", as in {path}', "give it, or another --table"
+        )
+        raise invalid_config([problem], "the command line")
+    return found
+
+
+def _measured(name: str, threads: list[int]) -> DeviceTable:
+    """A new table of this device."""
     columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task("measuring", total=1.0)
-        measured = measure_device(
+        return measure_device(
             name,
             threads,
             progress=lambda share: shown.update(task, completed=share),
             energy=energy_counter(),
         )
-    if kept is not None:
-        write_json(kept, _TABLE.dump_python(measured, mode="json"))
-    return measured
 
 
 def _read(path: Path) -> DeviceTable:
@@ -138,11 +159,13 @@ def _numbers(text: str) -> list[int]:
 
 
 @contextmanager
-def _reached(server: str | None, store: Path | None, token_file: Path | None) -> Iterator[DevicesClient]:
+def _reached(
+    server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
+) -> Iterator[DevicesClient]:
     """A client of the server, or of one that runs for this command."""
     token = None if token_file is None else read_text(token_file).strip()
     if server is not None:
-        with DevicesClient(server, token) as client:
+        with DevicesClient(server, token, backoff=backoff) as client:
             yield client
         return
     if store is None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from mistify.errors import Problem, invalid_config
 from mistify.manifest import verify
+from mistify.training import Training
 from mistify_client.files import read_text
 from mistify_client.progress import display
 from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
@@ -73,7 +74,7 @@ def tune_package(
                 threads=threads,
                 display=shown,
             )
-        _tell(outcome)
+        _tell(outcome, training)
 
 
 @contextmanager
@@ -87,12 +88,13 @@ def _resumable() -> Iterator[None]:
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, training: Training) -> None:
     """What came of it."""
     began, ended = outcome.began, outcome.ended
-    typer.echo(
-        f"accuracy on examples that were set apart: {began.accuracy:.1%} before, {ended.accuracy:.1%} now"
-    )
+    if training.has_answers:
+        typer.echo(
+            f"accuracy on examples that were set apart: {began.accuracy:.1%} before, {ended.accuracy:.1%} now"
+        )
     typer.echo(f"loss: {began.loss:.4g} before, {ended.loss:.4g} now")
     traffic = outcome.traffic
     if outcome.rounds or traffic.sent:

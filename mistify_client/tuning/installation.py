@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import Manifest, describe_file
+from mistify.metric import Metric
 from mistify.training import TRAIN
 from mistify_client.network import NETWORK
 from mistify_client.training import Weights, write_weights
@@ -45,11 +46,11 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
 
 
 def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:
-    """The manifest of a tuned package; its accuracy is that on the device's own data."""
+    """The manifest of a tuned package; a share of right answers is that on the device's own data."""
+    scored = {"accuracy": score.accuracy, "accuracy_examples": examples}
     return manifest.model_copy(
         update={
-            "accuracy": score.accuracy,
-            "accuracy_examples": examples,
+            **(scored if manifest.metric is Metric.ACCURACY else {}),  # a tuner tells no other metric
             "tuned_from": manifest.tuned_from or manifest.files[NETWORK].sha256,
             "files": {**manifest.files, NETWORK: describe_file(new / NETWORK)},
             "created": datetime.now(UTC),

@@ -64,16 +64,31 @@ class Packages:
                 tuned; INVALID_MODEL, it takes or gives something else than the own one.
         """
         directory = self._directory / sha256(reference.sha256.encode()).hexdigest()
-        network = directory / NETWORK
-        if not network.is_file() or describe_file(network).sha256 != reference.sha256:
-            self._fetch(reference, directory)
-            if describe_file(network).sha256 != reference.sha256:
-                shutil.rmtree(directory)
-                reason = f"the package of the goal {reference.goal_id} is not the one that the peer has tuned"
-                raise MistifyError(ErrorCode.CORRUPT_PACKAGE, reason)
-        manifest = Manifest.load(directory)
+        try:
+            manifest, network = _read(reference, directory)
+        except MistifyError as error:
+            if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CORRUPT_PACKAGE):
+                raise
+            self._fetch(reference, directory)  # the rest of it, where that was broken off
+            manifest, network = _read(reference, directory)
         check_interchangeable(self._own, manifest, directory)
-        return manifest, network.read_bytes()
+        return manifest, network
+
+
+def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes]:
+    """The manifest and the network of a package that lies in a directory.
+
+    Raises:
+        MistifyError: NOT_FOUND, one of them is missing; CORRUPT_PACKAGE, the network is another one than was
+            tuned, or the manifest is none.
+    """
+    path = directory / NETWORK
+    if not path.is_file():
+        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {NETWORK}")
+    if describe_file(path).sha256 != reference.sha256:
+        reason = f"the package of the goal {reference.goal_id} is not the one that the peer has tuned"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, reason)
+    return Manifest.load(directory), path.read_bytes()
 
 
 class PeerOutputs:

@@ -174,7 +174,8 @@ class Tuner:
 
     def _show(self, progress: Progress, course: Course, score: Score) -> None:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value
-        update = ProgressUpdate(stage, course.passes, self._pace.most_passes, accuracy=score.accuracy)
+        accuracy = score.accuracy if self._trainer.training.has_answers else None
+        update = ProgressUpdate(stage, course.passes, self._pace.most_passes, accuracy=accuracy)
         self._display.update("tuning", update, None)
         if self._exchange is not None:
             self._exchange.stay()

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from mistify.budget import latency_axis
@@ -45,8 +46,8 @@ class DeviceService:
             What was predicted for it in milliseconds, and the factor of the profile from now on.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such device or goal, or nothing was predicted;
-                INVALID_CONFIG, it is no time.
+            MistifyError: NOT_FOUND, there is no such device or goal, nothing was predicted, or the device was
+                measured again since; INVALID_CONFIG, it is no time.
         """
         if not (math.isfinite(median_ms) and median_ms > 0):
             problem = Problem("median_ms", f"{median_ms:g}", "a positive number", "measure it again")
@@ -61,9 +62,20 @@ class DeviceService:
         if predicted is None or not isinstance(profile, MeasuredProfile):
             message = f'nothing was predicted for "{goal_id}" on {device}; name it as the hardware of a goal'
             raise MistifyError(ErrorCode.NOT_FOUND, message)
+        if not self._is_current(device, profile):
+            message = (
+                f'{device} was measured again since "{goal_id}" was predicted by the table before; '
+                "report a package of a job that was submitted after that"
+            )
+            raise MistifyError(ErrorCode.NOT_FOUND, message)
         deviation = median_ms / (predicted / profile.factor)
         return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
 
     def devices(self) -> list[Device]:
         """All devices, by name."""
         return self._devices.all()
+
+    def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
+        """Whether a job's profile has the models that predict for the device now, whatever its factor was."""
+        models = replace(profile, factor=1.0)
+        return any(replace(known, factor=1.0) == models for known in self._devices.profiles(device))

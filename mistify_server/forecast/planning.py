@@ -1,5 +1,6 @@
 """What a goal tree comes to: which algorithm adapts each edge, and what is expected of it."""
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -178,7 +179,7 @@ class Forecast:
         while True:
             case = self._chooser.case(edge, node.algorithm, rounds)
             (lost,) = self._experience.lost([case])
-            reached = None if self._source is None else _after(metric, self._source, lost)
+            reached = None if self._source is None else after_losing(metric, self._source, lost)
             last = case.steps >= candidate.max_steps or not candidate.tune_steps
             if reached is None or last or metric.reaches(reached.mean, node.accuracy_target):
                 return case.steps, reached
@@ -247,16 +248,20 @@ def as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
     )
 
 
+def after_losing(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
+    """What is reached where a share of what the source reaches is lost, with the margin to first order."""
+    mean = metric.after(source.mean, lost.mean)
+    if metric.is_share:
+        by_source, by_loss = 1 - lost.mean, source.mean
+    else:  # an error is divided by what is kept
+        kept = max(1 - lost.mean, 1e-6)
+        by_source, by_loss = 1 / kept, source.mean / kept**2
+    return Estimate(mean, math.hypot(by_source * source.deviation, by_loss * lost.deviation))
+
+
 def _networks(goal: Goal) -> int:
     """How many networks are adapted for a goal's package."""
     return goal.branches.count if goal.branches else 1
-
-
-def _after(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
-    """What is reached where a share of what the source reaches is lost."""
-    mean = metric.after(source.mean, lost.mean)
-    spread = (source.mean * lost.deviation) ** 2 + (source.deviation * (1 - lost.mean)) ** 2
-    return Estimate(mean, spread**0.5)
 
 
 def _warning(metric: Metric, accuracy: Estimate | None, target: float | None, steps: int) -> str:

@@ -1,10 +1,12 @@
-"""Makes the packages `trainable/` and `trainable_narrow/`, whose training the client's tests run.
+"""Makes the packages whose training the client's tests run: `trainable/`, `trainable_narrow/`, which tell
+classes, and `trainable_figures/`.
 
 `expected.npz` beside the first is a batch, with what TensorFlow says of training on it.
 
 Needs the server's side, once: `python -m tests.data.make_trainable`. The tests read the files only.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
@@ -12,6 +14,7 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.training import Schooling
+from mistify.dataset import DataSettings
 from mistify.metric import Metric
 from mistify.quantization import QuantizationConfig
 from mistify.training import TuningConfig
@@ -39,6 +42,21 @@ def examples(seed: int, count: int) -> Dataset:
     return Dataset({"image": images}, {"scores": classes})
 
 
+def figures_network() -> keras.Model:
+    """A small network for images [4, 4, 1] that tells two figures."""
+    layers = keras.layers
+    keras.utils.set_random_seed(3)
+    inputs = keras.Input((4, 4, 1), name="image")
+    return keras.Model(inputs, layers.Dense(2, name="halves")(layers.Flatten()(inputs)))
+
+
+def figures(seed: int, count: int) -> Dataset:
+    """Random images, and how bright each half is."""
+    images = np.random.default_rng(seed).uniform(size=(count, 4, 4, 1)).astype(np.float32)
+    halves = np.stack([images[:, :, :2].mean((1, 2, 3)), images[:, :, 2:].mean((1, 2, 3))], axis=1)
+    return Dataset({"image": images}, {"halves": halves})
+
+
 def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]:
     """Of steps in TensorFlow, each on the same batch; the model is changed."""
     import tensorflow as tf
@@ -56,9 +74,16 @@ def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]
     return found
 
 
-def write_package(model: keras.Model, goal: str, directory: Path) -> None:
+def write_package(
+    model: keras.Model,
+    goal: str,
+    directory: Path,
+    data: Callable[[int, int], Dataset] = examples,
+    metric: Metric = Metric.ACCURACY,
+) -> None:
     """Package a network as it is."""
-    schooling = Schooling(examples(1, 80), examples(2, 40), None, 16, "sgd", 0.01, 0.7, 2.0)
+    settings = DataSettings(metric=metric)
+    schooling = Schooling(data(1, 80), data(2, 40), None, 16, "sgd", 0.01, 0.7, 2.0, settings)
     order = PackageOrder(
         job_id="job-1",
         goal_id=goal,
@@ -67,7 +92,7 @@ def write_package(model: keras.Model, goal: str, directory: Path) -> None:
         quantization=QuantizationConfig(),
         costs={"flops": 9e5},
         accuracy=0.5,
-        metric=Metric.ACCURACY,
+        metric=metric,
         tuning=TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH),
     )
     directory.mkdir(exist_ok=True)
@@ -82,6 +107,7 @@ def main() -> None:
     model = network(4)
     write_package(model, "half", HERE / "trainable")
     write_package(network(3), "third", HERE / "trainable_narrow")
+    write_package(figures_network(), "figures", HERE / "trainable_figures", figures, Metric.MSE)
     batch = examples(5, BATCH)
     taught = np.random.default_rng(6).dirichlet(np.ones(3), BATCH).astype(np.float32)
     np.savez(

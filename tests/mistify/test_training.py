@@ -23,15 +23,19 @@ from mistify.training import (
 )
 
 
-def config(**tuning):
-    goal = {
+def goal(**settings):
+    given = {
         "id": "a",
         "model": "m",
         "dataset": {"train": "a", "test": "b"},
         "adaptation_goal": {"FLOP": "0.5x"},
-        "tuning": tuning,
+        **settings,
     }
-    return parse_batch(json.dumps(goal))[0].tuning
+    return parse_batch(json.dumps(given))[0]
+
+
+def config(**tuning):
+    return goal(tuning=tuning).tuning
 
 
 @pytest.mark.parametrize("part", ["none", "network", "head", 3])
@@ -52,6 +56,26 @@ def test_other_parts_are_refused(part):
     (problem,) = caught.value.problems
     assert problem.place == "[0].tuning.trainable"
     assert "last blocks" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("other", "given"),
+    [
+        ({"quantization": "int8"}, '"quantization": "int8"'),
+        ({"branches": {"count": 3}}, '"branches": 3'),
+        ({"compression": {"sparsity": 0.5}}, '"compression": "50% zeros"'),
+    ],
+)
+def test_what_would_not_be_trained_is_refused(other, given):
+    """Left out of the package without a word it would be missed on the device alone."""
+    with pytest.raises(MistifyError) as caught:
+        goal(tuning={"trainable": "head"}, **other)
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.given) == ("[0]", f'{{"tuning": "head", {given}}}')
+    assert problem.expected.startswith("float32 without branches or compression")
+    assert problem.fix == f'leave out "tuning", or "{next(iter(other))}"'
+    assert goal(tuning={"trainable": "none"}, **other)
+    assert goal(tuning={"trainable": "head"}, quantization="auto")
 
 
 def test_other_settings_are_refused():

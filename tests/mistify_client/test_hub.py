@@ -1,4 +1,5 @@
 import contextlib
+import shutil
 import sys
 from dataclasses import replace
 
@@ -7,10 +8,12 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import GoalState
+from mistify.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify_client import hub
 from mistify_client.embedded import embedded_server
 from mistify_client.runtime import PortedModel
+from tests.mistify_client.conftest import PortingFake, ended_job, events, serve
 
 CONFIG = {
     "id": "half",
@@ -50,6 +53,23 @@ def test_another_config_is_ported_as_well(service, porting):
     hub.load("mobilenet", porting=porting)
     hub.load("resnet", porting={**porting, "config": {**CONFIG, "adaptation_goal": {"FLOP": "0.4x"}}})
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 3
+
+
+def test_another_server_ports_the_same_config_by_itself(service, porting, package, tmp_path):
+    """Of its own model and data, which may be others under the same names."""
+    hub.load("resnet", porting=porting)
+    other = shutil.copytree(package, tmp_path / "other")
+    Manifest.load(other).model_copy(update={"job": "job-of-another"}).save(other)
+    files = {path.name: path.read_bytes() for path in other.iterdir()}
+    fake = PortingFake(files, events(), ended_job(files))
+    server, address = serve(fake, "127.0.0.1:0")
+    try:
+        model = hub.load("resnet", porting={**porting, "server": address})
+        assert model.manifest.job == "job-of-another"
+        assert hub.load("resnet", porting=porting).manifest.job == "job-1"
+    finally:
+        server.stop(None).wait()
+    assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
 
 
 def test_the_token_is_sent(service, porting):

@@ -52,6 +52,7 @@ def test_reporting(write, tmp_path):
     reporting = load_config(write(REPORTING + 'threads = [1, 4]\ntoken_file = "token"\n')).reporting
     assert (reporting.device, reporting.threads, reporting.free) == ("my-board", (1, 4), 0.9)
     assert reporting.token_file == tmp_path / "token"
+    assert load_config(write(REPORTING)).reporting.threads is None
 
 
 def test_the_example_is_one():

@@ -1,16 +1,9 @@
 """What packages take, told to a service over real gRPC, at moments that a made-up clock decides."""
 
-# ruff: noqa: N802 (gRPC names the methods of a servicer)
-
-from concurrent.futures import ThreadPoolExecutor
-
-import grpc
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import Manifest
-from mistify.v1 import devices_pb2 as pb
-from mistify.v1.devices_pb2_grpc import DevicesServicer, add_DevicesServicer_to_server
 from mistify_client.monitor.config import ReportingConfig
 from mistify_client.monitor.journal import Journal
 from mistify_client.monitor.reporting import Reporting
@@ -18,29 +11,9 @@ from mistify_client.monitor.state import MonitorState
 from mistify_client.retry import Backoff
 from mistify_client.versions import current, install
 
-from ..conftest import PortingFake, make_package
+from ..conftest import make_package
+from ..device_service import MY_BOARD, Devices, serve
 from .adapting import Entries
-
-
-class Devices(DevicesServicer):
-    """Predicts 0.5 ms for everything, or refuses."""
-
-    def __init__(self):
-        self.reports, self.error = [], None
-
-    def ReportLatency(self, request, context):
-        if self.error is not None:
-            PortingFake._abort(context, self.error)
-        self.reports.append((request.device, request.job_id, request.goal_id, request.median_ms))
-        return pb.ReportLatencyResponse(predicted_ms=0.5, factor=1.25)
-
-
-def serve(devices, address="127.0.0.1:0"):
-    server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 0)])
-    add_DevicesServicer_to_server(devices, server)
-    port = server.add_insecure_port(address)
-    server.start()
-    return server, f"127.0.0.1:{port}"
 
 
 class Site:
@@ -154,6 +127,27 @@ def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
     (tmp_path / "token").write_text("right")
     assert "predicted" in site.entries.until(event="latency")["reason"]
     assert len(site.devices.reports) == 1
+
+
+def test_it_is_measured_with_the_threads_that_predictions_are_of(site, package):
+    site.daemon(threads=None)
+    site.let_pass(11, 1.0)
+    site.entries.until(event="latency")
+    assert site.measured == [(package, (1, 2))]
+
+
+def test_what_cannot_be_asked_yet_is_asked_again_when_the_device_is_quiet(site):
+    site.devices.known = []
+    site.daemon(threads=None)
+    site.let_pass(11, 1.0)
+    assert 'there is no device "my-board"' in site.entries.until(event="problem")["reason"]
+    site.settle()
+    site.devices.known = [MY_BOARD]
+    site.let_pass(9, 1.0)
+    assert site.measured == []
+    site.let_pass(2, 1.0)
+    site.entries.until(event="latency")
+    assert len(site.measured) == 1
 
 
 def test_what_the_server_does_not_want_is_not_told_again(site):

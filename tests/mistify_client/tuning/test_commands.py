@@ -1,5 +1,6 @@
 """`mistify tune` as a user sees it."""
 
+import shutil
 import subprocess
 from mmap import PAGESIZE
 
@@ -9,7 +10,8 @@ from typer.testing import CliRunner
 
 from mistify.errors import MistifyError
 from mistify.hints import Hints
-from mistify.manifest import Manifest
+from mistify.manifest import Manifest, verify
+from mistify.metric import Metric
 from mistify_client.cli import app
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.versions import current
@@ -62,6 +64,24 @@ def test_tunes_alone(tune, device, settings):
     assert "accuracy on examples that were set apart: " in result.output
     told = result.output.replace("\n", "")
     assert f"installed: {current(own.package)}" in told or "nothing was gained" in told
+
+
+def test_the_error_of_a_package_that_tells_figures_stays_as_it_was_ported(data, tmp_path):
+    """No share of right answers is told of it, neither to the user nor in its manifest."""
+    package = shutil.copytree(data / "trainable_figures", tmp_path / "package")
+    images = np.random.default_rng(1).uniform(size=(200, 4, 4, 1)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=images, y=images.mean((2, 3))[:, :2])
+    result = CliRunner().invoke(
+        app, ["tune", "--package", str(package), "--data", str(tmp_path / "data.npz")], env={"COLUMNS": "140"}
+    )
+    assert result.exit_code == 0, result.output
+    assert "loss: " in result.output
+    assert "accuracy" not in result.output
+    ported, tuned = Manifest.load(package), verify(current(package))
+    assert tuned.tuned_from == ported.files["serve.tflite"].sha256
+    assert tuned.metric is Metric.MSE
+    assert (tuned.accuracy, tuned.accuracy_examples) == (ported.accuracy, ported.accuracy_examples)
+    assert ported.accuracy > 0
 
 
 def test_tunes_with_peers(tune, device, settings, address):

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest, describe_file
+from mistify.jobs import PackageFile
+from mistify.manifest import MANIFEST, Manifest, describe_file
 from mistify.tuning import PackageReference, Peer
 from mistify.weights import write_weights
+from mistify_client.download import download_package
+from mistify_client.network import NETWORK
 from mistify_client.peer_files import PeerFile
 from mistify_client.training import load_trainer
 from mistify_client.tuning.examples import Examples, split
@@ -154,6 +157,47 @@ def test_a_package_that_is_not_the_tuned_one_is_refused(peer, packages):
     with pytest.raises(MistifyError, match="not the one") as caught:
         packages.get(replace(file.peer.package, sha256="0" * 64))
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+class BrokenOff:
+    """Downloads packages of a directory, the first one only until its manifest."""
+
+    def __init__(self, data):
+        self.source = data / "trainable"
+        self.read = []
+
+    def __call__(self, reference, directory):
+        def read_from(name, offset):
+            broken = MANIFEST in name and not self.read.count(name)
+            self.read.append(name)
+            if broken:
+                raise MistifyError(ErrorCode.UNAVAILABLE, "connection reset")
+            yield (self.source / name).read_bytes()[offset:]
+
+        described = ((name, describe_file(self.source / name)) for name in (NETWORK, MANIFEST))
+        files = [PackageFile(name, found.size, found.sha256) for name, found in described]
+        download_package(files, directory, read_from)
+
+
+def test_a_download_that_was_broken_off_is_continued(data, tmp_path, peer):
+    reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
+    packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
+    with pytest.raises(MistifyError, match="connection reset"):
+        packages.get(reference)
+    manifest, network = packages.get(reference)
+    assert manifest == Manifest.load(data / "trainable")
+    assert network == (data / "trainable" / NETWORK).read_bytes()
+    assert fetch.read == [NETWORK, MANIFEST, MANIFEST]
+
+
+@pytest.mark.parametrize("spoilt", [NETWORK, MANIFEST])
+def test_a_package_that_was_damaged_since_is_fetched_once_more(peer, packages, fetched, tmp_path, spoilt):
+    reference = peer(0)[0].peer.package
+    found = packages.get(reference)
+    (path,) = (tmp_path / "packages").glob(f"*/{spoilt}")
+    path.write_bytes(path.read_bytes()[:-9])
+    assert packages.get(reference) == found
+    assert fetched.count == 2
 
 
 def test_a_package_that_gives_something_else_is_refused(data, tmp_path):

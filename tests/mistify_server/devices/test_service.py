@@ -63,6 +63,18 @@ async def test_a_device_is_registered_and_listed(caller: Any, table: DeviceTable
     assert await listed(caller.address) == [again]
 
 
+async def test_it_is_told_with_how_many_threads_a_device_was_measured(
+    caller: Any, table: DeviceTable
+) -> None:
+    readings = [replace(reading, threads=threads) for threads in (4, 1) for reading in table.readings]
+    await register(caller.address, replace(table, readings=tuple(readings)))
+    with DevicesClient(caller.address) as client:
+        assert await asyncio.to_thread(client.threads, "my-board") == (1, 4)
+        with pytest.raises(MistifyError, match='no device "my-bord"') as caught:
+            await asyncio.to_thread(client.threads, "my-bord")
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
 async def test_devices_outlive_the_server(site: Any, serving_at: Any, table: DeviceTable) -> None:
     async with serving_at(site.settings()) as first:
         device = await register(first.address, table)
@@ -180,3 +192,26 @@ async def test_predictions_follow_what_packages_take(
     assert inspected["my-board"]["factor"] == pytest.approx(2**0.6)
     assert inspected["my-board@int8"]["factor"] == 1.0
     await caller.finished(later.id)
+
+
+async def test_packages_say_nothing_of_a_device_that_was_measured_again(
+    caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
+) -> None:
+    """The same table registered once more is another matter: it gives the same models."""
+    await register(caller.address, table)
+    write_model(site)
+    before = await caller.submit([{**make_config("goal", latency="0.5x"), "hardware": "my-board"}])
+    await caller.finished(before.id)
+    with DevicesClient(caller.address) as client:
+        for taken_ms in (8.0, 6.4):
+            await register(caller.address, table)
+            told = await asyncio.to_thread(client.report, "my-board", before.id, "goal", taken_ms)
+            assert told.factor == pytest.approx((taken_ms / 4) ** (1 / 3))
+        slower = [replace(reading, median_ms=2 * reading.median_ms) for reading in table.readings]
+        await register(caller.address, replace(table, readings=tuple(slower)))
+        with pytest.raises(MistifyError, match='my-board was measured again since "goal"') as caught:
+            await asyncio.to_thread(client.report, "my-board", before.id, "goal", 8.0)
+        assert caught.value.code is ErrorCode.NOT_FOUND
+    after = await caller.submit([{**make_config("later", latency="0.5x"), "hardware": "my-board"}])
+    assert site.tasks("inspect")[-1]["hardware"]["my-board"]["factor"] == 1.0
+    await caller.finished(after.id)
