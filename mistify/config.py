@@ -190,6 +190,23 @@ class PortingConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _trained_as_it_is_served(self) -> "PortingConfig":
+        precision = self.quantization.precision
+        beside = {
+            "quantization": None if precision in (Quantization.NONE, Quantization.AUTO) else precision.value,
+            "branches": self.branches and self.branches.count,
+            "compression": self.compression and str(self.compression),
+        }
+        others = {name: value for name, value in beside.items() if value is not None}
+        if self.tuning.trainable != "none" and others:
+            raise InvalidValue(
+                {"tuning": self.tuning.trainable, **others},
+                "float32 without branches or compression where a package is to be trained on the device",
+                f'leave out "tuning", or {" and ".join(map(shown, others))}',
+            )
+        return self
+
     @property
     def profile(self) -> NominalProfile | None:
         """The hardware that a latency goal means; the server's own machine where none is named.

@@ -49,6 +49,7 @@ class LayerCost:
             before it, a reshape).
         stored_biases: How many of the stored weights belong to biases and other vectors.
         operations: What it does when it runs in LiteRT.
+        operators: How many operators of the file it becomes, where it is not in place.
     """
 
     name: str
@@ -60,6 +61,7 @@ class LayerCost:
     in_place: bool = False
     stored_biases: int = 0
     operations: tuple[Operation, ...] = ()
+    operators: int = 1
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,10 @@ class NetworkCost:
     def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
         """Expected size of the packaged file in bytes."""
         storage = precision.storage
-        operators = sum(not layer.in_place for layer in self.layers)
+        operators = [layer.operators for layer in self.layers if not layer.in_place]
         channels = sum(layer.stored_biases for layer in self.layers)
-        around = storage.channel * channels + storage.operator * operators + FILE_BYTES
-        return self.weight_bytes(precision) + around
+        around = storage.channel * channels + storage.operator * len(operators) + FILE_BYTES
+        return self.weight_bytes(precision) + around + storage.further * (sum(operators) - len(operators))
 
     @property
     def bytes_moved(self) -> int:

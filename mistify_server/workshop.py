@@ -182,8 +182,11 @@ class Workshop:
         lesson = self._lessons.of(task.teacher, task.data, params)
         executor, parent, told = self._set_out(task, params, lesson)
         assignment = self._assignment(task, parent, task.budget, lesson)
+        measure = stopwatch(task.quantizations, assignment.schooling.train)
         outcome = self._run_edge(task, executor, params, assignment, task.accuracy_target)
-        outcome = source_if_better(outcome, self._model(task.teacher), assignment, task.accuracy_target)
+        outcome = source_if_better(
+            outcome, self._model(task.teacher), assignment, task.accuracy_target, measure=measure
+        )
         checkpoint = self._keep(outcome.model)
         self._journey = _Journey(executor, checkpoint, outcome.model, told)
         return AdaptResult(

@@ -87,6 +87,7 @@ class Structure:
                     in_place=handler.in_place or node.name in self._folded_bias,
                     stored_biases=_weights([shape for shape in stored if len(shape) == 1]),
                     operations=() if node.name in self._folded_bias else handler.operations(*call),
+                    operators=handler.operators(weights[node.name], [shapes[index] for index in node.inputs]),
                 )
             )
         return NetworkCost(

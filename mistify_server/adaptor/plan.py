@@ -15,6 +15,7 @@ from mistify.plans import OutOfReach
 from mistify.profiles import MeasuredProfile, Profile, by_name
 from mistify.quantities import Quantity
 from mistify.quantization import Quantization
+from mistify.validation import shown
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
 from mistify_server.adaptor.precision import settled
 from mistify_server.store.base import BatchPlan
@@ -176,6 +177,9 @@ def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
     if config.compression is not None:
         expected = f"none, as it takes training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].compression", str(config.compression), expected, "leave it out")
+    if config.tuning.trainable != "none":
+        expected = f'"none", as it takes layers: {_NO_STRUCTURE}'
+        yield Problem(f"[{index}].tuning.trainable", shown(config.tuning.trainable), expected, "leave it out")
 
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:

@@ -33,9 +33,10 @@ def measure_accuracy(
     order = np.random.default_rng(0).permutation(len(test))
     deadline = time.monotonic() + _MAX_SECONDS
     outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}
+    at_once = runner.examples_at_once(_BATCH)
     done = 0
     while done < len(order) and (not done or time.monotonic() < deadline):
-        batch = order[done : done + _BATCH]
+        batch = order[done : done + at_once]
         for name, found in runner({name: array[batch] for name, array in test.inputs.items()}).items():
             outputs[name].append(found)
         done += len(batch)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ _BURST_RUNS = 40
 _BURST_SECONDS = 0.2
 _WARM_UP_RUNS = 5
 
+#: The most elements of a tensor: it then takes half a gibibyte, and a pass some of these.
+_MOST_ELEMENTS = 2**27
+
 
 class Runner:
     """A network in LiteRT, called with arrays [batch, ...] by the names of its inputs.
@@ -40,7 +44,9 @@ class Runner:
     """
 
     def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
-        self._signature = Interpreter(model_content=network, num_threads=1).get_signature_runner(signature)
+        interpreter = Interpreter(model_content=network, num_threads=1)
+        self._example = max(map(_elements, interpreter.get_tensor_details()))
+        self._signature = interpreter.get_signature_runner(signature)
         self.inputs = _described(self._signature.get_input_details())
         self.outputs = _described(self._signature.get_output_details())
 
@@ -50,6 +56,15 @@ class Runner:
         found = self._signature(**given)
         return {name: info.dequantized(found[name]) for name, info in self.outputs.items()}
 
+    def examples_at_once(self, most: int) -> int:
+        """How many examples it is called on at a time: fewer than `most` where its tensors are large."""
+        return max(1, min(most, _MOST_ELEMENTS // max(1, self._example)))
+
+
+def _elements(entry: Mapping[str, Any]) -> int:
+    """Of a tensor that grows with the batch, for one example; 0 of others, such as weights."""
+    return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
+
 
 def run(network: bytes, inputs: Arrays) -> dict[str, Array]:
     """What LiteRT makes of a batch of inputs, by the names of inputs and outputs."""
@@ -57,11 +72,16 @@ def run(network: bytes, inputs: Arrays) -> dict[str, Array]:
 
 
 def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
-    """The shapes of a network's tensors by their numbers, as they are once one example has been run."""
+    """The shapes of a network's tensors by their numbers, as they are once one example of zeros has been run.
+
+    LiteRT leaves its memory as it finds it: what is not set may be no index into a table.
+    """
     interpreter = Interpreter(
         model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     )
     interpreter.allocate_tensors()
+    for entry in interpreter.get_input_details():
+        interpreter.set_tensor(entry["index"], np.zeros(entry["shape"], entry["dtype"]))
     interpreter.invoke()
     return {
         entry["index"]: tuple(int(size) for size in entry["shape"])

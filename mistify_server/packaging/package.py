@@ -328,9 +328,10 @@ def _compare(original: Original, runner: litert.Runner, test: Dataset, precision
 
     Float32 outputs have to be equal, others of one shape: how far off they may be their accuracy tells.
     """
-    examples = {name: array[:_COMPARED_EXAMPLES] for name, array in test.inputs.items()}
+    some = runner.examples_at_once(_COMPARED_EXAMPLES)
+    examples = {name: array[:some] for name, array in test.inputs.items()}
     expected = original(examples)
-    for count in (_COMPARED_EXAMPLES, 1):
+    for count in (some, 1):
         found = runner({name: array[:count] for name, array in examples.items()})
         for name, outputs in expected.items():
             _require_equal(found[name], outputs[:count], precision)

@@ -22,8 +22,11 @@ Places = Mapping[str, tuple[WeightPlace, ...]]
 
 _SEED = 0
 
-#: Small enough for nothing to overflow where the converter computes with it.
-_SPREAD = 0.1
+#: The largest mark: small enough for nothing to overflow where the converter computes with it.
+_LARGEST = np.float32(0.1)
+
+#: How many marks there are above a tenth of that; more weights have smaller ones as well.
+_USUAL = int(_LARGEST.view(np.uint32) - (_LARGEST / 10).view(np.uint32))
 
 #: How far products of float32 numbers are off, as a share.
 _ROUNDING = 1e-6
@@ -49,9 +52,8 @@ def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) ->
 def _converted(
     model: keras.Model, weights: Mapping[str, keras.Variable], scaled: bool
 ) -> tuple[bytes, Places]:
-    rng = np.random.default_rng(_SEED)
     kept = {name: variable.numpy() for name, variable in weights.items()}
-    marks = {name: _SPREAD * rng.standard_normal(array.shape, np.float32) for name, array in kept.items()}
+    marks = _marks(kept)
     try:
         _assign(weights, marks)
         marked = convert_function(Function.like(model, constant(model)), QuantizationConfig())
@@ -63,6 +65,21 @@ def _converted(
         for place in found:
             place.put(kept[name], network)
     return bytes(network), places
+
+
+def _marks(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Random numbers in the shapes of weights, of which no two are alike, nor each other's negative."""
+    rng = np.random.default_rng(_SEED)
+    starts = np.cumsum([0, *(array.size for array in weights.values())])
+    count = int(starts[-1])
+    # Floats have the order of their bits as integers: one is taken of each stretch of them.
+    stretch = max(1, _USUAL // max(1, count))
+    below = stretch * rng.permutation(count) + rng.integers(stretch, size=count)
+    sizes = (int(_LARGEST.view(np.uint32)) - below).astype(np.uint32).view(np.float32)
+    parts = np.split(sizes * rng.choice(np.array([-1, 1], np.float32), count), starts[1:-1])
+    return {
+        name: part.reshape(array.shape) for (name, array), part in zip(weights.items(), parts, strict=False)
+    }
 
 
 def _assign(weights: Mapping[str, keras.Variable], values: Mapping[str, Array]) -> None:

@@ -3,7 +3,7 @@ import pytest
 from mistify.budget import FLOPS, MEMORY, PARAMS, SIZE
 from mistify.costs import FILE_BYTES, LayerCost, NetworkCost, multiply_adds
 from mistify.profiles import NominalProfile
-from mistify.quantization import Quantization
+from mistify.quantization import STORED, Quantization
 
 
 def layer(name, inputs, output, multiply_adds=0, weights=0, *, in_place=False, stored=None):
@@ -146,3 +146,13 @@ def test_every_axis_is_named():
     assert set(costs) == {FLOPS, PARAMS, MEMORY, SIZE, "latency_ms@bench", *stored}
     assert costs[FLOPS] == 6_000
     assert costs["memory_bytes@int8"] == 590 + 228
+
+
+@pytest.mark.parametrize("precision", STORED)
+def test_further_operators_of_a_layer_are_smaller_than_its_first(precision):
+    def size(**settings):
+        cell = LayerCost("cell", 9_000, 2_020, 2_020, (0,), 1, **settings)
+        return NetworkCost((cell,), (10, 20), (0,), (1,)).size_bytes(precision)
+
+    assert size(operators=30) - size() == 29 * precision.storage.further
+    assert size() - size(in_place=True) == precision.storage.operator > precision.storage.further

@@ -81,6 +81,10 @@ class LayerHandler(ABC):
         """What one call does in LiteRT at batch 1: by default one pass over what it writes, or nothing."""
         return () if self.in_place else (over(Kind.ADD, output),)
 
+    def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+        """How many operators of the packaged file one call becomes, if its output is not in place."""
+        return 1
+
 
 _HANDLERS: dict[type, LayerHandler] = {}
 

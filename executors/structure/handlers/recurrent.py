@@ -54,16 +54,29 @@ def _products(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
     return sum(multiply_adds(c_in or 0, c_out or 0, s_out=steps) for c_in, c_out in kernels)
 
 
+def _gates(kernels: Sequence[Shape]) -> int:
+    """What a cell makes of each unit: its recurrent kernel is [C_out, gates * C_out]."""
+    return (kernels[1][1] or 0) // (kernels[1][0] or 1)
+
+
 def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation, ...]:
     """Both kernels of a cell at every step, their sum, and for each gate a function and a product."""
-    steps = inputs[0][1] or 0
-    gates, units = round((kernels[1][1] or 0) / (kernels[1][0] or 1)), kernels[1][0] or 0
+    steps, gates, units = inputs[0][1] or 0, _gates(kernels), kernels[1][0] or 0
     return (
         *(Operation(Kind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
         elementwise(Kind.ADD, 1, gates * units, steps),
         elementwise(Kind.ACTIVATION, 1, units, gates * steps),
         elementwise(Kind.ADD, 1, units, gates * steps),
     )
+
+
+#: Operators of a step of a simple RNN, a GRU and an LSTM, by their gates.
+_STEP_OPERATORS = {1: 4, 3: 17, 4: 14}
+
+
+def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+    """What is unrolled has the operators of a step as often as it has steps."""
+    return (inputs[0][1] or 0) * _STEP_OPERATORS[_gates(kernels)]
 
 
 @register(layers.GRU, layers.LSTM, layers.SimpleRNN)
@@ -90,6 +103,10 @@ class Recurrent(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Of the cell, at every step."""
         return _steps(weights[:2], inputs)
+
+    def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+        """Of the cell, at every step."""
+        return _operators(weights[:2], inputs)
 
 
 @register(layers.Bidirectional)
@@ -128,3 +145,7 @@ class Bidirectional(LayerHandler):
         second = len(weights) // 2
         joined = (over(Kind.COPY, output),)
         return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)
+
+    def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
+        """Of both cells, at every step; their names are so long that seven are as large as eight of one."""
+        return 2 * _operators(weights[:2], inputs) * 8 // 7

@@ -8,6 +8,9 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.structure import analyse
 from executors.training import Schooling
+from mistify.budget import latency_axis
+from mistify.hardware import HOST
+from mistify.profiles import NominalProfile
 from mistify_server.adaptor.edge import EdgeOutcome, source_if_better
 
 layers = keras.layers
@@ -31,7 +34,11 @@ def schooling(source: keras.Model) -> Schooling:
 
 def handed_on(source: keras.Model, schooling: Schooling, own: EdgeOutcome, flops: float) -> EdgeOutcome:
     assignment = Assignment(source, {"flops": flops}, (), schooling, 0, analyse(source))
-    return source_if_better(own, source, assignment, 0.8)
+    return source_if_better(own, source, assignment, 0.8, measure=never)
+
+
+def never(model: keras.Model) -> float:
+    raise AssertionError("nothing is to be measured")
 
 
 def test_a_better_source_is_handed_on(source: keras.Model, schooling: Schooling) -> None:
@@ -48,3 +55,18 @@ def test_a_source_that_is_no_better_or_too_large_is_not(
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, reached, 5, True, "")
     assert handed_on(source, schooling, own, flops) is own
+
+
+@pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
+def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
+    source: keras.Model, schooling: Schooling, measured: float, taken: bool
+) -> None:
+    profile = NominalProfile(HOST.name, 1e-3, 1e-3)
+    predicted = profile.latency_ms(analyse(source).network())
+    budget = {latency_axis(HOST.name): predicted}
+    own = EdgeOutcome(keras.models.clone_model(source), {latency_axis(HOST.name): 0.0}, 0.7, 5, True, "")
+    assignment = Assignment(source, budget, (profile,), schooling, 0, analyse(source))
+    found = source_if_better(own, source, assignment, None, measure=lambda model: measured * predicted)
+    assert (found.model is source) == taken
+    if taken:
+        assert found.costs[latency_axis(HOST.name)] == pytest.approx(measured * predicted)

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from mistify.budget import meets
 from mistify.config import collective_batches, parse_batch
 from mistify.hardware import HOST, catalogue
 from mistify.profiles import NominalProfile
+from mistify.training import TuningConfig
 from mistify_server.adaptor.insertion import derived_seed
 from mistify_server.adaptor.plan import ResolvedBatch, expansion, plan_batch, unreachable
 from mistify_server.tasks import DataSource, Inspection, ModelSource
@@ -157,6 +159,17 @@ def test_a_goal_below_the_least_possible_is_a_problem(
 
 def test_a_goal_at_the_least_possible_is_none() -> None:
     assert list(unreachable(resolved({"FLOP": 125_000}).batch, inspection(flops=125_000.0))) == []
+
+
+@pytest.mark.parametrize("part", ["head", 2])
+def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int) -> None:
+    fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
+    batch = resolved({"FLOP": "1x"}, {"FLOP": "1x"}).batch
+    tuned = batch.configs[1].model_copy(update={"tuning": TuningConfig(trainable=part)})
+    (problem,) = unreachable(replace(batch, configs=(batch.configs[0], tuned)), fixed)
+    assert (problem.place, problem.given) == ("[1].tuning.trainable", json.dumps(part))
+    assert problem.expected.startswith('"none", as it takes layers: this model has no Keras structure')
+    assert problem.fix == "leave it out"
 
 
 def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None:

@@ -130,6 +130,29 @@ def test_the_size_is_as_foretold(precision):
     assert size == pytest.approx(analyse(wide).network().size_bytes(precision), rel=0.05)
 
 
+RECURRENT = {
+    "simple": lambda: layers.SimpleRNN(48),
+    "gru": lambda: layers.GRU(48),
+    "lstm": lambda: layers.LSTM(48),
+    "two directions": lambda: layers.Bidirectional(layers.LSTM(48)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [(kind, STORED[0]) for kind in RECURRENT]
+    + [(kind, as_) for kind in ("gru", "lstm") for as_ in STORED[1:]],
+)
+def test_the_size_of_what_is_unrolled_is_as_foretold(kind, precision):
+    """A package is made of a network as it was cut, whose steps follow each other in the file."""
+    inputs = keras.Input((20, 16), name="steps")
+    source = keras.Model(inputs, layers.Dense(3)(RECURRENT[kind]()(inputs)))
+    unrolled = narrow(analyse(source), {})
+    steps = np.random.default_rng(0).normal(size=(50, 20, 16)).astype(np.float32)
+    size = len(convert(unrolled, QuantizationConfig(precision=precision), {"steps": steps}))
+    assert size == pytest.approx(analyse(unrolled).network().size_bytes(precision), rel=0.05)
+
+
 def two_by_two():
     """Two inputs, one of them tokens, and two outputs, neither in the order of the alphabet."""
     tokens = keras.Input((5,), dtype="int32", name="tokens")

@@ -64,3 +64,15 @@ def test_nothing_costs_nothing() -> None:
     found = network_cost(convert(keras.Model(inputs, layers.ReLU()(inputs))))
     assert isinstance(found, NetworkCost)
     assert (found.flops, found.params) == (0, 0)
+
+
+def test_numbers_that_index_a_table_are_no_obstacle() -> None:
+    table = tf.random.stateless_normal((5, 8), seed=(0, 0))
+
+    def looked_up(numbers: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(tf.gather(table, numbers), axis=1)
+
+    function = Function(looked_up, [tf.TensorSpec([None, 200], tf.int32, "numbers")], ["y"])
+    found = network_cost(convert_function(function, QuantizationConfig()))
+    assert found.params == pytest.approx(5 * 8, abs=5)
+    assert found.elements[found.inputs[0]] == 200

@@ -1,5 +1,6 @@
 """Running and timing converted networks."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -44,3 +45,12 @@ def test_the_quietest_burst_counts(converted, monkeypatch):
     latency = litert.measure_latency(converted)
     assert (latency.median_ms, latency.runs) == (4.0, 30)
     assert latency.p95_ms == pytest.approx(27.4)
+
+
+def test_fewer_examples_are_run_at_once_where_tensors_are_large(converted):
+    inputs = keras.Input((256, 256, 3), name="image")
+    x = keras.layers.Conv2D(64, 3, padding="same", name="wide")(inputs)
+    dense = keras.layers.Dense(3, name="scores")(keras.layers.GlobalAveragePooling2D()(x))
+    runner = litert.Runner(convert(keras.Model(inputs, dense)))
+    assert 8 <= runner.examples_at_once(250) <= 2**27 // (256 * 256 * 64)
+    assert litert.Runner(converted).examples_at_once(250) == 250

@@ -80,6 +80,19 @@ def test_weights_that_are_merged_with_others_have_no_place(make):
     same(network, model)
 
 
+def test_all_weights_of_a_large_network_but_a_merged_one_have_places():
+    """That takes marks of which no two are alike: where one is merged, others are looked for as they are."""
+    inputs = keras.Input((400,), name="x")
+    x = layers.Dense(400, activation="relu", name="first")(inputs)
+    x = layers.Dense(400, activation="relu", name="second")(x)
+    model = randomised(keras.Model(inputs, layers.Dense(3, activation="hard_sigmoid", name="merged")(x)))
+    assert model.count_params() > 200_000
+    weights = trainable_weights(model, TuningConfig(trainable="network"))
+    network, places = convert_placed(model, weights)
+    assert set(places) == set(weights) - {"merged/bias"}
+    same(network, model)
+
+
 def test_weights_that_are_alike_have_places_of_their_own():
     inputs = keras.Input((4,), name="x")
     x = layers.Dense(4, activation="relu", name="a")(inputs)
