@@ -116,8 +116,12 @@ def below(directory):
 def test_nothing_is_left_of_what_was_interrupted(peer, packages, tmp_path):
     own = examples(1, COUNT)
     outputs = PeerOutputs(tmp_path / "outputs" / "these", Ending(own.inputs, own.targets))
-    with pytest.raises(KeyboardInterrupt):
-        outputs.compute(peer(0)[0], packages)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever ran before may have set one
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            outputs.compute(peer(0)[0], packages)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert below(tmp_path / "outputs") == ["these"]
 
 
