@@ -94,6 +94,17 @@ def roll_back(package: Path) -> None:
         Switchboard.open(state).bump()
 
 
+def announce(package: Path) -> None:
+    """Let running models load the version that is current.
+
+    Whoever installed or rolled it back may have ended before they were told; where they were, they load the
+    same once more.
+    """
+    state = state_directory(package)
+    with locked(state):
+        Switchboard.open(state).bump()
+
+
 def _target(package: Path, link: str) -> Path | None:
     """Where a link leads; None where there is no such version, or it came after another package than this."""
     state = state_directory(package)

@@ -14,7 +14,7 @@ from mistify_client.client import PortingClient
 from mistify_client.monitor.candidate import Trial, try_candidate
 from mistify_client.monitor.config import ReplacementConfig
 from mistify_client.monitor.replacement import Phase, Replacement
-from mistify_client.versions import current, install, roll_back
+from mistify_client.versions import announce, current, install, roll_back
 
 #: A trial may take more memory than the daemon has, and end it: then another one would, too.
 _MOST_TRIALS: Final = 3
@@ -128,7 +128,9 @@ class Steps:
         return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
-        if not self._is_current(replacement):  # else a crash came between this and writing it down
+        if self._is_current(replacement):  # a crash came between this and writing it down
+            announce(self._package)
+        else:
             install(self._package, self._candidate)
         shutil.rmtree(self._candidate, ignore_errors=True)
         return replacement.at(Phase.PROBATION, "installed")
@@ -136,6 +138,8 @@ class Steps:
     def _roll_back(self, replacement: Replacement) -> Replacement:
         if self._is_current(replacement):
             roll_back(self._package)
+        else:  # as above
+            announce(self._package)
         return replacement.at(Phase.ROLLED_BACK, replacement.reason)
 
     def _rejected(self, replacement: Replacement, reason: str) -> Replacement:

@@ -9,7 +9,8 @@ import pytest
 
 from mistify_client.monitor.candidate import Trial
 from mistify_client.monitor.replacement import Ledger, Phase, Replacement
-from mistify_client.versions import current, install, previous
+from mistify_client.switchboard import Switchboard
+from mistify_client.versions import current, install, previous, roll_back, state_directory
 
 from ..adapting import held
 from .conftest import WHOLE_WAY, on_probation
@@ -53,6 +54,22 @@ def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
         site.until("probation")
         assert site.goal == whole.goal
         assert previous(package) == package
+
+
+@pytest.mark.parametrize(("left", "end"), [("installing", "probation"), ("rolling back", "rolled back")])
+def test_running_models_are_told_of_a_change_whose_daemon_was_killed_before_that(site, package, left, end):
+    site.ask()
+    site.until("probation")
+    whole = site.background.replacement
+    site.stop()
+    if left == "rolling back":
+        roll_back(package)
+    switchboard = Switchboard.open(state_directory(package))
+    told = switchboard.generation
+    Ledger(site.state.replacement).save(whole.at(Phase(left), "left"))
+    site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
+    site.until(end)
+    assert switchboard.generation == told + 1
 
 
 def test_a_package_that_ends_every_daemon_is_rejected(site, package, tmp_path):
