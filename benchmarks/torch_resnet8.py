@@ -1,6 +1,7 @@
 """MLPerf Tiny's ResNet-8 in PyTorch: translated from Keras, trained and measured as `executors` does it."""
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Any, Final
 
 import keras
@@ -140,7 +141,8 @@ def recalibrate(network: nn.Module, data: Dataset) -> None:
     order = np.random.default_rng(0).permutation(len(data))[:RECALIBRATION_EXAMPLES]
     network.train()
     with torch.no_grad():
-        for batch in tensors(arrays_of(data)[0][order]).split(RECALIBRATION_BATCH):
+        parts = ceil(len(order) / RECALIBRATION_BATCH)
+        for batch in tensors(arrays_of(data)[0][order]).tensor_split(parts):
             network(batch.float())
     for norm in norms:
         norm.momentum = _NORM_MOMENTUM
