@@ -221,6 +221,7 @@ def _open(package: Path, threads: int | None) -> PortedModel:
             raise
         logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
         network = _network(package, state, threads)
+        generation = switchboard.generation_before  # so that the current version is tried again
     return PortedModel(package, switchboard, recorded(network, state, generation))
 
 

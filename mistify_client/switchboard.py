@@ -19,6 +19,7 @@ _FILE: Final = "switchboard"
 # branch of even generations, that of odd ones.
 _MAGIC: Final = b"MISTIFY\1"
 _GENERATION, _BRANCHES = 2, 3
+_GENERATIONS: Final = 2**32
 _INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_BRANCH.to_bytes(4, "little", signed=True)
 
 
@@ -56,6 +57,11 @@ class Switchboard:
         return self._unsigned[_GENERATION]
 
     @property
+    def generation_before(self) -> int:
+        """That of the version before the current one."""
+        return (self.generation - 1) % _GENERATIONS
+
+    @property
     def branch(self) -> int:
         """The branch that the current version runs from its next inference on; `DEFAULT_BRANCH` until set."""
         return self.branch_in(self.generation)
@@ -74,6 +80,6 @@ class Switchboard:
 
     def bump(self) -> None:
         """Say that another version is current, and runs its default branch; writers take turns."""
-        following = (self.generation + 1) % 2**32
+        following = (self.generation + 1) % _GENERATIONS
         self.switch_in(following, DEFAULT_BRANCH)
         self._unsigned[_GENERATION] = following

@@ -325,6 +325,17 @@ def test_is_loaded_as_shipped_where_its_current_version_is_damaged(branch_packag
     assert "is used as it was shipped" in caplog.text
 
 
+def test_a_version_that_load_could_not_take_is_tried_again(branch_package, package, expected):
+    install(branch_package, package)
+    with damaged(current(branch_package)):
+        model = load(branch_package)
+    assert [found.generation for found in observed(state_directory(branch_package))] == [0]
+    model(expected["image"])
+    join_loading()
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+    assert [found.generation for found in observed(state_directory(branch_package))] == [1]
+
+
 def test_runs_on_when_its_files_are_removed(branch_package, package, expected):
     """A version is removed two installs later, and may then still run somewhere."""
     install(branch_package, package)
