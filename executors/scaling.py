@@ -5,13 +5,14 @@ from typing import Any
 
 import keras
 
+from executors.signature import signature_of
 from executors.structure.graph import Graph, Node, TensorRef, read_graph
 from mistify.dataset import Scaling
 from mistify.validation import InvalidValue
 
 
 def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:
-    """A flat model with a `Rescaling` behind each input of floats; the model itself where nothing is scaled.
+    """A flat model with a `Rescaling` behind each input of figures; the model itself where nothing is scaled.
 
     Raises:
         InvalidValue: It has no such input, or not as many channels as there are values.
@@ -19,7 +20,8 @@ def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:
     if scaling is None:
         return model
     graph = read_graph(model)
-    given = [index for index in graph.inputs if "float" in graph.dtypes[index]]
+    figures = {tensor.name for tensor in signature_of(model).inputs if tensor.figures}
+    given = [index for index, name in graph.inputs.items() if name in figures]
     factor, offset = _values(scaling)
     channels = {graph.shapes[index][-1] for index in given}
     if not given or (isinstance(factor, list) and channels != {len(factor)}):
@@ -28,7 +30,7 @@ def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:
             f"values for {' and '.join(map(str, sorted(map(str, channels))))} channels"
             if given
             else "nothing",
-            "give one for each channel" if given else "remove it: the model takes no floats",
+            "give one for each channel" if given else "remove it: the model takes no figures",
         )
     graph = _with_scalings(graph, given, factor, offset)
     return graph.build(

@@ -14,15 +14,16 @@ layers = keras.layers
 MEAN, STD = (10.0, 20.0, 30.0), (2.0, 4.0, 8.0)
 
 
-def network():
+def network(ids_dtype="int32"):
     keras.utils.set_random_seed(0)
     image = keras.Input((6, 6, 3), name="image")
-    ids = keras.Input((2,), dtype="int32", name="ids")
+    ids = keras.Input((2,), dtype=ids_dtype, name="ids")
     x = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, name="conv")(image))
     y = layers.Flatten()(layers.Embedding(9, 3, name="table")(ids))
     return keras.Model([image, ids], layers.Dense(3, name="scores")(layers.Concatenate()([x, y])))
 
 
+@pytest.mark.parametrize("ids_dtype", ["int32", "float32"])
 @pytest.mark.parametrize(
     ("scaling", "factor", "offset"),
     [
@@ -31,8 +32,8 @@ def network():
         (Scaling(mean=MEAN, std=STD), 1 / np.array(STD), -np.array(MEAN) / np.array(STD)),
     ],
 )
-def test_a_scaled_model_takes_raw_figures(scaling, factor, offset, tmp_path):
-    model = network()
+def test_a_scaled_model_takes_raw_figures(scaling, factor, offset, ids_dtype, tmp_path):
+    model = network(ids_dtype)
     rng = np.random.default_rng(0)
     raw, ids = rng.uniform(0, 255, (4, 6, 6, 3)).astype("float32"), rng.integers(0, 9, (4, 2))
     expected = np.asarray(model([(raw * factor + offset).astype("float32"), ids]))
@@ -66,6 +67,6 @@ def test_values_for_other_channels_are_refused():
     with pytest.raises(InvalidValue) as caught:
         scaled(network(), Scaling(mean=(0.0,), std=(1.0,)))
     assert caught.value.expected == "values for 3 channels"
-    ids = keras.Input((2,), dtype="int32")
-    with pytest.raises(InvalidValue, match="no floats"):
+    ids = keras.Input((2,))
+    with pytest.raises(InvalidValue, match="no figures"):
         scaled(keras.Model(ids, layers.Embedding(9, 3)(ids)), Scaling(factor=2))
