@@ -239,21 +239,22 @@ class _Reader:
         def resolve(tensor: keras.KerasTensor) -> TensorRef:
             return TensorRef(tensors[id(tensor)])
 
-        given = _by_name(operation, arguments) if _is_functional(operation) else arguments.keras_tensors
-        inputs = [tensors[id(tensor)] for tensor in given]
+        wanted = f"{prefix}{operation.name}"
         if _is_functional(operation):
-            return self.read(_functional(operation), inputs, f"{prefix}{operation.name}_")
+            inputs = [tensors[id(tensor)] for tensor in _by_name(operation, arguments)]
+            return self.read(_functional(operation), inputs, f"{wanted}_")
         operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
+        given = keras.tree.flatten((args, kwargs))
+        inputs = [tensors[id(item)] for item in given if isinstance(item, keras.KerasTensor)]
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
-            model = expanded(f"{prefix}{operation.name}", operation, arguments)
-            return self.read(model, inputs, f"{prefix}{operation.name}_")
+            return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")
         args = _map_leaves(args, keras.KerasTensor, resolve)
         kwargs = {
             key: value
             for key, value in _map_leaves(kwargs, keras.KerasTensor, resolve).items()
             if value is not None and key != "training"
         }
-        name = self._name(f"{prefix}{operation.name}", operation)
+        name = self._name(wanted, operation)
         node_outputs = output_specs(operation, args, kwargs, self.shapes, self.dtypes)
         outputs = [self.add(tuple(spec.shape), spec.dtype) for spec in node_outputs]
         if len(outputs) != 1:

@@ -1,4 +1,4 @@
-"""Operations such as `x + y` or `keras.ops.relu(x)` as the layers that compute the same."""
+"""Operations such as `x + y` or `keras.ops.relu(x)`, and wrappers, as the layers that compute the same."""
 
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -40,14 +40,21 @@ _OF_CONSTANT: Mapping[str, Callable[[float], tuple[float, float]]] = {
     "Multiply": _BY_CONSTANT["Multiply"],
     "Subtract": lambda value: (-1.0, value),
 }
+#: Layers that do the same with whatever stands before their input's last axis.
+_OF_LAST_AXIS = (
+    *(layers.Dense, layers.Activation, layers.Dropout, layers.Rescaling),
+    *(layers.ReLU, layers.LeakyReLU, layers.ELU),
+)
 
 
 def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
     """The call of a layer that computes what the call of an operation does; any other call as it is.
 
     Operations have neither handlers nor the options of layers; one without a layer is left for the
-    handlers to refuse.
+    handlers to refuse. So is a layer at each step of a sequence that cannot take a whole one.
     """
+    if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _OF_LAST_AXIS):
+        return operation.layer, args[:1], {}
     if not type(operation).__module__.startswith("keras.src.ops.") or kwargs:
         return operation, args, kwargs
     # Layers pass on the mask of a padded text; operations drop it.
