@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from mistify.manifest import Manifest, verify
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli import app
+from mistify_client.files import locked
 from mistify_client.monitor.state import MonitorState
 from mistify_client.runtime import load
 from mistify_client.switchboard import Switchboard
@@ -250,12 +251,21 @@ PHASES = [*HELD, "validating", "installing", "probation"]
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_in_any_phase_the_next_daemon_finishes(slow_package, asking, service, phase):
     # No branch fits the new package either: the goals that are asked for next do not get anywhere.
+    # The first daemon gets no farther than its phase: whoever holds the state lets nothing be installed. That
+    # would also hold up a trial which has to find out how many threads are best.
+    load(slow_package)
     with held(service.fake, "AddGoals"), running_app(slow_package) as model:
+        text = asking.read_text()
+        asking.write_text(text.replace('probation = "50ms"', 'probation = "60min"'))
         first = Daemon(slow_package, asking)
-        with held(service.fake, HELD.get(phase, "nothing")) as gate:
+        with (
+            held(service.fake, HELD.get(phase, "nothing")) as gate,
+            nullcontext() if phase == "probation" else locked(state_directory(slow_package)),
+        ):
             goal = first.until(event="replacement", phase=phase)["goal"]
             assert phase not in HELD or gate.reached.wait(PATIENCE)
             first.end()
+        asking.write_text(text)
         second = Daemon(slow_package, asking)
         try:
             if phase != "probation":
