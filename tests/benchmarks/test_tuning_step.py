@@ -37,6 +37,7 @@ def test_the_litert_side_loads_no_tensorflow():
     assert done.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_both_sides_train_the_same():
     import tensorflow as tf
 

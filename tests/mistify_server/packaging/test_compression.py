@@ -105,6 +105,7 @@ def test_kernels_have_sixteen_values_in_the_file(digits, precision):
     assert package.manifest.accuracy >= accuracy - 0.02
 
 
+@pytest.mark.slow
 def test_what_is_compressed_zips_better(digits):
     model, schooling, _ = digits
     plain, sparse, clustered = (

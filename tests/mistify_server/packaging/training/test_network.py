@@ -31,7 +31,7 @@ RATE = 0.01
 SHARE = 0.5
 
 #: One of each kind that is quick to make; all others are slow by their number.
-QUICK = ("residual_projection", "depthwise", "lstm", "transformer")
+QUICK = ("depthwise", "lstm", "transformer")
 ALL = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETWORKS]
 
 
