@@ -63,12 +63,13 @@ def terms_between(operations: Sequence[Operation]) -> Terms:
     """What operators in a row take beside what each takes alone: how many follow another, and what they read.
 
     A lone operator finds its input where the inference before has left it; of a network's, a part was written
-    just now by another thread, and lies in the cache of another core. What only copies has one thread.
+    just now by another thread, and lies in the cache of another core. Not so between two that only copy: they
+    have one thread.
     """
     following = [
         operation
         for before, operation in pairwise(operations)
-        if before.kind not in _COPIES and operation.kind not in _COPIES
+        if before.kind not in _COPIES or operation.kind not in _COPIES
     ]
     return float(len(following)), float(sum(operation.times * operation.read for operation in following))
 

@@ -10,8 +10,8 @@ from mistify.operations import Operation
 from mistify_client.profiling.samples import Chain, samples
 
 #: A device: every inference takes 2 us, every operator 1 us, every multiply-add of a tile 0.1 ns, every
-#: element that is written 1 ns, and every one that is read from the operator before, unless that or this one
-#: only copies, 0.2 ns, beside 0.3 us for both.
+#: element that is written 1 ns, and every one that is read from the operator before, unless both
+#: only copy, 0.2 ns, beside 0.3 us for both.
 START, OPERATOR, MULTIPLY_ADD, ELEMENT = 2.0, 1.0, 1e-4, 1e-3
 FOLLOWING, PASSED = 0.3, 2e-4
 COPIES = ("copy", "reshape", "flatten")
@@ -35,7 +35,7 @@ def microseconds(operation: Operation, tile: Tile) -> float:
 
 def taken(chain: Chain, integer: bool) -> float:
     alone = sum(microseconds(operation, TILES[integer]) for operation in chain)
-    pairs = [pair for pair in pairwise(chain) if not {pair[0].kind.value, pair[1].kind.value} & set(COPIES)]
+    pairs = [pair for pair in pairwise(chain) if not {pair[0].kind.value, pair[1].kind.value} <= set(COPIES)]
     return START + alone + sum(FOLLOWING + PASSED * after.times * after.read for _, after in pairs)
 
 

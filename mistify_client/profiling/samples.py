@@ -183,26 +183,37 @@ def _pooled_network(sampler: Sampler) -> Chain:
 
 
 def _separable_network(sampler: Sampler) -> Chain:
-    """Depthwise and pointwise convolutions in turn."""
-    side, chain, channels = 2 * sampler.pick(3, 6, 12, 16), [], sampler.channels(4, 128)
-    for stride in (1, 4, 1):
+    """Depthwise and pointwise convolutions in turn, from an image on down to few positions."""
+    side, channels = sampler.pick(12, 24, 32, 48), sampler.channels(3, 32)
+    chain = [Operation(Kind.CONVOLUTION, side**2, 3, channels, 9, 4)]
+    for _ in range(sampler.pick(3, 6, 9)):
+        stride = sampler.pick(1, 4) if side % 2 == 0 else 1
         side //= 2 if stride == 4 else 1
         chain.append(Operation(Kind.DEPTHWISE, side**2, channels, channels, 9, stride))
-        after = sampler.channels(4, 128)
+        after = sampler.channels(max(3, channels // 2), min(256, 3 * channels))
         chain.append(Operation(Kind.CONVOLUTION, side**2, channels, after))
         channels = after
-    return tuple(chain)
+    return (*chain, Operation(Kind.MEAN, 1, channels, channels, 1, side**2))
 
 
 def _network_over_time(sampler: Sampler) -> Chain:
-    """Convolutions along a sequence, which is made an image before each, and is one again after."""
-    steps, kernel, chain = sampler.steps(), sampler.pick(3, 5), []
-    widths = [sampler.channels(4, 96) for _ in range(4)]
+    """Convolutions along a sequence, an image before each and a sequence after; then dense layers."""
+    steps, kernel = sampler.steps(), sampler.pick(3, 5)
+    widths = [sampler.channels(8, 96) for _ in range(4)]
+    chain: list[Operation] = []
     for c_in, c_out in pairwise(widths):
         chain.append(elementwise(Kind.RESHAPE, steps, c_in))
         chain.append(Operation(Kind.CONVOLUTION, steps, c_in, c_out, kernel))
         chain.append(elementwise(Kind.RESHAPE, steps, c_out))
-    return tuple(chain)
+    dense, classes = sampler.channels(8, 128), sampler.channels(2, 100)
+    return (
+        *chain,
+        elementwise(Kind.RESHAPE, steps, widths[-1]),
+        elementwise(Kind.FLATTEN, steps, widths[-1]),
+        Operation(Kind.DENSE, 1, steps * widths[-1], dense),
+        Operation(Kind.DENSE, 1, dense, classes),
+        elementwise(Kind.SOFTMAX, 1, classes),
+    )
 
 
 def _dense_network(sampler: Sampler) -> Chain:

@@ -57,13 +57,14 @@ def test_an_inference_takes_its_start_and_its_operators():
 
 
 def test_operators_in_a_row_read_what_the_one_before_has_written():
-    """Not so what only copies, nor what reads that: one thread does both."""
+    """Not so of two that only copy: one thread does both."""
     convolution = Operation(Kind.CONVOLUTION, 10, 3, 4, 9)
     product = Operation(Kind.PRODUCT, 10, 4, 6, times=2)
     reshape = elementwise(Kind.RESHAPE, 10, 6)
     assert terms_between([]) == terms_between([convolution]) == (0.0, 0.0)
     assert terms_between([convolution, product]) == (1.0, 2.0 * product.read)
-    assert terms_between([convolution, product, reshape, convolution]) == (1.0, 2.0 * product.read)
+    crossing = [reshape, reshape, convolution, reshape]
+    assert terms_between(crossing) == (2.0, convolution.read + reshape.read)
     between = LatencyModel(start=1.0, routines={}, between=(0.5, 0.25))
     free = RoutineModel(tile=Tile(), figures=(0.0,) * 11)
     between = between.model_copy(update={"routines": {"convolution": free, "product": free}})
