@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -13,3 +14,11 @@ settings.load_profile("mistify")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole systems first: they take longest, and one process would be left with them at the end."""
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
+
+
+@pytest.fixture(scope="session")
+def digits_resnet() -> Any:
+    """The built-in model, which takes seconds to train; tests must not change it."""
+    from executors.sources import builtin_source
+
+    return builtin_source("digits-resnet")

@@ -16,7 +16,7 @@ import pytest
 from executors.data import Dataset
 from executors.data.loading import load_dataset
 from executors.signature import signature_of
-from executors.sources import builtin_source, flatten
+from executors.sources import flatten
 from executors.structure import analyse
 from mistify.budget import FLOPS
 from mistify.plans import Plan
@@ -148,13 +148,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 
 @pytest.fixture(scope="module")
-def test_data() -> Dataset:
-    return load_dataset("builtin:digits-test", signature_of(builtin_source("digits-resnet")))
+def test_data(digits_resnet: keras.Model) -> Dataset:
+    return load_dataset("builtin:digits-test", signature_of(digits_resnet))
 
 
 @pytest.fixture(scope="module")
-def source_flops() -> float:
-    return analyse(flatten("digits-resnet", builtin_source("digits-resnet"))).network().flops
+def source_flops(digits_resnet: keras.Model) -> float:
+    return analyse(flatten("digits-resnet", digits_resnet)).network().flops
 
 
 def test_every_goal_is_there_after_a_kill(killed: Killed) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
@@ -31,23 +32,26 @@ def on(raylet: int, worker: int) -> bool:
     return Path(f"/proc/{worker}").exists() and parent(parent(worker)) == raylet
 
 
-def two_machines(port: int) -> tuple[Any, Any]:
-    """A cluster and its second machine."""
+def two_machines() -> tuple[Any, Any, str]:
+    """A cluster, its second machine, and the address at which its clients are answered."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
     cluster = Cluster()
     try:
         cluster.add_node(num_cpus=1, include_dashboard=False, ray_client_server_port=port)
-        return cluster, cluster.add_node(num_cpus=1)
+        second = cluster.add_node(num_cpus=1)
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=60)
     except Exception:
         cluster.shutdown()
         raise
+    return cluster, second, f"ray://127.0.0.1:{port}"
 
 
 @pytest.fixture
 def machines() -> Iterator[tuple[Any, Any, str]]:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    cluster, second = patiently(lambda: two_machines(port))
-    yield cluster, second, f"ray://127.0.0.1:{port}"
+    cluster, second, address = patiently(two_machines)
+    yield cluster, second, address
     cluster.shutdown()
 
 
