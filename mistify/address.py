@@ -1,5 +1,6 @@
 """Where servers are: `host:port`, or `tls://host:port` for one that proves to be itself."""
 
+import ipaddress
 from typing import Final
 
 TLS: Final = "tls://"
@@ -9,3 +10,12 @@ def is_address(given: str) -> bool:
     """Whether a text is the address of a server."""
     host, _, port = given.removeprefix(TLS).rpartition(":")
     return bool(host) and port.isdecimal() and 0 < int(port) < 2**16
+
+
+def is_on_this_machine(address: str) -> bool:
+    """Whether the address of a server is a loopback one by its look; no name is looked up."""
+    host = address.removeprefix(TLS).rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -45,9 +45,13 @@ AUTO = "auto"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+def is_id(given: str) -> bool:
+    """Whether a goal can be called so: its id names a directory of the output."""
+    return bool(_ID.fullmatch(given) and given.strip("."))
+
+
 def _check_id(given: str) -> str:
-    """An id names a directory of the output."""
-    if _ID.fullmatch(given) and given.strip("."):
+    if is_id(given):
         return given
     raise InvalidValue(
         given,
@@ -73,7 +77,7 @@ class DatasetConfig(DataSettings):
 
 
 class AlgorithmConfig(Settings):
-    """The adaptation algorithm (4.2), its name in lower case, and its settings.
+    """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone will do.
 
     `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
     """
@@ -86,6 +90,11 @@ class AlgorithmConfig(Settings):
         description="an object with the algorithm's settings",
         examples=[{"threshold": 0.1}],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
 
 
 class AdaptationGoal(Settings):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar, Final
 
 import numpy as np
@@ -50,7 +50,8 @@ def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
     """The measure of a name, from the entry points `mistify.correlations`.
 
     Raises:
-        MistifyError: INVALID_CONFIG, there is no such measure, or with every problem of its settings.
+        MistifyError: INVALID_CONFIG, there is no such measure, its plug-in cannot be used, or with every
+            problem of its settings.
     """
     found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     if name not in found:
@@ -58,9 +59,23 @@ def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
             ErrorCode.INVALID_CONFIG,
             f'got the correlation measure "{name}"; expected one of {", ".join(sorted(found))}',
         )
-    measure: type[Correlation] = found[name].load()
+    measure = _loaded(found[name])
     try:
         return measure.of(measure.settings_class.model_validate(settings))
     except ValidationError as error:
         problems = problems_of(error, measure.settings_class, name)
         raise invalid_config(problems, "the correlation measure") from error
+
+
+def _loaded(point: EntryPoint) -> type[Correlation]:
+    try:
+        measure = point.load()
+        if not (isinstance(measure, type) and issubclass(measure, Correlation)):
+            raise TypeError(f"is {measure!r}, no mistify.correlation.Correlation")
+    except Exception as error:  # what a plug-in raises is its own business
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'the correlation measure "{point.name}" cannot be used: {point.value}: {error!r}; mend or '
+            "remove the plug-in that defines it",
+        ) from error
+    return measure

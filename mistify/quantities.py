@@ -111,6 +111,12 @@ def _units(**sizes: str) -> Mapping[str, Decimal]:
     return MappingProxyType({"": Decimal(1)} | {unit: Decimal(size) for unit, size in sizes.items()})
 
 
+def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
+    """Units by name with their sizes as they are written, ascending."""
+    names = sorted(units, key=lambda name: (units[name], name))
+    return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
+
+
 def measured_in(units: Mapping[str, float]) -> Kind:
     """A kind of one's own: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
 
@@ -120,7 +126,7 @@ def measured_in(units: Mapping[str, float]) -> Kind:
     Raises:
         ValueError: a name that cannot be read, a size that is not above 0, or none that is 1.
     """
-    sizes = {name: Decimal(repr(float(units[name]))) for name in sorted(units, key=lambda n: (units[n], n))}
+    sizes = sized(units)
     plain = next((name for name, size in sizes.items() if size == 1), None)
     if plain is None or not all(size > 0 and size.is_finite() for size in sizes.values()):
         raise ValueError(f"the units {dict(units)} need sizes above 0, of which one is 1")
@@ -129,7 +135,7 @@ def measured_in(units: Mapping[str, float]) -> Kind:
         raise ValueError(f"units cannot be called {unreadable}: they are letters, per cents and slashes")
     return Kind(
         f'an amount such as "2{plain}" (a plain number is {plain}), or "0.5x" of the source model',
-        MappingProxyType({"": Decimal(1)} | sizes),
+        MappingProxyType({"": Decimal(1), **sizes}),
         written=tuple(sizes),
         relative=True,
     )

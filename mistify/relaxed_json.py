@@ -1,7 +1,7 @@
 """JSON as people write it (paper, Figure 3): with // and /* */ comments and with trailing commas.
 
-In everything else it is stricter than Python's own reader: duplicate keys, NaN, Infinity and numbers
-beyond the range of floats are problems, size and nesting are limited.
+In everything else it is stricter than Python's own reader: duplicate keys, NaN, Infinity, numbers
+beyond the range of floats and halves of surrogate pairs are problems, size and nesting are limited.
 """
 
 import json
@@ -25,6 +25,8 @@ _STRING = r'"(?:\\.|[^"\\\n])*+"?'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*(?s:.*?\*/|.*)")
 # A comma that follows no value is left where it is, for the reader to complain about.
 _TRAILING_COMMA = re.compile(_STRING + r"|[\[{,:]\s*+,|,(?=\s*+[\]}])")
+# Half of a pair: of a whole one the reader has made one character.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
@@ -40,7 +42,8 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
     """Read a JSON text.
 
     Returns:
-        The value, and every duplicate key and unusable number in it, named by its JSON path.
+        The value, and every duplicate key, unusable number and text in it that UTF-8 cannot hold, named by
+        its JSON path.
 
     Raises:
         JsonError: the text is too large, nested too deeply, or no JSON.
@@ -104,9 +107,16 @@ def _too_deep(place: str) -> Problem:
     return Problem(place, "deeply nested values", f"at most {MAX_DEPTH} levels", "flatten them")
 
 
+def _half_pair(place: str, text: str) -> Problem:
+    expected = "characters, each with both halves of its surrogate pair"
+    return Problem(place, shown(text), expected, "complete the pair, or remove the half")
+
+
 def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicates) -> Iterator[Problem]:
     if isinstance(value, float) and not math.isfinite(value):
         yield Problem(json_path(keys), str(value), "a finite number", "use a number below 1e308")
+    if isinstance(value, str) and _SURROGATE.search(value):
+        yield _half_pair(json_path(keys), value)
     if not isinstance(value, dict | list):
         return
     if len(keys) >= MAX_DEPTH:
@@ -117,4 +127,6 @@ def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicate
         value.items() if isinstance(value, dict) else enumerate(value)
     )
     for key, child in children:
+        if isinstance(key, str) and _SURROGATE.search(key):
+            yield _half_pair(json_path((*keys, key)), key)
         yield from _problems(child, (*keys, key), duplicates)

@@ -20,7 +20,7 @@ from mistify.jobs import (
 )
 from mistify.legend import Legend
 from mistify.metric import Metric
-from mistify.quantities import measured_in
+from mistify.quantities import Kind, sized
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
@@ -187,6 +187,10 @@ def legends_to_proto(legends: Iterable[Legend]) -> list[pb.Legend]:
             quantity=legend.quantity,
             label=legend.label,
             units={name: float(size) for name, size in legend.kind.units.items() if name},
+            written=legend.kind.written,
+            whole=legend.kind.whole,
+            relative=legend.kind.relative,
+            expected=legend.kind.expected,
         )
         for legend in legends
     ]
@@ -198,12 +202,16 @@ def legends_from_proto(messages: Iterable[pb.Legend]) -> tuple[Legend, ...]:
     Raises:
         MistifyError: they have units that this version does not know.
     """
-    try:
-        return tuple(
-            Legend(message.quantity, message.label, measured_in(message.units)) for message in messages
-        )
-    except ValueError as error:
-        raise _unknown("a legend", error) from error
+    return tuple(Legend(message.quantity, message.label, _kind_from_proto(message)) for message in messages)
+
+
+def _kind_from_proto(message: pb.Legend) -> Kind:
+    units = {"": 1.0, **message.units}
+    if not message.written or not set(message.written) <= units.keys():
+        raise _unknown("a legend", f"in units {sorted(units)}, written in {list(message.written)}")
+    return Kind(
+        message.expected, sized(units), tuple(message.written), relative=message.relative, whole=message.whole
+    )
 
 
 def _source_to_proto(source: Source) -> pb.Source:

@@ -21,8 +21,9 @@ from mistify.config import parse_batch
 from mistify.jobs import Goal, GoalState, JobState
 from mistify_client.client import PortingClient
 from mistify_client.embedded import embedded_server
-from mistify_client.files import output_directory, read_text
+from mistify_client.files import output_directory, read_text, read_token
 from mistify_client.monitor import commands as monitor_commands
+from mistify_client.options import TokenFile
 from mistify_client.planning import plan_report, plan_tree
 from mistify_client.porting import EXIT_UNMET, finish, follow
 from mistify_client.profiling import commands as profiling_commands
@@ -62,7 +63,6 @@ DataRoots = Annotated[
         "Default: the config's and the current one.",
     ),
 ]
-TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
 
 
 @app.command()
@@ -78,12 +78,13 @@ def port(
     """Port a model to every goal of CONFIG.
 
     The same command again goes on with the same job. Exit codes: 0 all goals met, 11 some goals not met,
-    2 something is wrong with the input and nothing was started, 8 no server, 9 cancelled, 130 interrupted.
+    2 something is wrong with the input and nothing was started, 1 the job failed, 3 something named is not
+    there, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
     """
     with reported_errors():
         text = read_text(config)
         parse_batch(text, str(config), server_knows_more=True)
-        token = _token(token_file)
+        token = read_token(token_file)
         output_directory(out)
         store = _store_directory(store, out)
         roots = _roots(data_root, config)
@@ -119,7 +120,7 @@ def plan(
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
         parse_batch(text, str(config), server_knows_more=True)
-        token, roots = _token(token_file), _roots(data_root, config)
+        token, roots = read_token(token_file), _roots(data_root, config)
         with (
             _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
@@ -150,7 +151,7 @@ def add(
     with reported_errors():
         text = read_text(config)
         only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
-        token = _token(token_file)
+        token = read_token(token_file)
         output_directory(out)
         console = Console()
         # Models and data lie where the job has found them: no roots are needed.
@@ -167,7 +168,7 @@ def add(
 def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
     """List the jobs of a server."""
     table = Table("job", "state", "created", "goals met")
-    with reported_errors(), PortingClient(server, _token(token_file)) as client:
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
         for job in client.jobs():
             created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
             met = sum(goal.state is GoalState.MET for goal in job.goals)
@@ -182,7 +183,7 @@ def cancel(
     job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
 ) -> None:
     """Stop a job; the goals that are met keep their packages."""
-    with reported_errors(), PortingClient(server, _token(token_file)) as client:
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
         state = client.cancel(job).state
     verb = "is" if state is JobState.CANCELLED else "had already ended:"
     typer.echo(f"job {job} {verb} {state.value}")
@@ -272,7 +273,3 @@ def _store_directory(given: Path | None, out: Path) -> Path:
 
 def _roots(given: list[Path] | None, config: Path) -> list[Path]:
     return [root.resolve() for root in given or [config.parent, Path()]]
-
-
-def _token(path: Path | None) -> str | None:
-    return None if path is None else read_text(path).strip()

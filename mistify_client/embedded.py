@@ -13,6 +13,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify_client.rpc import DIRECTLY
 
 START_SECONDS = 60.0
 HEALTH_SECONDS = 10.0
@@ -87,7 +88,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) 
             raise _failed(f"the embedded server was not ready after {START_SECONDS:.0f} s", log)
         time.sleep(_POLL_SECONDS)
     address = ready.read_text().strip()
-    with grpc.insecure_channel(address) as channel:
+    with grpc.insecure_channel(address, options=DIRECTLY) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         try:
             answer = health.Check(

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from mistify.manifest import Manifest
 from mistify_client.files import locked
+from mistify_client.json_files import write_json
 from mistify_client.network import NETWORK, Execution, Network
-from mistify_client.report import write_json
 
 _FILE: Final = "execution.json"
 

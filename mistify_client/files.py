@@ -26,6 +26,15 @@ def read_text(path: Path) -> str:
         raise invalid_config([problem], str(path)) from error
 
 
+def read_token(path: Path | None) -> str | None:
+    """The access token in a file; None where none is named.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it cannot be read.
+    """
+    return None if path is None else read_text(path).strip()
+
+
 def output_directory(path: Path, option: str = "--out") -> None:
     """Make sure that there is a directory in which files can be made.
 

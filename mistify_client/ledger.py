@@ -4,8 +4,9 @@ Every line is a record: the SHA-256 of the line before and of its own content, t
 first one has the budget. A release is recorded, and the record is on the disk, before the caller may go on.
 
 A crash can leave a part of the last line, or zeros in its place. Its release did not happen, as `spend` had
-not returned: such a rest is removed. Anything else that does not fit makes the ledger damaged, and nothing is
-released by it any more.
+not returned: such a rest is removed. A whole record that lacks the end of its line counts, as an editor may
+have taken that. Anything else that does not fit makes the ledger damaged, and nothing is released by it any
+more.
 """
 
 import fcntl
@@ -94,11 +95,16 @@ class PrivacyLedger:
             os.close(file)
 
     def _mend(self, file: int) -> None:
-        """Remove what a crash has left of a record that was being written."""
+        """Remove what a crash has left of a record that was being written; end the line of a whole one."""
         content = _content(file)
-        whole = content.rstrip(b"\0")
-        end = whole.rfind(b"\n") + 1
-        if end < len(content):
+        written = content.rstrip(b"\0")
+        end = written.rfind(b"\n") + 1
+        if end == len(content):
+            return
+        if _is_record(written[end:]):
+            os.ftruncate(file, len(written))
+            self._write(file, b"\n")
+        else:
             os.ftruncate(file, end)
             os.fsync(file)
 
@@ -120,13 +126,16 @@ class PrivacyLedger:
         lines = _content(file).splitlines()
         before = lines[-1][:_DIGEST_LETTERS].decode() if lines else ""
         content = json.dumps(record).encode()
-        line = _digest(before, content).encode() + b" " + content + b"\n"
+        self._write(file, _digest(before, content).encode() + b" " + content + b"\n")
+
+    def _write(self, file: int, data: bytes) -> None:
+        """Append data. Returns when they are on the disk."""
         try:
-            written = os.write(file, line)
+            written = os.write(file, data)
             os.fsync(file)
         except OSError as error:
             raise self._refused(f"cannot be written ({error.strerror})") from error
-        if written < len(line):
+        if written < len(data):
             raise self._refused("cannot be written (the disk is full)")
 
     def _refused(self, reason: str) -> MistifyError:
@@ -135,6 +144,15 @@ class PrivacyLedger:
             f"the privacy ledger {self.path} {reason}; expected the one of these data and this budget "
             f"({float(self.budget):g}); nothing is released",
         )
+
+
+def _is_record(line: bytes) -> bool:
+    """Whether a line has all of its JSON, of which no part is JSON; its digest may be wrong."""
+    try:
+        json.loads(line[_DIGEST_LETTERS + 1 :])
+    except ValueError:
+        return False
+    return True
 
 
 def _digest(before: str, content: bytes) -> str:

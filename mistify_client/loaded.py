@@ -1,5 +1,6 @@
 """A version of a package that is loaded: it runs inferences, and notes what they take."""
 
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,8 @@ from mistify_client.inputs import Array, bind
 from mistify_client.network import Network
 from mistify_client.statistics import Recorder
 from mistify_client.switchboard import Switchboard
+
+logger = logging.getLogger(__name__)
 
 
 class LoadedPackage:
@@ -59,6 +62,9 @@ def recorded(network: Network, state: Path, generation: int) -> LoadedPackage:
     branches = len(network.manifest.branches) or 1
     try:
         recorder = Recorder.open(state, branches, generation)
-    except OSError:
+    except OSError as error:
+        logger.warning(
+            "no monitor sees what this model does until it is loaded again, %s has no place: %s", state, error
+        )
         recorder = Recorder(branches, generation)
     return LoadedPackage(network, recorder, generation)

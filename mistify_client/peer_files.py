@@ -42,6 +42,7 @@ class PeerFiles:
         Raises:
             MistifyError: UNAVAILABLE, weights are not what their digest says and were removed, so that
                 another attempt gets them again; CORRUPT_PACKAGE, they are so the second time.
+            OSError: they cannot be written, for example on a full disk.
         """
         peer = None
         for part in parts:

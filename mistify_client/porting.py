@@ -5,18 +5,29 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mistify.errors import ErrorCode
+from mistify.config import is_id
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_client.client import PortingClient
+from mistify_client.json_files import write_json
 from mistify_client.progress import SOURCE, Display
-from mistify_client.report import REPORT, report, table, write_json
+from mistify_client.report import REPORT, report, table
 
 #: The exit code of a job that ended with goals that are not met.
 EXIT_UNMET = 11
 
 
 def package_directory(out: Path, goal_id: str) -> Path:
-    """Where the package of a goal belongs."""
+    """Where the package of a goal belongs.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, a server has sent an id that leads elsewhere.
+    """
+    if not is_id(goal_id):
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the server calls a goal {goal_id!r}, which names no directory; do not trust that server",
+        )
     return out / "goals" / goal_id
 
 

@@ -1,9 +1,6 @@
 """What came of a job: `report.json` for programs, a table for people."""
 
-import json
-import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -154,13 +151,6 @@ def _latency(goal: Goal, costs: Costs) -> float | None:
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write a JSON file so that a reader finds the old or the new content, nothing between."""
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
-
-
 def table(job: Job, width: int = 80) -> Table:
     """A job's goals, below the source model: as many figures as a console of so many columns has room for."""
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
@@ -173,16 +163,16 @@ def table(job: Job, width: int = 80) -> Table:
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _asked_of_plug_ins(job.goals, source)
     for column in columns:
         if column in (_GOAL, _PARENT):
-            table.add_column(column, overflow="fold", min_width=_NAME_WIDTH)
+            table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
         else:
             left = column in (_ALGORITHM, _PRECISION, _MET)
-            table.add_column(column, justify="left" if left else "right", no_wrap=True)
+            table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     if source is not None:
         row = _source_row(source)
-        table.add_row(*(row.get(column, "") for column in columns), end_section=True)
+        table.add_row(*(escape(row.get(column, "")) for column in columns), end_section=True)
     for goal in job.goals:
         for row in (_goal_row(goal, source), *_branch_rows(goal, source)):
-            table.add_row(*(row.get(column, "") for column in columns))
+            table.add_row(*(escape(row.get(column, "")) for column in columns))
     return table
 
 

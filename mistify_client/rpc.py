@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from mistify import serde
-from mistify.address import TLS
+from mistify.address import TLS, is_on_this_machine
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import porting_pb2 as pb
 
@@ -22,6 +22,9 @@ _UNPROVEN = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check fa
 
 #: gRPC's own variable for a PEM file of certificates.
 _TRUSTED = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+
+#: Whatever proxy the environment names, it is not for this machine.
+DIRECTLY = (("grpc.enable_http_proxy", 0),)
 
 _CHANNEL_OPTIONS = (
     # A job with thousands of goals is one message.
@@ -81,11 +84,12 @@ class Connection:
     @cached_property
     def channel(self) -> grpc.Channel:
         """The gRPC channel."""
+        options = [*_CHANNEL_OPTIONS, *(DIRECTLY if is_on_this_machine(self.address) else ())]
         if not self.address.startswith(TLS):
-            return grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+            return grpc.insecure_channel(self.address, options=options)
         # Whom to trust, gRPC takes from the file that `_TRUSTED` names, or from its own list.
         credentials = grpc.ssl_channel_credentials()
-        return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=_CHANNEL_OPTIONS)
+        return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mistify.errors import MistifyError
 from mistify.jobs import Job, JobState
 from mistify_client.client import PortingClient
-from mistify_client.report import write_json
+from mistify_client.json_files import write_durably
 
 SUBMISSION = ".mistify-job.json"
 
@@ -42,7 +42,7 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
             return job
     # The key is written down before it is used: a job never gets lost between the two.
     submission = Submission(uuid.uuid4().hex, digest, server)
-    write_json(out / SUBMISSION, asdict(submission))
+    write_durably(out / SUBMISSION, asdict(submission))
     try:
         return client.submit(config, submission.key)
     except MistifyError as error:

@@ -120,13 +120,16 @@ class Trainer:
         """Go on from other weights, of which all have to be given, and forget the optimizer's state.
 
         Raises:
-            MistifyError: INVALID_DATASET, naming those that are missing or have another shape.
+            MistifyError: INVALID_DATASET, naming those that are missing, have another shape, or are unknown.
         """
         arrays = {name: np.ascontiguousarray(values, np.float32) for name, values in weights.items()}
         known = {weight.name: weight for weight in self.training.weights}
         wrong = [name for name in known if name not in arrays or arrays[name].shape != known[name].shape]
-        if wrong or len(arrays) > len(known):
-            reason = f"expected the weights {', '.join(known)} in their shapes; mend {', '.join(wrong)}"
+        others = sorted(arrays.keys() - known.keys())
+        if wrong or others:
+            fixes = {"mend": wrong, "leave out": others}
+            told = "; ".join(f"{fix} {', '.join(names)}" for fix, names in fixes.items() if names)
+            reason = f"expected the weights {', '.join(known)} in their shapes; {told}"
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)
         self._run(RESTORE, **{weight.tensor: arrays[name] for name, weight in known.items()})
         self.reset()

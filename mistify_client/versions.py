@@ -43,7 +43,9 @@ def previous(package: Path) -> Path:
     return _target(package, _PREVIOUS) or package
 
 
-def install(package: Path, new: Path) -> None:
+def install(
+    package: str | os.PathLike[str], new: str | os.PathLike[str], *, expected: Path | None = None
+) -> Path:
     """Make a copy of another package the current version; the one before stays as the previous one.
 
     Whatever fails, and whenever the process ends: the version that was current stays so.
@@ -51,17 +53,24 @@ def install(package: Path, new: Path) -> None:
     Args:
         package: the directory of the package that was shipped.
         new: the directory of a package with the same inputs and outputs. It is copied.
+        expected: the version that has to be current, as `check_current`; None for whichever is.
+
+    Returns:
+        The directory of the new version.
 
     Raises:
         MistifyError: as `mistify.manifest.verify`, of either package; INVALID_MODEL, the new one takes or
-            gives something else.
+            gives something else; as `check_current`.
         OSError: the copy cannot be written, for example on a full disk.
     """
+    package, new = Path(package), Path(new)
     shipped = Manifest.load(package)
     check_interchangeable(shipped, Manifest.load(new), new)
     state = state_directory(package)
     (state / _VERSIONS).mkdir(parents=True, exist_ok=True)
     with locked(state):
+        if expected is not None:
+            check_current(package, expected)
         _remove_others(package)
         directory = _copied(new, state / _VERSIONS, f"{_base(package)}-")
         if (before := _target(package, _CURRENT)) is not None:
@@ -71,14 +80,30 @@ def install(package: Path, new: Path) -> None:
         _link(state / _CURRENT, directory)
         Switchboard.open(state).bump()
         _remove_others(package)
+    return directory
 
 
-def roll_back(package: Path) -> None:
+def check_current(package: Path, expected: Path) -> None:
+    """Make sure that a version is still the current one.
+
+    Raises:
+        MistifyError: CONFLICT, it is not.
+    """
+    if current(package) != expected:
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f"{package} has got another version than {expected} meanwhile; nothing was installed: begin "
+            "again with the current one",
+        )
+
+
+def roll_back(package: str | os.PathLike[str]) -> None:
     """Make the previous version current again; the next time, the package that was shipped.
 
     Raises:
         MistifyError: NOT_FOUND, the package that was shipped is current.
     """
+    package = Path(package)
     state = state_directory(package)
     if not state.is_dir():
         raise _nothing_installed(package)

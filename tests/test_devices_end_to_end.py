@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from mistify.devices import DeviceTable, Power
 from mistify.operations import Kind, Operation
 from mistify.quantities import parse_time
-from mistify_client.report import write_json
+from mistify_client.json_files import write_json
 from tests.boards import table, taken
 from tests.networks import two_convolutions
 from tests.servers import MISTIFY, server

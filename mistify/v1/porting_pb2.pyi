@@ -237,7 +237,7 @@ class Source(_message.Message):
     def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., legends: _Optional[_Iterable[_Union[Legend, _Mapping]]] = ...) -> None: ...
 
 class Legend(_message.Message):
-    __slots__ = ("quantity", "label", "units")
+    __slots__ = ("quantity", "label", "units", "written", "whole", "relative", "expected")
     class UnitsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -248,10 +248,18 @@ class Legend(_message.Message):
     QUANTITY_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    RELATIVE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
     quantity: str
     label: str
     units: _containers.ScalarMap[str, float]
-    def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    written: _containers.RepeatedScalarFieldContainer[str]
+    whole: bool
+    relative: bool
+    expected: str
+    def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ..., written: _Optional[_Iterable[str]] = ..., whole: _Optional[bool] = ..., relative: _Optional[bool] = ..., expected: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
     __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning")

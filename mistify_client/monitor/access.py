@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.monitor.config import ServerSettings, read_token
+from mistify_client.files import read_token
+from mistify_client.monitor.config import ServerSettings
 from mistify_client.retry import Backoff
 from mistify_client.service import ServiceClient
 

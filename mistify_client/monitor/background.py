@@ -22,6 +22,7 @@ from mistify_client.monitor.replacement import Ledger, Phase, Replacement
 from mistify_client.monitor.state import MonitorState
 from mistify_client.monitor.steps import Steps, Trying
 from mistify_client.retry import Backoff
+from mistify_client.runtime import RETRY_SECONDS
 
 _ABOUT: Final = "new package"
 
@@ -69,6 +70,7 @@ class Background:
         )
         self._thread: threading.Thread | None = None
         self._probation: list[tuple[float, float]] = []
+        self._outdated_since: float | None = None
         self.fastest_ms: float | None = None
 
     @property
@@ -106,6 +108,7 @@ class Background:
             now: seconds of the monotonic clock.
             fits: whether a branch keeps to the targets.
         """
+        self._outdated_since = None
         replacement = self.replacement
         if replacement is None or replacement.phase is not Phase.PROBATION or self.fastest_ms is None:
             self._probation.clear()
@@ -120,6 +123,25 @@ class Background:
         worse = not fits and before is not None and takes > before
         with self._telling():
             self._advance(replacement.at(Phase.ROLLING_BACK if worse else Phase.KEPT, reason))
+
+    def outdated(self, ended: float) -> None:
+        """Judge a package on probation that no app has run, although apps infer: it may be that none can.
+
+        They have time for probation once more after they have tried to load it a second time.
+
+        Args:
+            ended: when the last inference of another version did, in seconds of the monotonic clock.
+        """
+        replacement = self.replacement
+        if replacement is None or replacement.phase is not Phase.PROBATION:
+            return
+        if self._outdated_since is None:
+            self._outdated_since = ended
+        if ended - self._outdated_since < RETRY_SECONDS + self._config.probation:
+            return
+        reason = "no app has loaded it: those that infer go on with another version, their logs say why"
+        with self._telling():
+            self._advance(replacement.at(Phase.ROLLING_BACK, reason))
 
     def stop(self) -> None:
         """End the thread, once a trial or an installation is done; the next daemon goes on from there."""
@@ -149,7 +171,7 @@ class Background:
             if passes(error):
                 raise
             kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
-            return replacement.at(Phase.REJECTED, f"{kind}{error}")
+            return self._steps.rejected(replacement, f"{kind}{error}")
 
     def _advance(self, replacement: Replacement) -> None:
         if replacement == self.replacement:

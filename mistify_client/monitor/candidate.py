@@ -94,7 +94,10 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
     except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         problem = Problem(str(path), str(error), "an .npz file with an array for each input", "write it anew")
         raise MistifyError(ErrorCode.INVALID_DATASET, f"{path} cannot be used", [problem]) from error
-    return checked(package.inputs, (), values)
+    try:
+        return checked(package.inputs, (), values)
+    except MistifyError as error:
+        raise MistifyError(error.code, f"{path} does not fit the network", error.problems) from error
 
 
 def answers(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:

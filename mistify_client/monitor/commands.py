@@ -1,7 +1,6 @@
 """The commands of the monitor: `mistify monitor`, `status` and `target`."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +14,8 @@ from mistify_client.monitor.sensors import PSUTIL_MISSING
 from mistify_client.monitor.state import MonitorState
 from mistify_client.monitor.status import lines
 from mistify_client.monitor.targets import parse_changes, read_changes, write_changes
+from mistify_client.options import PackageOption
 from mistify_client.reporting import reported_errors
-
-PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -62,20 +60,20 @@ def status(
     """Show what the monitor of a package does, and why."""
     with reported_errors():
         state = MonitorState.of(package)
+        start = f"start one with mistify monitor --package {package} --config monitor.toml"
         try:
-            content = json.loads(state.status.read_bytes())
+            content = {**json.loads(state.status.read_bytes()), "running": state.is_held}
+            shown = "\n".join(lines(content))
         except FileNotFoundError as error:
             raise MistifyError(
-                ErrorCode.NOT_FOUND,
-                f"no monitor has looked after {package}; start one with mistify monitor --package {package} "
-                "--config monitor.toml",
+                ErrorCode.NOT_FOUND, f"no monitor has looked after {package}; {start}"
             ) from error
-        content["running"] = state.is_held
-        if as_json:
-            json.dump(content, sys.stdout, indent=2)
-        else:
-            for line in lines(content):
-                typer.echo(line)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # as after a power cut
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f"{state.status} is no status of a monitor; one that runs writes it anew, else {start}",
+            ) from error
+        typer.echo(json.dumps(content, indent=2) if as_json else shown)
 
 
 def target(

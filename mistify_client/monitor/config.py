@@ -11,7 +11,7 @@ from mistify.address import is_address
 from mistify.config import PortingConfig, parse_batch
 from mistify.errors import Problem, invalid_config
 from mistify.validation import InvalidValue, Settings, problems_of
-from mistify_client.files import read_text
+from mistify_client.files import read_text, read_token
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policy import Policy, make_policy
 from mistify_client.monitor.targets import Targets
@@ -153,15 +153,6 @@ def goal_template(path: Path) -> PortingConfig:
             [Problem(str(path), f"{len(goals)} goals", "one", "leave the others out")], str(path)
         )
     return goals[0]
-
-
-def read_token(path: Path | None) -> str | None:
-    """The access token in a file; None where none is named.
-
-    Raises:
-        MistifyError: INVALID_CONFIG, it cannot be read.
-    """
-    return None if path is None else read_text(path).strip()
 
 
 def _with_server(content: Mapping[str, object], server: str | None, source: str) -> dict[str, object]:

@@ -13,7 +13,10 @@ from typing import Final
 
 from mistify.errors import MistifyError
 from mistify.hardware import HOST
+from mistify.manifest import Manifest
+from mistify_client.json_files import write_json
 from mistify_client.monitor.background import Background
+from mistify_client.monitor.candidate import read_examples
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.foreground import Foreground, Outcome
 from mistify_client.monitor.goals import Shortfall
@@ -23,7 +26,6 @@ from mistify_client.monitor.sensors import DeviceSensor, Sensor
 from mistify_client.monitor.state import MonitorState
 from mistify_client.monitor.status import replacement_status, status, targets
 from mistify_client.monitor.targets import LiveTargets
-from mistify_client.report import write_json
 from mistify_client.versions import current
 
 #: The status is written whenever something changes, and as often as this while nothing does: flash wears out.
@@ -98,7 +100,7 @@ class Monitor:
         """Read the config again; one that is wrong is told, and the one before stays."""
         try:
             self._configure(self._load_config())
-        except MistifyError as error:
+        except (MistifyError, OSError) as error:
             self._journal.problem("config", str(error))
         else:
             self._journal.problem("config", None)
@@ -113,6 +115,9 @@ class Monitor:
     def _configure(self, config: MonitorConfig) -> None:
         asks, reports = config.replacement, config.reporting
         template = None if asks is None else goal_template(asks.goal)
+        if asks is not None and asks.examples is not None:
+            # Those that do not fit are told now, and not once a server has made a package to be compared.
+            read_examples(asks.examples, Manifest.load(self._package))
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
         self.close()
@@ -158,6 +163,8 @@ class Monitor:
             if self._short_since is not None and now - self._short_since >= self._config.replacement.after:
                 shortfall = Shortfall(situation.targets, situation.ratio, background.fastest_ms)
                 background.ask(shortfall, outcome.manifest)
+        elif outcome.outdated_at is not None:
+            background.outdated(outcome.outdated_at)
         background.resume()
 
     def _write_status(self, now: float) -> None:
@@ -165,16 +172,16 @@ class Monitor:
         if self._outcome is None or (noted == then_noted and now - then < _STATUS_SECONDS):
             return
         replacement = None if self._background is None else self._background.replacement
-        content = {
-            "pid": os.getpid(),
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "version": str(current(self._package)),
-            **status(self._outcome),
-            "replacement": replacement_status(replacement),
-            "problems": self._journal.problems,
-            "last": list(self._journal.last),
-        }
         try:
+            content = {
+                "pid": os.getpid(),
+                "time": datetime.now(UTC).isoformat(timespec="seconds"),
+                "version": str(current(self._package)),
+                **status(self._outcome),
+                "replacement": replacement_status(replacement),
+                "problems": self._journal.problems,
+                "last": list(self._journal.last),
+            }
             write_json(self._state.status, content)
         except OSError as error:
             self._journal.problem("status file", str(error))

@@ -1,5 +1,6 @@
 """The foreground path: from what is measured to the branch that runs (paper 6)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -16,7 +17,7 @@ from mistify_client.monitor.policy import Decision, Policy, Situation
 from mistify_client.monitor.sensors import Reading, Sensor
 from mistify_client.monitor.state import stamp
 from mistify_client.monitor.targets import Targets
-from mistify_client.statistics import INFERENCE, observed
+from mistify_client.statistics import INFERENCE, Observed, observed
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, state_directory
 
@@ -33,12 +34,15 @@ class Outcome:
         situation: what the policy was told, with the branch that ran.
         decision: what it decided.
         predicted_ms: what each branch would take.
+        outdated_at: when the last inference of another version ended, where no model has run this one; None
+            where one has, or none has inferred since this one was noticed.
     """
 
     manifest: Manifest
     situation: Situation
     decision: Decision
     predicted_ms: tuple[float, ...]
+    outdated_at: float | None
 
     @property
     def switched(self) -> bool:
@@ -55,6 +59,7 @@ class _Version:
         stamp: of the manifest's file; another one where the package was replaced in its place.
         hardware: the profile whose latencies are expected.
         since: when the branch that runs was chosen.
+        noticed: when it was first seen to be current.
     """
 
     generation: int
@@ -64,6 +69,7 @@ class _Version:
     costs: tuple[BranchCosts, ...]
     model: LatencyModel
     since: float
+    noticed: float
 
 
 class Foreground:
@@ -99,7 +105,8 @@ class Foreground:
         """
         version = self._version = self._current(now)
         reading = self._sensor()
-        idle = not version.model.observe(self._inferences(version, now), since)
+        runtimes = observed(self._state)
+        idle = not version.model.observe(_inferences(runtimes, version, now), since)
         if not idle:
             self._measured_at = reading
         situation = Situation(
@@ -118,7 +125,8 @@ class Foreground:
             # Should another version be current by now, its branches are others and stay as they are.
             self._switchboard.switch_in(version.generation, decision.branch)
             version.since = now
-        return Outcome(version.manifest, situation, decision, version.model.predicted_ms)
+        outdated_at = _outdated_at(runtimes, version)
+        return Outcome(version.manifest, situation, decision, version.model.predicted_ms, outdated_at)
 
     def _current(self, now: float) -> _Version:
         """The version that is current, under the conditions that the one before has met."""
@@ -134,24 +142,32 @@ class Foreground:
         model = LatencyModel([each.latency_ms for each in costs], ratio)
         # When the daemon starts, the branch is as old as can be: nothing speaks against a better one.
         since = -inf if before is None else now
-        return _Version(generation, found, manifest, hardware, costs, model, since)
-
-    def _inferences(self, version: _Version, now: float) -> npt.NDArray[Any]:
-        """Those of all processes, since the branch was chosen, in the order of time.
-
-        A process may still run the package before: one of another generation, or one that was replaced in its
-        place, which is told by the number of branches.
-        """
-        running = version.generation, len(version.costs)
-        found = [
-            runtime.inferences
-            for runtime in observed(self._state)
-            if (runtime.generation, len(runtime.counts)) == running
-        ]
-        inferences = np.concatenate([np.empty(0, INFERENCE), *found])
-        counting = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
-        return counting[np.argsort(counting["ended"], kind="stable")]
+        return _Version(generation, found, manifest, hardware, costs, model, since, noticed=now)
 
     def _branch(self, version: _Version) -> int:
         branch = self._switchboard.branch_in(version.generation)
         return branch if 0 <= branch < len(version.costs) else version.manifest.default_branch
+
+
+def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
+    """Those of all processes, since the branch was chosen, in the order of time.
+
+    A process may still run the package before: one of another generation, or one that was replaced in its
+    place, which is told by the number of branches.
+    """
+    running = version.generation, len(version.costs)
+    found = [
+        runtime.inferences for runtime in runtimes if (runtime.generation, len(runtime.counts)) == running
+    ]
+    inferences = np.concatenate([np.empty(0, INFERENCE), *found])
+    counting = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
+    return counting[np.argsort(counting["ended"], kind="stable")]
+
+
+def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:
+    """What `Outcome.outdated_at` says."""
+    ran = [runtime for runtime in runtimes if len(runtime.inferences)]
+    if any(runtime.generation == version.generation for runtime in ran):
+        return None
+    ended = max((float(runtime.inferences["ended"][-1]) for runtime in ran), default=-inf)
+    return ended if ended >= version.noticed else None

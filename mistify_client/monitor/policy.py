@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
 
 from pydantic import ValidationError
@@ -84,7 +84,8 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
         settings: its `name`, `DEFAULT` where there is none, and its own settings.
 
     Raises:
-        MistifyError: INVALID_CONFIG: an unknown name, or settings that it refuses.
+        MistifyError: INVALID_CONFIG: an unknown name, a plug-in that cannot be loaded, or settings that it
+            refuses.
     """
     name = settings.get("name", DEFAULT)
     found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
@@ -92,10 +93,22 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
         raise invalid_config(
             [Problem("policy.name", shown(name), *unknown_name(str(name), found))], "the policy"
         )
-    policy_class: type[Policy] = found[str(name)].load()
+    policy_class = _loaded(found[str(name)])
     try:
         own = {key: value for key, value in settings.items() if key != "name"}
         params = policy_class.params_class.model_validate(own)
     except ValidationError as error:
         raise invalid_config(problems_of(error, policy_class.params_class, "policy"), "the policy") from error
     return policy_class(params)
+
+
+def _loaded(point: EntryPoint) -> type[Policy]:
+    try:
+        policy_class = point.load()
+        if not (isinstance(policy_class, type) and issubclass(policy_class, Policy)):
+            raise TypeError(f"is {type(policy_class).__name__}, no {__name__}.Policy")
+    except Exception as error:  # what a plug-in raises is its own business
+        fix = f"mend {point.value}: {error!r}"
+        problem = Problem("policy.name", shown(point.name), "a policy that can be loaded", fix)
+        raise invalid_config([problem], "the policy") from error
+    return policy_class

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mistify_client.monitor.state import write_durably
+from mistify_client.json_files import write_durably
 
 
 class Phase(StrEnum):

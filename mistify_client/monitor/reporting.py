@@ -10,10 +10,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from mistify.errors import MistifyError
 from mistify.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
+from mistify_client.json_files import write_durably
 from mistify_client.monitor.access import RETRY, ServerAccess, passes
 from mistify_client.monitor.config import ReportingConfig
 from mistify_client.monitor.journal import Journal
-from mistify_client.monitor.state import write_durably
 from mistify_client.profiling.measuring import measure_package
 from mistify_client.retry import Backoff
 from mistify_client.versions import current

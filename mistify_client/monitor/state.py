@@ -1,7 +1,6 @@
 """Where the daemon keeps what has to last: beside the package, in the directory of its state."""
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,16 +111,6 @@ def stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns
-
-
-def write_durably(path: Path, value: object) -> None:
-    """Write a JSON file that a crash at any moment leaves with the old or the new content."""
-    partial = path.with_name(f"{path.name}.part")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
 
 
 def _held_by(pid: str, directory: Path) -> MistifyError:

@@ -69,6 +69,11 @@ class Steps:
         """The step of a phase; None where there is nothing to do but wait, or nothing at all."""
         return self._steps.get(phase)
 
+    def rejected(self, replacement: Replacement, reason: str) -> Replacement:
+        """A replacement of which nothing comes; what was downloaded is removed."""
+        shutil.rmtree(self._candidate, ignore_errors=True)
+        return replacement.at(Phase.REJECTED, reason)
+
     def _submit(self, replacement: Replacement) -> Replacement:
         with self._connect() as client:
             job = self._added(client, replacement) or client.submit(replacement.config, replacement.key)
@@ -98,7 +103,7 @@ class Steps:
         if goal.files:
             return replacement.at(Phase.DOWNLOADING, outcome)
         if goal.state.ended or job.state.ended:
-            return replacement.at(Phase.REJECTED, f"{outcome}, and has no package")
+            return self.rejected(replacement, f"{outcome}, and has no package")
         raise MistifyError(
             ErrorCode.UNAVAILABLE, f"the server no longer tells of job {job_id}, which goes on"
         )
@@ -111,7 +116,7 @@ class Steps:
     def _validate(self, replacement: Replacement) -> Replacement:
         """Try the candidate beside the package in use (verified, run, compared, measured)."""
         if replacement.trials >= _MOST_TRIALS:
-            return self._rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
+            return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
         replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
         self._keep(replacement)
         trial = self._trying(self._candidate, self._package, self._config.examples)
@@ -122,9 +127,9 @@ class Steps:
         if trial.agreement is not None:
             figures += f"; both agree on {trial.agreement:.0%} of the examples"
             if trial.agreement < self._config.agreement:
-                return self._rejected(replacement, f"{figures}, which is below {self._config.agreement:.0%}")
+                return self.rejected(replacement, f"{figures}, which is below {self._config.agreement:.0%}")
         if replacement.faster and trial.candidate_ms >= trial.running_ms:
-            return self._rejected(replacement, f"not faster: {figures}")
+            return self.rejected(replacement, f"not faster: {figures}")
         return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
@@ -141,10 +146,6 @@ class Steps:
         else:  # as above
             announce(self._package)
         return replacement.at(Phase.ROLLED_BACK, replacement.reason)
-
-    def _rejected(self, replacement: Replacement, reason: str) -> Replacement:
-        shutil.rmtree(self._candidate, ignore_errors=True)
-        return replacement.at(Phase.REJECTED, reason)
 
     def _is_current(self, replacement: Replacement) -> bool:
         manifest = Manifest.load(current(self._package))

@@ -17,8 +17,8 @@ from mistify.quantities import (
     parse_time,
 )
 from mistify.validation import InvalidValue, Settings, problems_of
+from mistify_client.json_files import write_durably
 from mistify_client.monitor.state import stamp
-from mistify_client.report import write_json
 
 
 def _absolute(quantity: Quantity, given: object, example: str) -> float:
@@ -130,8 +130,8 @@ def read_changes(path: Path) -> dict[str, str | None]:
 
 
 def write_changes(path: Path, changes: Mapping[str, str | None]) -> None:
-    """Keep changes, so that a reader finds the old or the new ones, nothing between."""
-    write_json(path, dict(changes))
+    """Keep changes, so that a reader finds the old or the new ones, nothing between; power cuts included."""
+    write_durably(path, dict(changes))
 
 
 def _check(changes: Mapping[str, object], source: str) -> None:

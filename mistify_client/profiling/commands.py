@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -16,10 +17,11 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
-from mistify_client.files import output_directory, read_text
+from mistify_client.files import output_directory, read_text, read_token
+from mistify_client.json_files import write_durably
+from mistify_client.options import PackageOption, TokenFile
 from mistify_client.profiling.energy import energy_counter
 from mistify_client.profiling.measuring import measure_device, measure_package
-from mistify_client.report import write_json
 from mistify_client.reporting import reported_errors
 from mistify_client.retry import Backoff
 
@@ -32,7 +34,6 @@ ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SE
 StoreOption = Annotated[
     Path | None, typer.Option("--store", help="Without a server: the store that one has for the command.")
 ]
-TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +80,7 @@ def profile_device(
                     client.devices()
             measured = _measured(name, counts)
             if table is not None:
-                write_json(table, _TABLE.dump_python(measured, mode="json"))
+                write_durably(table, _TABLE.dump_python(measured, mode="json"))
         if server is None and store is None:
             return
         with _reached(server, store, token_file) as client:
@@ -89,7 +90,7 @@ def profile_device(
 
 def report_latency(
     device: Annotated[str, typer.Option(help="What goals call this device.")],
-    package: Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")],
+    package: PackageOption,
     *,
     server: ServerOption = None,
     store: StoreOption = None,
@@ -163,7 +164,7 @@ def _reached(
     server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
 ) -> Iterator[DevicesClient]:
     """A client of the server, or of one that runs for this command."""
-    token = None if token_file is None else read_text(token_file).strip()
+    token = read_token(token_file)
     if server is not None:
         with DevicesClient(server, token, backoff=backoff) as client:
             yield client
@@ -190,6 +191,6 @@ def _listed(found: list[Device]) -> Table:
                 str(setting.threads),
                 f"{setting.median_error:.1%} ({setting.p90_error:.1%})",
                 "" if setting.watts is None else f"{setting.watts:.3g} W",
-                f"{device.machine}, {device.runtime}" if first else "",
+                escape(f"{device.machine}, {device.runtime}") if first else "",
             )
     return table

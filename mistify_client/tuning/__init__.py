@@ -4,6 +4,6 @@ from mistify_client.tuning.examples import Examples, read_examples
 from mistify_client.tuning.exchange import Peering
 from mistify_client.tuning.fitting import Pace, Score
 from mistify_client.tuning.release import Privacy
-from mistify_client.tuning.session import Outcome, tune
+from mistify_client.tuning.session import Outcome, tune, withdraw
 
-__all__ = ["Examples", "Outcome", "Pace", "Peering", "Privacy", "Score", "read_examples", "tune"]
+__all__ = ["Examples", "Outcome", "Pace", "Peering", "Privacy", "Score", "read_examples", "tune", "withdraw"]

@@ -1,4 +1,4 @@
-"""The command of the tuner: `mistify tune`."""
+"""The commands of the tuner: `mistify tune` and `mistify withdraw`."""
 
 import shlex
 import sys
@@ -13,24 +13,26 @@ from rich.console import Console
 from mistify.errors import Problem, invalid_config
 from mistify.manifest import verify
 from mistify.training import Training
-from mistify_client.files import read_text
+from mistify_client.files import read_token
+from mistify_client.options import PackageOption, TokenFile
 from mistify_client.progress import display
 from mistify_client.reporting import EXIT_INTERRUPTED, reported_errors
 from mistify_client.training import training_of
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.tuning.examples import read_examples
 from mistify_client.tuning.exchange import Peering
-from mistify_client.tuning.session import Outcome, tune
+from mistify_client.tuning.session import Outcome, tune, withdraw
 from mistify_client.versions import current
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to a command line."""
+    """Add the commands to a command line."""
     app.command(name="tune")(tune_package)
+    app.command(name="withdraw")(withdraw_package)
 
 
 def tune_package(
-    package: Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")],
+    package: PackageOption,
     data: Annotated[Path, typer.Option(metavar="FILE", help=".npz: arrays named as inputs and outputs.")],
     *,
     server: Annotated[
@@ -38,9 +40,7 @@ def tune_package(
         typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: tune without peers."),
     ] = None,
     config: Annotated[Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints, privacy.")] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(help="File that holds the server's access token.")
-    ] = None,
+    token_file: TokenFile = None,
     threads: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
     """Tune a package on the data of this device, which never leave it; with --server also with its peers.
@@ -62,8 +62,7 @@ def tune_package(
         peering = None
         if server is not None and settings is not None:
             hints = hints_of(settings.hints, examples, manifest, training)
-            token = None if token_file is None else read_text(token_file).strip()
-            peering = Peering(server, settings.group, hints, settings.peers, token)
+            peering = Peering(server, settings.group, hints, settings.peers, read_token(token_file))
         with _resumable(), display(Console()) as shown:
             outcome = tune(
                 package,
@@ -75,6 +74,22 @@ def tune_package(
                 display=shown,
             )
         _tell(outcome, training)
+
+
+def withdraw_package(
+    package: PackageOption,
+    server: Annotated[str, typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT")],
+    config: Annotated[Path, typer.Option(metavar="TUNING.TOML", help="Names the group.")],
+    token_file: TokenFile = None,
+) -> None:
+    """Leave a group of peers: the server deletes what this package has published there.
+
+    Peers may have received it before. Tuning again joins and publishes again.
+    """
+    with reported_errors():
+        group = read_tuning_file(config).group
+        withdraw(package, Peering(server, group, token=read_token(token_file)))
+        typer.echo(f"nothing of {package} is left in the group {group}")
 
 
 @contextmanager

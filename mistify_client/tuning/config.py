@@ -81,7 +81,7 @@ def hints_of(given: Mapping[str, Any], examples: Examples, manifest: Manifest, t
     ]
     if len(classes) != 1:
         raise _uncountable(f"{len(classes)} outputs that tell classes")
-    targets = np.asarray(examples.targets[classes[0]]).ravel()
+    targets = np.asarray(examples.targets[classes[0]], np.int64).ravel()
     size = next(info.shape[-1] for info in manifest.outputs if info.name == classes[0])
     counts = np.bincount(targets[targets >= 0], minlength=size)
     if not counts.sum():

@@ -4,6 +4,7 @@ A peer may be broken or hostile. What its network says of this device's own data
 that is far from what the others say, or has little to do with the true classes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -80,7 +81,9 @@ def judge(
     left_out = {peer: "its outputs are not finite" for peer, told in peers.items() if not _is_finite(told)}
     finite = {peer: told for peer, told in peers.items() if peer not in left_out}
     for peer, ratio in _remoteness(finite, own).items():
-        if ratio > FAR:
+        if math.isinf(ratio):
+            left_out[peer] = "the own network and most peers say the same, and it says something else"
+        elif ratio > FAR:
             left_out[peer] = f"its outputs are {ratio:.1f} times as far from the others' as is usual"
     for peer in finite.keys() - left_out.keys():
         agreed = agreement(finite[peer], targets, kinds)
@@ -110,17 +113,23 @@ def _is_finite(told: Told) -> bool:
 def _remoteness(peers: Mapping[str, Told], own: Told) -> dict[str, float]:
     """How far each peer is from the median of all networks, the own one included; 1 for half of the peers.
 
-    Of several outputs the one counts that is furthest.
+    Where half of them are the median, 1 is how far the own network is from it; where that is the median, too,
+    any other peer is infinitely far. Of several outputs the one counts that is furthest.
     """
     ratios = dict.fromkeys(peers, 0.0)
     for name in own if peers else ():
         outputs = {peer: told[name] for peer, told in peers.items()}
         middle = np.median([own[name], *outputs.values()], axis=0)
-        distances = {peer: float(np.abs(output - middle).mean()) for peer, output in outputs.items()}
-        usual = float(np.median(list(distances.values())))
+        distances = {peer: _distance(output, middle) for peer, output in outputs.items()}
+        usual = float(np.median(list(distances.values()))) or _distance(own[name], middle)
         for peer, distance in distances.items():
-            ratios[peer] = max(ratios[peer], distance / usual if usual else 0.0)
+            if distance:
+                ratios[peer] = max(ratios[peer], distance / usual if usual else math.inf)
     return ratios
+
+
+def _distance(output: Array, middle: Array) -> float:
+    return float(np.abs(output - middle).mean())
 
 
 def _named(output: Array, kind: OutputKind) -> Array:

@@ -1,5 +1,6 @@
 """The data that a device tunes on: arrays by the names of inputs and outputs, in an `.npz` file."""
 
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,18 @@ MOST_APART = 1_000
 _ALIASES = "x", "y"
 
 _KINDS_OF_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
+
+#: What reading a file raises that is none of arrays, or a damaged one.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,7 @@ def _read(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return dict(arrays)
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as error:
+    except _UNREADABLE as error:
         raise _invalid(Problem(str(path), str(error), "an .npz file with arrays", "write it anew")) from error
 
 
@@ -128,13 +141,22 @@ def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[d
 def _problems(examples: Examples, manifest: Manifest, training: Training, path: Path) -> Iterator[Problem]:
     shapes = {info.name: info.shape for info in manifest.outputs}
     for name, array in (*examples.inputs.items(), *examples.targets.items()):
-        if len(array) != len(examples):
+        if not array.ndim:
+            yield Problem(
+                f"{path}: {name}", "a single value", "an array [examples, ...]", "give one for each"
+            )
+        elif len(array) != len(examples):
             yield Problem(f"{path}: {name}", f"{len(array)} examples", f"{len(examples)}", "give all as many")
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
     for name, kind in training.kinds.items():
         array, classes = examples.targets[name], shapes[name][-1]
-        if kind in _KINDS_OF_CLASSES and array.dtype.kind in "iu" and array.size:
+        if kind not in _KINDS_OF_CLASSES:
+            continue
+        if array.dtype.kind not in "iub":
+            fix = "convert them, for example with .astype(numpy.int64)"
+            yield Problem(f"{path}: {name}", f"classes as {array.dtype}", "integers", fix)
+        elif array.size:
             lowest, highest = int(array.min()), int(array.max())
             if lowest < -1 or highest >= classes:
                 given = f"classes from {lowest} to {highest}"

@@ -20,6 +20,7 @@ from mistify_client.peer_files import PeerFile
 from mistify_client.retry import Backoff
 from mistify_client.rpc import Traffic
 from mistify_client.tuning.fitting import Score
+from mistify_client.tuning.storage import stored_in
 from mistify_client.tuning_client import TuningClient, describe
 
 #: Well within the lease of an hour.
@@ -53,7 +54,8 @@ class Peering:
 class Exchange:
     """A member of a group. A context manager; it connects with the first call.
 
-    Every method raises `MistifyError`: the coordinator's own, UNAVAILABLE where it cannot be reached.
+    Every method raises `MistifyError`: the coordinator's own, UNAVAILABLE where it cannot be reached or there
+    is no room for the weights of peers.
 
     Args:
         peering: with whom.
@@ -138,7 +140,8 @@ class Exchange:
 
     def peers(self) -> list[PeerFile]:
         """The most correlated peers, with their weights."""
-        return list(self._tuning.peers(self._key, self._peering.count, self._directory))
+        with stored_in(self._directory):
+            return list(self._tuning.peers(self._key, self._peering.count, self._directory))
 
     def leave(self) -> None:
         """Stop being a member; the coordinator deletes what was published."""

@@ -5,14 +5,13 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import Manifest, describe_file
 from mistify.metric import Metric
 from mistify.training import TRAIN
 from mistify_client.network import NETWORK
 from mistify_client.training import Weights, write_weights
 from mistify_client.tuning.fitting import Score
-from mistify_client.versions import current, install
+from mistify_client.versions import check_current, install
 
 
 def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:
@@ -31,18 +30,13 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
     Raises:
         MistifyError: CONFLICT, the package has another current version than was tuned; as `install`.
     """
-    if current(package) != tuned:
-        raise MistifyError(
-            ErrorCode.CONFLICT,
-            f"{package} has got another version while this one was tuned; nothing was installed: tune again",
-        )
+    check_current(package, tuned)  # else that one may be gone by now
     with tempfile.TemporaryDirectory(prefix="mistify-") as directory:
         new = Path(directory)
         write_weights(tuned, weights, new / NETWORK)
         shutil.copyfile(tuned / TRAIN, new / TRAIN)
         _describe(Manifest.load(tuned), new, score, examples).save(new)
-        install(package, new)
-    return current(package)
+        return install(package, new, expected=tuned)
 
 
 def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:

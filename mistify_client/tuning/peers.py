@@ -30,6 +30,7 @@ from mistify_client.network import NETWORK, Execution, Network
 from mistify_client.peer_files import PeerFile
 from mistify_client.tuning.ensemble import Told
 from mistify_client.tuning.examples import Examples
+from mistify_client.tuning.storage import stored_in
 from mistify_client.versions import check_interchangeable
 
 #: Examples that a peer is asked about at a time.
@@ -60,8 +61,9 @@ class Packages:
         """Its manifest and its network.
 
         Raises:
-            MistifyError: whatever downloading raises; CORRUPT_PACKAGE, the network is another one than was
-                tuned; INVALID_MODEL, it takes or gives something else than the own one.
+            MistifyError: whatever downloading raises; UNAVAILABLE, there is no room for it; CORRUPT_PACKAGE,
+                the network is another one than was tuned; INVALID_MODEL, it takes or gives something else
+                than the own one.
         """
         directory = self._directory / sha256(reference.sha256.encode()).hexdigest()
         try:
@@ -69,7 +71,8 @@ class Packages:
         except MistifyError as error:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CORRUPT_PACKAGE):
                 raise
-            self._fetch(reference, directory)  # the rest of it, where that was broken off
+            with stored_in(directory):
+                self._fetch(reference, directory)  # the rest of it, where that was broken off
             manifest, network = _read(reference, directory)
         check_interchangeable(self._own, manifest, directory)
         return manifest, network
@@ -122,8 +125,9 @@ class PeerOutputs:
         """Run a peer on all examples, unless that was done; its key.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION, its weights cannot be used; UNAVAILABLE, what it says cannot be
-                written, for example on a full disk; as `Packages.get`.
+            MistifyError: INVALID_PUBLICATION, its weights or its network cannot be used, for example because
+                it is for a newer LiteRT; UNAVAILABLE, what it says cannot be written, for example on a full
+                disk; as `Packages.get`.
         """
         key = self.key(file.peer)
         if self.has(key):
@@ -133,8 +137,12 @@ class PeerOutputs:
             reason = f"the package of the goal {file.peer.package.goal_id} has no weights to tune"
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, reason)
         weights = read_weights(file.path, manifest.tunable)
-        network = Network(manifest, with_weights(content, manifest.training, weights), Execution())
-        self._write(key, network, manifest.training)
+        try:
+            network = Network(manifest, with_weights(content, manifest.training, weights), Execution())
+            self._write(key, network, manifest.training)
+        except (KeyError, ValueError, RuntimeError) as error:
+            reason = f"the network of the goal {file.peer.package.goal_id} cannot be used: {error}"
+            raise MistifyError(ErrorCode.INVALID_PUBLICATION, reason) from error
         return key
 
     def keep(self, keys: Collection[str]) -> None:
@@ -148,15 +156,11 @@ class PeerOutputs:
         partial = self._directory.with_name(_PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            partial.mkdir()
-            _save(_told(network, training, self._examples), len(self._examples), partial)
-            os.replace(partial, self._directory / key)
-        except OSError as error:
-            raise MistifyError(
-                ErrorCode.UNAVAILABLE,
-                f"{self._directory} cannot be written ({error.strerror}); free space or restore write access",
-            ) from error
+            with stored_in(self._directory):
+                self._directory.mkdir(parents=True, exist_ok=True)
+                partial.mkdir()
+                _save(_told(network, training, self._examples), len(self._examples), partial)
+                os.replace(partial, self._directory / key)
         finally:
             shutil.rmtree(partial, ignore_errors=True)  # complete outputs have left it
 

@@ -17,6 +17,7 @@ from mistify_client.ledger import PrivacyLedger
 from mistify_client.privacy import Mechanism, Unit, privatized
 from mistify_client.training import Trainer
 from mistify_client.tuning.examples import Examples
+from mistify_client.tuning.storage import stored_in
 
 Epsilon = Annotated[float, Field(gt=0, description="a number above 0", examples=[4])]
 
@@ -72,8 +73,8 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
         directory: where noisy data and the ledger are kept.
 
     Raises:
-        MistifyError: PRIVACY_BUDGET, the ledger refuses; INVALID_CONFIG, the network has more than one input
-            and classes for each example.
+        MistifyError: PRIVACY_BUDGET, the ledger refuses; UNAVAILABLE, the data or the ledger cannot be
+            written; INVALID_CONFIG, the network has more than one input and classes for each example.
     """
     (name, inputs), (output, targets) = _single(examples, trainer.training)
     path = directory / f"noisy-{_digest(examples, privacy)}.npz"
@@ -81,13 +82,14 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
         classes = next(info.shape[-1] for info in trainer.manifest.outputs if info.name == output)
         ledger = PrivacyLedger(privacy.ledger or directory / "ledger", Fraction(str(privacy.budget)))
         labels = np.asarray(targets, np.int64)
-        noisy, told = privatized(inputs, labels, privacy.mechanism(), ledger, classes=classes)
         partial = path.with_suffix(".part")
-        with partial.open("wb") as file:
-            np.savez(file, x=noisy, y=told)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with stored_in(directory):
+            noisy, told = privatized(inputs, labels, privacy.mechanism(), ledger, classes=classes)
+            with partial.open("wb") as file:
+                np.savez(file, x=noisy, y=told)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
     with np.load(path, allow_pickle=False) as arrays:
         return Examples({name: arrays["x"]}, {output: arrays["y"]})
 

@@ -28,6 +28,9 @@ from mistify_client.tuning.teachers import Teachers
 from mistify_client.tuning.tuner import VALIDATION, Tuner
 from mistify_client.versions import current, state_directory
 
+#: Below a tuner's directory: what makes it the member that it is.
+_SECRET = "secret"  # noqa: S105 (a file's name)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -115,10 +118,32 @@ def tune(
         return Outcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
 
 
+def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
+    """Leave a group: the coordinator deletes what `tune` has published there. Peers may have copies.
+
+    Args:
+        package: the directory of the package that was shipped.
+        peering: of which the server, the group and the token matter.
+
+    Raises:
+        MistifyError: NOT_FOUND, the package was never tuned with peers; CONFLICT, it is being tuned;
+            UNAVAILABLE, the coordinator cannot be reached.
+    """
+    shipped = Path(package)
+    directory = state_directory(shipped) / "tuning"
+    if not (directory / _SECRET).exists():
+        raise MistifyError(
+            ErrorCode.NOT_FOUND,
+            f"{directory / _SECRET} is missing: {shipped} was never tuned with peers; name one that was",
+        )
+    with _held(directory), _exchange(peering, directory, Manifest.load(current(shipped))) as exchange:
+        exchange.leave()
+
+
 def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange:
     digest = manifest.tuned_from or manifest.files[NETWORK].sha256
     package = PackageReference(manifest.job, manifest.goal, digest)
-    return Exchange(peering, _secret(directory / "secret"), package, directory / "weights")
+    return Exchange(peering, _secret(directory / _SECRET), package, directory / "weights")
 
 
 def _secret(path: Path) -> bytes:

@@ -88,6 +88,13 @@ def test_defaults():
     assert config.adaptation_goal.accuracy is None
 
 
+@pytest.mark.parametrize("name", ["auto", "MorphNet"])
+def test_an_algorithm_may_be_named_alone(name):
+    (config,) = parse(entry(algorithm=name))
+
+    assert config.algorithm == AlgorithmConfig(name=name.lower(), config={})
+
+
 @given(
     st.dictionaries(
         st.sampled_from(["FLOP", "num_of_params"]), st.floats(1e-3, 1e12) | st.just("0.25x"), min_size=1

@@ -10,6 +10,7 @@ import pytest
 from mistify.correlation import ENTRY_POINTS, Correlation, correlation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hints import Hints, Location
+from tests.plug_ins import installed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 #: Settings under which a measure takes `FULL`.
@@ -106,3 +107,22 @@ def test_settings_that_compare_nothing_are_refused(settings):
 def test_an_unknown_measure_is_told_with_those_there_are():
     with pytest.raises(MistifyError, match="expected one of spatiotemporal"):
         correlation("psychic", {})
+
+
+def test_a_plug_in_that_cannot_be_used_is_told_with_the_reason(tmp_path, monkeypatch):
+    points = {
+        "missing": "odd_measures:nothing",
+        "absent": "no_such_module:Measure",
+        "number": "odd_measures:number",
+    }
+    monkeypatch.syspath_prepend(installed(tmp_path, "odd_measures", "number = 3\n", points, ENTRY_POINTS))
+    for name, reason in {
+        "missing": "AttributeError",
+        "absent": "ModuleNotFoundError",
+        "number": "3, no mistify.correlation.Correlation",
+    }.items():
+        with pytest.raises(
+            MistifyError, match=f'"{name}" cannot be used.*{points[name]}.*{reason}'
+        ) as caught:
+            correlation(name, {})
+        assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -89,6 +89,20 @@ def test_every_duplicate_key_and_impossible_number_is_named():
     assert [each.given for each in problems[:2]] == ["the same key twice"] * 2
 
 
+def test_what_is_no_unicode_text_is_named():
+    value, problems = read_json(
+        r'[{"x": "\ud800", "\udfff": {"y": ["a\ude00\ud83d"]}}, "\ud83d\ude00", "\ud83d\ude00\udc00"]'
+    )
+
+    assert value[1] == "\N{GRINNING FACE}"
+    assert [(each.place, each.given) for each in problems] == [
+        ("[0].x", r'"\ud800"'),
+        (r'[0]["\udfff"]', r'"\udfff"'),
+        (r'[0]["\udfff"].y[0]', r'"a\ude00\ud83d"'),
+        ("[2]", r'"\ud83d\ude00\udc00"'),
+    ]
+
+
 def test_limits():
     assert "levels" in problem("[" * 100_000).expected
     assert "levels" in problem("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)).expected

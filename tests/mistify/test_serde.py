@@ -17,7 +17,7 @@ from mistify.jobs import (
     Source,
 )
 from mistify.legend import Legend
-from mistify.quantities import measured_in
+from mistify.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify.training import TuningConfig
 from mistify.v1 import porting_pb2 as pb
@@ -71,7 +71,8 @@ units = st.dictionaries(
     st.floats(1e-30, 1e30).filter(lambda size: size != 1),
     max_size=3,
 )
-legends = st.builds(Legend, names, texts, units.map(lambda units: measured_in({**units, "W": 1})))
+kinds = units.map(lambda units: measured_in({**units, "W": 1})) | st.sampled_from((TIME, COUNT, BYTES, PLAIN))
+legends = st.builds(Legend, names, texts, kinds)
 jobs = st.builds(
     Job,
     id=names,

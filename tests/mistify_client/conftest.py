@@ -3,6 +3,7 @@
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
 import hashlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -222,6 +223,19 @@ def waits() -> Waits:
 @pytest.fixture
 def backoff(waits: Waits) -> Backoff:
     return Backoff(wait=waits, rng=lambda: 1.0, attempts=6)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The inodes of what was made to survive a power cut, in that order."""
+    inodes, sync = [], os.fsync
+
+    def note(file: int) -> None:
+        sync(file)
+        inodes.append(os.fstat(file).st_ino)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return inodes
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -30,6 +31,17 @@ def test_serves_while_the_context_is_open(tmp_path):
             assert list(client.jobs()) == []
         assert children() > before
     assert children() == before
+
+
+def test_no_proxy_is_asked_for_a_server_on_this_machine(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with embedded_server(tmp_path / "store", []) as address, PortingClient(address) as client:
+            assert list(client.jobs()) == []
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
 
 
 def test_stops_when_the_body_fails(tmp_path):

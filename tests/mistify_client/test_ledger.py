@@ -84,13 +84,33 @@ def test_a_crash_at_any_byte_of_a_record_leaves_a_ledger_that_works(path):
     before = path.read_bytes()
     ledger.spend(Fraction(2), "second")
     after = path.read_bytes()
-    for size in range(len(before), len(after)):
+    for size in range(len(before), len(after) - 1):
         for rest in (b"", b"\0" * 20):
             path.write_bytes(after[:size] + rest)
             assert ledger.spent() == 2
             ledger.spend(Fraction(3), "third")
             assert recorded(path) == ledger.spent() == BUDGET
             refusal(ledger, Fraction(1, 100))
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0" * 20], ids=["no end", "zeros"])
+def test_a_whole_record_that_has_lost_the_end_of_its_line_counts(path, rest):
+    """An editor and `$(cat)` leave it out; of a release that was being recorded it counts as well."""
+    ledger = PrivacyLedger(path, BUDGET)
+    ledger.spend(Fraction(4), "a model")
+    whole = path.read_bytes()
+    path.write_bytes(whole.rstrip(b"\n") + rest)
+    assert "1 is left" in refusal(ledger, Fraction(2))
+    assert path.read_bytes() == whole
+    ledger.spend(Fraction(1), "the rest")
+    assert recorded(path) == ledger.spent() == BUDGET
+
+
+def test_a_whole_record_that_was_changed_is_damage_also_without_the_end_of_its_line(path):
+    ledger = PrivacyLedger(path, BUDGET)
+    ledger.spend(Fraction(4), "a model")
+    path.write_bytes(path.read_bytes().replace(b"4000000000", b"1").rstrip(b"\n"))
+    assert "is damaged in line 2" in refusal(ledger)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

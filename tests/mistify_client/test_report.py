@@ -1,5 +1,4 @@
 import io
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from mistify.legend import Legend
 from mistify.quantities import measured_in
 from mistify.quantization import Quantization, QuantizationConfig
 from mistify_client.figures import amount, label, shares
-from mistify_client.report import report, table, write_json
+from mistify_client.report import report, table
 
 
 def test_report_has_exactly_the_documented_form(service):
@@ -89,13 +88,6 @@ def test_report_has_exactly_the_documented_form(service):
 def test_what_took_most_comes_first(service):
     spent = report(service.fake.job)["spent"]
     assert list(spent) == ["training", "tracing", "other", "saving", "waiting"]
-
-
-def test_write_json_leaves_nothing_else(tmp_path):
-    write_json(tmp_path / "report.json", {"a": 1})
-    write_json(tmp_path / "report.json", {"a": 2})
-    assert json.loads((tmp_path / "report.json").read_text()) == {"a": 2}
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 def lines_of_table(job, width: int) -> list[str]:
@@ -316,6 +308,16 @@ def test_the_table_has_metrics_that_goals_limit(service):
     assert [name in lines[2] for name in ("energy", "speed", "carbon")] == [True, True, False]
     assert all(text in next(line for line in lines if "half" in line) for text in ("300uJ", "50fps"))
     assert all(text in next(line for line in lines if "source" in line) for text in ("2mJ", "10fps"))
+
+
+def test_what_a_server_sends_is_shown_as_it_stands(service):
+    job = plugged_in(service.fake.job)
+    energy, *others = job.source.legends
+    source = replace(job.source, legends=(replace(energy, label="energy [mJ]"), *others))
+    goals = tuple(replace(goal, algorithm="mine [/b]") for goal in job.goals)
+    shown = "\n".join(lines_of_table(replace(job, source=source, goals=goals), 140))
+    assert "energy [mJ]" in shown
+    assert "mine [/b]" in shown
 
 
 def test_shares_know_the_metrics_of_plug_ins(service):

@@ -136,6 +136,16 @@ def test_incomplete_weights_are_not_restored(trainer):
         trainer.restore(weights)
 
 
+def test_weights_that_there_are_not_are_named(trainer):
+    weights = trainer.weights()
+    with pytest.raises(MistifyError, match=r"leave out scores/biases$") as caught:
+        trainer.restore(weights | {"scores/biases": np.zeros(3)})
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    weights["scores/biases"] = weights.pop("scores/bias")
+    with pytest.raises(MistifyError, match=r"mend scores/bias; leave out scores/biases$"):
+        trainer.restore(weights)
+
+
 def test_a_package_without_a_training_network_says_why(package, tmp_path):
     manifest = Manifest.load(package)
     manifest.model_copy(update={"training_note": "cannot be trained on a device: Conv3D"}).save(package)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -136,6 +136,28 @@ def test_rolls_back_step_by_step_to_what_was_shipped(shipped, new, tmp_path):
     with pytest.raises(MistifyError, match="no version before") as caught:
         roll_back(shipped)
     assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("kind", [str, PurePath])
+def test_paths_are_told_as_everywhere(shipped, new, kind):
+    install(kind(shipped), kind(new))
+    assert job(current(shipped)) == "second"
+    roll_back(kind(shipped))
+    assert current(shipped) == shipped
+    with pytest.raises(MistifyError, match="no version before"):
+        roll_back(kind(shipped))
+
+
+def test_another_version_than_was_expected_is_not_replaced(shipped, new, tmp_path):
+    assert install(shipped, new, expected=shipped) == current(shipped)
+    newer = other_version(shipped, tmp_path / "newer", "third")
+    with pytest.raises(MistifyError, match="another version") as caught:
+        install(shipped, newer, expected=shipped)
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert job(current(shipped)) == "second"
+    assert len(installed(shipped)) == 1
+    install(shipped, newer, expected=current(shipped))
+    assert job(current(shipped)) == "third"
 
 
 def test_nothing_can_be_rolled_back_where_nothing_was_installed(shipped):

@@ -210,6 +210,18 @@ def test_status_shows_what_it_does(package, start):
     assert status["reading"]["memory_available"] > 0
 
 
+@pytest.mark.parametrize("content", ["", '{"pid": 5, "time"', "{}", "[5]"])
+def test_a_status_that_a_power_cut_has_left_is_told(package, content):
+    state = MonitorState.of(package)
+    state.directory.mkdir(parents=True)
+    state.status.write_text(content)
+    refused = shown("status", "--package", package)
+    assert refused.exit_code == 3
+    assert refused.exception.__class__ is SystemExit
+    assert f"{state.status} is no status of a monitor" in refused.stderr
+    assert f"mistify monitor --package {package}" in refused.stderr
+
+
 def test_goes_on_whatever_is_wrong_with_its_files(package, start):
     state = MonitorState.of(package)
     state.directory.mkdir(parents=True)

@@ -12,6 +12,8 @@ from mistify_client.monitor.policy import ENTRY_POINTS, Situation, make_policy
 from mistify_client.monitor.sensors import Reading
 from mistify_client.monitor.targets import Targets
 
+from ...plug_ins import installed
+
 POLICIES = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
 
 figures = st.floats(0.01, 1000)
@@ -116,3 +118,21 @@ def test_an_unknown_policy_is_told_with_those_that_there_are():
     with pytest.raises(MistifyError, match=r"policy\.name") as caught:
         make_policy({"name": "predictiv"})
     assert caught.value.problems[0].fix == 'did you mean "predictive"?'
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("import none_such", "ModuleNotFoundError"),
+        ("policy = 5", "is int, no mistify_client.monitor.policy.Policy"),
+    ],
+)
+def test_a_policy_that_cannot_be_loaded_is_told(tmp_path, monkeypatch, module, message):
+    name = f"theirs_{len(module)}"
+    monkeypatch.syspath_prepend(installed(tmp_path, name, module, {"theirs": f"{name}:policy"}, ENTRY_POINTS))
+    with pytest.raises(MistifyError, match=message) as caught:
+        make_policy({"name": "theirs"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.given) == ("policy.name", '"theirs"')
+    assert f"{name}:policy" in problem.fix

@@ -57,6 +57,11 @@ def test_a_file_of_something_else_leaves_the_targets_as_they_are(tmp_path, conte
     assert not live.refresh()
 
 
+def test_changes_survive_a_power_cut(tmp_path, synced):
+    write_changes(tmp_path / "targets.json", {"latency": "5ms"})
+    assert synced == [path.stat().st_ino for path in (tmp_path / "targets.json", tmp_path)]
+
+
 def test_changes_come_back_from_their_file(tmp_path):
     changes = {"latency": "1.5ms", "memory": None}
     write_changes(tmp_path / "targets.json", changes)

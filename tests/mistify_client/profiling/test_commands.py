@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from mistify.devices import DeviceTable, Reading
 from mistify.machine import machine
 from mistify_client.cli import app
+from mistify_client.json_files import write_json
 from mistify_client.profiling.samples import samples
-from mistify_client.report import write_json
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.device_service import Devices, serve
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mistify.errors import MistifyError
+from benchmarks import fleet
+from mistify.errors import ErrorCode, MistifyError
 from mistify.hints import Hints
 from mistify.manifest import Manifest, verify
 from mistify.metric import Metric
 from mistify_client.cli import app
+from mistify_client.tuning import Examples
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.versions import current
+from mistify_server.store.directory import open_store
 from tests.mistify_client.tuning.devices import examples
 from tests.servers import MISTIFY
 
@@ -175,3 +178,26 @@ def test_labels_are_counted_where_the_file_says(data):
     some.targets["scores"][:] = -1
     with pytest.raises(MistifyError, match=r"hints\.labels"):
         hints_of({"labels": "counted"}, some, manifest, manifest.training)
+
+
+def test_labels_are_counted_whatever_their_integers_are(data):
+    manifest, some = Manifest.load(data / "trainable"), examples(1, 40)
+    unsigned = Examples(some.inputs, {"scores": some.targets["scores"].astype(np.uint64)})
+    expected = hints_of({"labels": "counted"}, some, manifest, manifest.training)
+    assert hints_of({"labels": "counted"}, unsigned, manifest, manifest.training) == expected
+
+
+def test_what_was_published_can_be_withdrawn(tune, device, settings, address, store):
+    own, settings = device(0), settings(SETTINGS)
+    given = ["withdraw", "--package", str(own.package), "--server", address, "--config", str(settings)]
+    never = CliRunner().invoke(app, given)
+    assert never.exit_code == ErrorCode.NOT_FOUND.exit_code
+    assert "was never tuned with peers" in never.output
+    assert tune(own, "--server", address, "--config", settings).exit_code == 0
+    with open_store(store) as opened:
+        assert len(opened.tuning.publications(fleet.GROUP)) == 1
+        for _ in range(2):
+            result = CliRunner().invoke(app, given)
+            assert result.exit_code == 0, result.output
+            assert not opened.tuning.publications(fleet.GROUP)
+            assert list(opened.weights.names()) == []

@@ -121,3 +121,28 @@ def test_figures_far_from_the_others_are_left_out():
     peers = {str(seed): noisy(seed) for seed in range(4)} | {"off": {"y": truth + 5}}
     found = judge(peers, noisy(9), {"y": truth}, {"y": OutputKind.FIGURES}, 0.0)
     assert set(found.trusted) == {"0", "1", "2", "3"}
+
+
+TRUTH = np.random.default_rng(0).normal(size=(100, 1))
+
+
+def judged_figures(own, **peers):
+    """What is said of peers that are so far from the truth, by a network that is so far from it."""
+    told = {name: {"y": TRUTH + np.float64(off)} for name, off in peers.items()}
+    return judge(told, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputKind.FIGURES}, 0.0)
+
+
+def test_who_is_far_from_peers_that_all_say_the_same_is_left_out():
+    """Half of the peers are no distance apart then, and the own network tells what is far."""
+    found = judged_figures(0.1, a=0, b=0, c=0, d=0, near=0.15, off=1e6)
+    assert found.trusted == ("a", "b", "c", "d", "near")
+    assert "10000000.0 times as far" in found.left_out["off"]
+
+
+def test_where_the_own_network_says_the_same_as_most_who_says_anything_else_is_left_out():
+    found = judged_figures(0, a=0, b=0, c=0, off=1e6)
+    assert found.trusted == ("a", "b", "c")
+    assert found.left_out == {
+        "off": "the own network and most peers say the same, and it says something else"
+    }
+    assert not judged_figures(0, a=0, b=0).left_out

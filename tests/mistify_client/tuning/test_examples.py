@@ -1,5 +1,7 @@
 """Data files on the device: what fits, and what is told of those that do not."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,9 @@ def test_arrays_are_found_by_name_or_as_x_and_y(read, names):
         ({"x": IMAGES, "y": CLASSES + 1}, "classes from 0 to 3; expected 0 to 2"),
         ({"x": IMAGES, "y": CLASSES - 1}, "classes from -2"),
         ({"x": IMAGES * np.float32("nan"), "y": CLASSES}, "NaN"),
+        ({"x": IMAGES, "y": np.int64(1)}, "scores: got a single value; expected an array"),
+        ({"x": IMAGES, "y": CLASSES.astype(np.float32)}, "scores: got classes as float32; expected integers"),
+        ({"x": IMAGES, "y": CLASSES.astype(str)}, "scores: got classes as <U"),
     ],
 )
 def test_what_does_not_fit_is_told(read, arrays, told):
@@ -55,6 +60,22 @@ def test_files_that_are_no_arrays_are_told(data, tmp_path, content):
     (tmp_path / "data.npz").write_bytes(content)
     with pytest.raises(MistifyError, match=r"an \.npz file"):
         read_examples(tmp_path / "data.npz", manifest, manifest.training)
+
+
+def test_classes_may_be_integers_of_any_kind(read):
+    for kind in (*np.typecodes["AllInteger"], "?"):
+        classes = np.array([0, 1, 1, 0, 1, 0], kind)
+        np.testing.assert_array_equal(read(x=IMAGES, y=classes).targets["scores"], classes)
+
+
+def test_damage_anywhere_in_a_file_is_told(data, tmp_path):
+    manifest, path = Manifest.load(data / "trainable"), tmp_path / "data.npz"
+    np.savez_compressed(path, x=IMAGES, y=CLASSES)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with suppress(MistifyError):
+            read_examples(path, manifest, manifest.training)
 
 
 def test_every_example_is_trained_on_or_set_apart_and_always_the_same_ones():

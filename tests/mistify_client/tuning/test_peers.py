@@ -2,11 +2,13 @@
 
 import shutil
 import signal
+import struct
 from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs import PackageFile
@@ -194,6 +196,17 @@ def test_a_download_that_was_broken_off_is_continued(data, tmp_path, peer):
     assert fetch.read == [NETWORK, MANIFEST, MANIFEST]
 
 
+def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_path, peer):
+    """The room is needed for what was tuned."""
+    reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
+    packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
+    told = r"packages/\w+ cannot be written \(File too large\); free space"
+    with pytest.raises(MistifyError, match=told) as caught, largest_file(1000):
+        packages.get(reference)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert not list((tmp_path / "packages").glob("*/*"))
+
+
 @pytest.mark.parametrize("spoilt", [NETWORK, MANIFEST])
 def test_a_package_that_was_damaged_since_is_fetched_once_more(peer, packages, fetched, tmp_path, spoilt):
     reference = peer(0)[0].peer.package
@@ -229,3 +242,35 @@ def test_peers_that_cannot_be_used_are_left_out_with_the_reason(peer, outputs, p
     ]  # fmt: skip
     assert "cut off" in gathered.notes[0]
     assert "NaN" in gathered.notes[1]
+
+
+@pytest.fixture(params=[("BROADCAST_TO", "Didn't find op"), ("TRANSPOSE_CONV", "failed to prepare")])
+def unfit(request, peer, fetched, tmp_path):
+    """A peer with another operator in the place of a convolution, and what LiteRT says of it.
+
+    It lacks the one in this version, the other one wants other inputs.
+    """
+    operator, reason = request.param
+    fetched.data = shutil.copytree(fetched.data, tmp_path / "server")
+    path = fetched.data / "trainable_narrow" / NETWORK
+    content = bytearray(path.read_bytes())
+    table = schema.Model.GetRootAs(content, 0).OperatorCodes(0)._tab
+    builtin_code = table.Pos + table.Offset(10)
+    struct.pack_into("<i", content, builtin_code, getattr(schema.BuiltinOperator, operator))
+    path.write_bytes(content)
+    file, _ = peer(1)
+    package = replace(file.peer.package, sha256=describe_file(path).sha256)
+    return replace(file, peer=replace(file.peer, package=package)), reason
+
+
+def test_a_peer_whose_network_does_not_run_here_is_left_out(unfit, peer, outputs, packages, device):
+    (file, reason), own, good = unfit, device(0), peer(2, tuned=True)[0]
+    data = split(examples(1, COUNT), 0.1, 8)
+    gathered = Teachers(own.trainer(), data, outputs, packages).gather([file, good])
+    assert gathered.teachers == (outputs.key(good.peer),)
+    (note,) = gathered.notes
+    assert note.startswith("the peer 1 is left out: the network of the goal third cannot be used: ")
+    assert reason in note
+    with pytest.raises(MistifyError) as caught:
+        outputs.compute(file, packages)
+    assert caught.value.code is ErrorCode.INVALID_PUBLICATION

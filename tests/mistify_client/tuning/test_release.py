@@ -9,6 +9,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.ledger import PrivacyLedger
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.release import Privacy, noisy_examples
+from tests.mistify_client.test_versions import largest_file
 from tests.mistify_client.tuning.devices import examples
 
 PRIVACY = Privacy(lower=0, upper=1, unit="value", epsilon=2, label_epsilon=0.5, budget=6)
@@ -46,13 +47,21 @@ def test_other_data_and_other_noise_cost_again(trainer, tmp_path):
 
 
 def test_a_crash_between_payment_and_data_pays_again(trainer, tmp_path, monkeypatch):
-    monkeypatch.setattr(np, "savez", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(np, "savez", lambda *args, **kwargs: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
         noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
     monkeypatch.undo()
     assert spent(tmp_path) == Fraction("2.5")
     noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
     assert spent(tmp_path) == 5
+
+
+def test_what_cannot_be_written_is_told_and_leaves_nothing(trainer, tmp_path):
+    told = r"cannot be written \(File too large\); free space"
+    with pytest.raises(MistifyError, match=told) as caught, largest_file(1000):
+        noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert [path.name for path in tmp_path.glob("*.*")] == []
 
 
 def test_what_has_no_class_for_each_example_is_refused(trainer, tmp_path):

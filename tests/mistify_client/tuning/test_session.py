@@ -21,10 +21,11 @@ from mistify.manifest import Manifest, verify
 from mistify.tuning import MemberKey, PackageReference
 from mistify.weights import write_weights
 from mistify_client.retry import Backoff
-from mistify_client.tuning import Pace, Privacy, session
+from mistify_client.tuning import Pace, Privacy, installation, session
 from mistify_client.tuning_client import TuningClient, describe
 from mistify_client.versions import current, install
 from tests.mistify_client.coordinators import running
+from tests.mistify_client.test_versions import largest_file
 from tests.mistify_client.tuning.devices import examples
 
 DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "tuning.md").read_text()
@@ -171,6 +172,25 @@ def test_a_server_that_goes_in_the_middle_costs_the_rounds_alone(store, device, 
     assert outcome.version is not None
 
 
+def test_without_room_for_the_weights_of_peers_a_device_tunes_alone_and_says_so(address, device, monkeypatch):
+    """Nothing of them is left either: the room is needed for what was tuned."""
+    own = device(0)
+    device(1).tune(address)
+    peers = session.Exchange.peers
+
+    def without_room(self):
+        with largest_file(100):
+            return peers(self)
+
+    monkeypatch.setattr(session.Exchange, "peers", without_room)
+    outcome = own.tune(address)
+    assert outcome.rounds == 0
+    full = f"{own.state / 'weights'} cannot be written (File too large); free space"
+    assert outcome.notes[0].startswith(f"goes on without peers: {full}")
+    assert outcome.version is not None
+    assert not list((own.state / "weights").iterdir())
+
+
 @pytest.mark.parametrize(
     ("change", "code", "told"),
     [
@@ -272,6 +292,21 @@ def test_a_version_that_came_meanwhile_is_not_replaced(device, data, monkeypatch
         return progress
 
     monkeypatch.setattr(session.Tuner, "run", meanwhile)
+    with pytest.raises(MistifyError, match="another version") as caught:
+        own.tune()
+    assert caught.value.code is ErrorCode.CONFLICT
+    assert Manifest.load(current(own.package)).goal == "third"
+
+
+def test_a_version_that_comes_while_the_new_one_is_written_is_not_replaced(device, data, monkeypatch):
+    own = device(0)
+
+    def meanwhile(*args):
+        install(own.package, data / "trainable_narrow")
+        return write(*args)
+
+    write = installation.write_weights
+    monkeypatch.setattr(installation, "write_weights", meanwhile)
     with pytest.raises(MistifyError, match="another version") as caught:
         own.tune()
     assert caught.value.code is ErrorCode.CONFLICT

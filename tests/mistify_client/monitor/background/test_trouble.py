@@ -71,6 +71,7 @@ def test_a_download_that_stays_corrupt_changes_nothing(site, service, package):
     site.ask()
     assert "did not arrive as the server described it" in site.until("rejected")["reason"]
     assert current(package) == package
+    assert not site.state.candidate.exists()
 
 
 def test_a_download_that_is_corrupt_once_is_repaired(site, service):

@@ -46,3 +46,4 @@ def test_a_trial_that_breaks_down_is_no_end_of_the_daemon(site):
 
     site.ask(trying=broken)
     assert site.until("rejected")["reason"] == "RuntimeError: tensor arena exhausted"
+    assert not site.state.candidate.exists()
