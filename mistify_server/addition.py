@@ -10,7 +10,7 @@ from mistify.errors import Problem, invalid_config
 from mistify.hardware import HOST
 from mistify.jobs import Goal, Job
 from mistify.validation import InvalidValue
-from mistify_server.adaptor.insertion import insert_goals, promised_accuracies
+from mistify_server.adaptor.insertion import insert_goals, promises
 from mistify_server.adaptor.plan import ResolvedBatch, asked_goals, unreachable
 from mistify_server.devices.naming import find_devices
 from mistify_server.forecast.known import Prospects
@@ -101,7 +101,7 @@ class Standing:
         plans: list[BatchPlan] = []
         placed: dict[int, Goal] = {}
         for batch, plan in zip(batches, measured, strict=True):
-            promised = promised_accuracies(self._state(batch), self.job.goals)
+            promised = promises(self._state(batch), self.job.goals)
             grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
             forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
             if forecast is not None:

@@ -48,7 +48,7 @@ def serve(
     ] = DEFAULT_LISTEN,
     data_root: Annotated[
         list[Path] | None,
-        typer.Option(help="Directory with models and data, may be repeated. Nothing else is read."),
+        typer.Option(help="Directory with models and data, may be repeated."),
     ] = None,
     engine: Annotated[
         str,

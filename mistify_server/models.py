@@ -36,7 +36,8 @@ class ModelRepository:
 
         Raises:
             MistifyError: INVALID_CONFIG, the name cannot be used; CONFLICT, it is taken; NOT_FOUND,
-                there is no such file; INVALID_MODEL, it is no model, or one that no worker would load.
+                there is no such file; INVALID_MODEL, it is no model, or one that no worker would load;
+                UNAVAILABLE, the disk is full, or jobs are being removed.
         """
         if not _NAME.fullmatch(name):
             raise MistifyError(
@@ -52,8 +53,9 @@ class ModelRepository:
                 ErrorCode.NOT_FOUND, f"got {path}; expected a model file (.keras or .h5); check the path"
             )
         inspect_source(path.resolve(), in_plug_in)
-        model = NamedModel(name, self.artifacts.put(path), path.name)
-        self.names.add(model)
+        with self.artifacts.adding():
+            model = NamedModel(name, self.artifacts.put(path), path.name)
+            self.names.add(model)
         return model
 
     def find(self, name: str) -> ModelSource | None:

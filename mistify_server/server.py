@@ -149,6 +149,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
         server = _grpc_server(services, health_service, settings.token)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
+        leases = asyncio.create_task(tuning.watch_leases())
         try:
             if settings.resume:
                 jobs.resume()
@@ -156,6 +157,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             yield address
         finally:
+            leases.cancel()
             await health_service.enter_graceful_shutdown()
             await jobs.stop()
             await server.stop(_GRACE)

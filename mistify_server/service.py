@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from itertools import accumulate, starmap
+from itertools import starmap
 
 from mistify.config import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
@@ -135,14 +135,13 @@ class PortingService:
         """A job as it stands."""
         return self._store.jobs.job(job_id)
 
-    def jobs(self, page_size: int, page_token: str) -> tuple[list[Job], str]:
+    async def jobs(self, page_size: int, page_token: str) -> tuple[list[Job], str]:
         """A page of jobs, the newest first, and the token of the next page, empty after the last."""
         size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
-        jobs = self._store.jobs.jobs(size + 1, page_token or None)
-        goals = accumulate(len(job.goals) for job in jobs)
-        fitting = sum(count <= MOST_GOALS_PER_PAGE for count in goals)
-        page = jobs[: min(size, max(fitting, 1))]
-        return page, page[-1].id if len(jobs) > len(page) else ""
+        page, more = await asyncio.to_thread(
+            self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None
+        )
+        return page, page[-1].id if more else ""
 
     async def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that have ended stay, with their packages."""

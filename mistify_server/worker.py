@@ -9,10 +9,12 @@ import errno
 import os
 import queue
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO, TypeAlias
 
@@ -54,6 +56,8 @@ def work(prepare: Callable[[Callable[[Progress], None]], Do], heartbeat: float =
             the parent is watched, and heartbeats are told, from the first order on.
         heartbeat: seconds between two heartbeats.
     """
+    # Taken as it is given: on a full disk none is found to be usable, and what is wrong is not told.
+    tempfile.tempdir = os.environ.get("TMPDIR")
     bench = _Bench(_claim_stdout())
     threading.Thread(target=bench.read_orders, daemon=True).start()
     threading.Thread(target=bench.beat, args=(heartbeat,), daemon=True).start()
@@ -129,31 +133,50 @@ def _outcome(do: Do, task: Task) -> Result:
     except FloatingPointError as error:
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=str(error))
     except OSError as error:
-        traceback.print_exc()
+        _log_exception()
         code = ErrorCode.UNAVAILABLE if error.errno in _NO_ROOM else ErrorCode.INTERNAL
         return TaskFailure(code=code.name, message=f"{type(error).__name__}: {error}")
     except Exception as error:
         # Whatever an executor got wrong it would get wrong again.
-        traceback.print_exc()
+        _log_exception()
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=f"{type(error).__name__}: {error}")
+
+
+def _log_exception() -> None:
+    with suppress(OSError):  # a log on a full disk is no reason to die of
+        traceback.print_exc()
 
 
 def _workshop(store: Path, say: Callable[[Progress], None]) -> Do:
     # TensorFlow takes seconds to import: after the parent's end is watched.
-    from tensorflow.errors import ResourceExhaustedError  # noqa: PLC0415
-
     from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
     from mistify_server.workshop import Workshop  # noqa: PLC0415
 
     workshop = Workshop(artifacts_of(store), say)
 
     def do(task: Task) -> Result:
-        try:
+        with exhaustion_told():
             return workshop.do(task)
-        except ResourceExhaustedError as error:
-            raise MemoryError(str(error)) from error
 
     return do
+
+
+@contextmanager
+def exhaustion_told() -> Iterator[None]:
+    """Tell apart what TensorFlow takes for one: too little memory, and a disk that is full.
+
+    Raises:
+        OSError: ENOSPC, there is no room on a disk, or in a quota.
+        MemoryError: whatever else is exhausted.
+    """
+    from tensorflow.errors import ResourceExhaustedError  # noqa: PLC0415
+
+    try:
+        yield
+    except ResourceExhaustedError as error:
+        if any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT)):
+            raise OSError(errno.ENOSPC, str(error)) from error
+        raise MemoryError(str(error)) from error
 
 
 def _claim_stdout() -> TextIO:

@@ -2,19 +2,41 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from mistify.budget import hardware_of
 from mistify.config import AUTO
 from mistify.goals import GoalTree
 from mistify.jobs import Goal
+from mistify.quantization import QuantizationConfig
 from mistify_server.store.base import BatchPlan, BatchState, NodePlan
 
 T = TypeVar("T")
 
 
-def promised_accuracies(state: BatchState, goals: Iterable[Goal]) -> dict[int, float]:
-    """Which nodes have a checkpoint or will have one: index -> the accuracy that it has, or aims at.
+@dataclass(frozen=True)
+class Promise:
+    """What can be expected of a node's checkpoint.
+
+    Attributes:
+        accuracy: That it has, or aims at while it is still to be made.
+        quantizations: What its goals are packaged as: where its latency is limited, it was measured so.
+    """
+
+    accuracy: float
+    quantizations: tuple[QuantizationConfig, ...]
+
+    def serves(self, goal: Goal) -> bool:
+        """Whether the checkpoint will do for a goal of the node's budget."""
+        if not goal.metric.reaches(self.accuracy, goal.accuracy_target):
+            return False
+        # Other axes name the precision that they count at.
+        return goal.quantization in self.quantizations or not any(map(hardware_of, goal.budget))
+
+
+def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
+    """Which nodes have a checkpoint or will have one: index -> what can be expected of it.
 
     Nodes that failed, or were cancelled before they had a checkpoint, never get one and are left out.
 
@@ -23,17 +45,24 @@ def promised_accuracies(state: BatchState, goals: Iterable[Goal]) -> dict[int, f
         goals: of its job, as they stand.
     """
     metric = state.plan.data.metric
-    open_goals = {goal.id for goal in goals if not goal.state.ended}
-    promised = {
+    by_id = {goal.id: goal for goal in goals}
+    open_goals = {goal.id for goal in by_id.values() if not goal.state.ended}
+    accuracies = {
         node.index: metric.worst if node.accuracy_target is None else node.accuracy_target
         for node in state.plan.nodes
         if not open_goals.isdisjoint(node.goals)
+    } | {index: made.accuracy for index, made in state.checkpoints.items()}
+    return {
+        node.index: Promise(
+            accuracies[node.index], tuple(by_id[goal_id].quantization for goal_id in node.goals)
+        )
+        for node in state.plan.nodes
+        if node.index in accuracies
     }
-    return promised | {index: made.accuracy for index, made in state.checkpoints.items()}
 
 
 def insert_goals(
-    plan: BatchPlan, promised: Mapping[int, float], goals: Sequence[Goal]
+    plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]
 ) -> tuple[BatchPlan, list[Goal]]:
     """Grow the tree of a batch.
 
@@ -43,14 +72,15 @@ def insert_goals(
     way. So does the root: it is not widened again.
 
     A goal with the budget of such a node joins it, unless it asks for more accuracy than the node's
-    checkpoint has (or aims at, while it is still to be made). Then it gets a node of its own, which is
-    tuned on from the most accurate checkpoint of that budget.
+    checkpoint has (or aims at, while it is still to be made), or its latency is limited and it is packaged as
+    none of the node's goals is. Then it gets a node of its own, which goes on from the most accurate
+    checkpoint of that budget.
 
     With the algorithm `auto` new nodes have none yet.
 
     Args:
         plan: of the batch.
-        promised: see `promised_accuracies`.
+        promised: see `promises`.
         goals: what is asked for, without parents; their ids are new.
 
     Returns:
@@ -63,7 +93,8 @@ def insert_goals(
     founding: dict[int, list[Goal]] = {}
     for place, asked in _by_place(tree, goals, len(known)).items():
         for goal in asked:
-            host = _host(goal, peers.get(place, ()), promised)
+            serving = (node.index for node in peers.get(place, ()) if promised[node.index].serves(goal))
+            host = next(serving, None)
             if host is None:
                 founding.setdefault(place, []).append(goal)
             else:
@@ -74,8 +105,8 @@ def insert_goals(
 
     def parent_of(place: int) -> int | None:
         if place in peers:
-            best = plan.data.metric.best(promised[node.index] for node in peers[place])
-            return next(node.index for node in peers[place] if promised[node.index] == best)
+            best = plan.data.metric.best(promised[node.index].accuracy for node in peers[place])
+            return next(node.index for node in peers[place] if promised[node.index].accuracy == best)
         above = tree.parent(place)
         if above is None:
             return None
@@ -106,12 +137,6 @@ def _by_place(tree: GoalTree, items: Sequence[T], first: int) -> dict[int, list[
     for position, item in enumerate(items, first):
         found.setdefault(tree.node_of(position), []).append(item)
     return found
-
-
-def _host(goal: Goal, peers: Iterable[NodePlan], promised: Mapping[int, float]) -> int | None:
-    """The first node of a goal's own budget that is accurate enough for it."""
-    target = goal.accuracy_target
-    return next((node.index for node in peers if goal.metric.reaches(promised[node.index], target)), None)
 
 
 def _joined(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:

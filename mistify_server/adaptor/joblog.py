@@ -104,8 +104,13 @@ class JobLog:
                 progress.accuracy,
                 progress.metric,
             )
-            running = [replace(goal, state=GoalState.RUNNING) for goal in self.open_goals(goal_ids)]
-            told = [goal.id for goal in running] if goal_ids else [None]
-            self.record(*map(GoalChanged, running), *(Advanced(goal_id, update) for goal_id in told))
+            goals = self.open_goals(goal_ids)
+            begun = [
+                GoalChanged(replace(goal, state=GoalState.RUNNING))
+                for goal in goals
+                if goal.state is not GoalState.RUNNING
+            ]
+            told = [goal.id for goal in goals] if goal_ids else [None]
+            self.record(*begun, *(Advanced(goal_id, update) for goal_id in told))
 
         return on_progress

@@ -35,7 +35,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
         """Show a page of jobs."""
-        jobs, next_token = self._service.jobs(request.page_size, request.page_token)
+        jobs, next_token = await self._service.jobs(request.page_size, request.page_token)
         return pb.ListJobsResponse(jobs=map(serde.job_to_proto, jobs), next_page_token=next_token)
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.Job:  # noqa: N802

@@ -1,7 +1,9 @@
 """Who is nearest: points by member, in buckets, ranked exactly (paper 5.2)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 from zlib import crc32
 
 import numpy as np
@@ -17,6 +19,9 @@ GROWTH: Final = 4
 #: About so many members, whatever their points, are looked at for a point that is far from all others.
 _SAMPLE: Final = 500
 _SAMPLE_KEY: Final = b"sample"
+
+#: Among the entries, says which build they are of.
+_BUILD_KEY: Final = b"build"
 
 _MEMBER_BYTES: Final = 16
 _BLOCK: Final = 10_000
@@ -55,8 +60,9 @@ class PeerIndex:
         seed: int = 0,
     ) -> None:
         self._storage = storage
-        self._entries = storage.lists(f"mistify:{name}:entries:".encode())
-        self._buckets = storage.sets(f"mistify:{name}:buckets:".encode())
+        self._name = name
+        self._open()
+        self._build_id = b""
         self._dimension = dimension
         self._given = parameters
         self._seed = seed
@@ -72,8 +78,16 @@ class PeerIndex:
         """Whether it has become so large that building it anew would make it faster."""
         return self._given is None and self._count > GROWTH * self._chosen_for
 
+    def whole(self) -> bool:
+        """Whether all that was put in is there: built, no change broken off, nothing lost by the storage."""
+        build_id = self._build_id
+        with self._changing():  # a storage that is away misses changes
+            return bool(build_id and self._entries.get(_BUILD_KEY) == [build_id])
+
     def clear(self) -> None:
         """Take out all members; what the storage held under the index' name goes."""
+        self._build_id = b""
+        self._open()  # what a build that was broken off has left in a buffer is never written
         with self._storage.reached():
             for storage in (self._entries, self._buckets):
                 _clear(storage)
@@ -93,18 +107,21 @@ class PeerIndex:
                 self._put(members[block], matrix[block], buffer=True)
             for storage in (self._entries, self._buckets):
                 storage.empty_buffer()
+            build_id = uuid4().bytes
+            self._entries.insert(_BUILD_KEY, build_id)
+        self._build_id = build_id
 
     def insert(self, member: str, point: ArrayLike) -> None:
         """Put in a member, or move it to another point."""
         self.remove(member)
-        with self._storage.reached():
+        with self._changing():
             self._put([member], np.asarray(point, np.float64)[None], buffer=False)
         self._count += 1
 
     def remove(self, member: str) -> None:
         """Take out a member; nothing happens where it is not in."""
         name = bytes.fromhex(member)
-        with self._storage.reached():
+        with self._changing():
             entry = self._entries.get(name)
             if not entry:
                 return
@@ -135,6 +152,18 @@ class PeerIndex:
             rows, squares = rows[kept], squares[kept]
         names = [member.tobytes().hex() for member in rows["member"]]
         return sorted(map(Neighbour, names, np.sqrt(squares).tolist()), key=_by_distance)[:count]
+
+    def _open(self) -> None:
+        self._entries = self._storage.lists(f"mistify:{self._name}:entries:".encode())
+        self._buckets = self._storage.sets(f"mistify:{self._name}:buckets:".encode())
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A change; where it is broken off, the index is no longer whole."""
+        build_id, self._build_id = self._build_id, b""
+        with self._storage.reached():
+            yield
+        self._build_id = build_id
 
     def _choose(self, matrix: Floats) -> None:
         """Parameters and hashes for the points [points, dimension]."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from mistify.correlation import correlation
 from mistify.errors import MistifyError
@@ -14,127 +15,154 @@ from mistify_server.store.tuning import Group, TuningStore
 
 _log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 
 class Neighbourhood:
     """The published models of a group by where their devices' hints lie.
 
-    The index is built in another thread. One that its members have outgrown goes on answering until the next
-    one is built; what changes meanwhile goes into both.
+    The store is what counts: the index is built from it when it is first used, and again when it is not
+    whole, as after a restart of Redis. It is used in other threads, in the order of the calls. One that its
+    members have outgrown goes on answering until the next one is built; what changes meanwhile goes into
+    both.
+
+    Args:
+        group: whose members' models they are.
+        tuning: where those are kept.
+        storage: for the index.
+        before: that of another group of the name, which has used the same storage.
     """
 
-    def __init__(self, group: Group, tuning: TuningStore, storage: IndexStorage) -> None:
-        self._group = group
+    def __init__(
+        self,
+        group: Group,
+        tuning: TuningStore,
+        storage: IndexStorage,
+        before: "Neighbourhood | None" = None,
+    ) -> None:
+        self.group = group
         self._tuning = tuning
         self._measure = correlation(group.correlation, group.settings)
+        name = f"{tuning.store_id()}:{group.name}"  # servers may share a Redis
         self._index, self._next = (
-            PeerIndex(storage, f"{group.name}:{which}", self._measure.dimension) for which in "ab"
+            PeerIndex(storage, f"{name}:{which}", self._measure.dimension) for which in "ab"
         )
+        self._before = before
+        self._turn = asyncio.Lock()
         self._changes: dict[str, Floats | None] = {}
         self._growth: asyncio.Task[None] | None = None
 
-    async def fill(self) -> None:
-        """Build the index from the store."""
-        await asyncio.to_thread(self._build, self._index)
-
     async def settled(self) -> None:
-        """Wait until nothing is being built."""
-        if self._growth is not None:
-            await asyncio.wait([self._growth])
+        """Wait until all that was asked for is done, and nothing is being built."""
+        async with self._turn:
+            growth = self._growth
+        if growth is not None:
+            await asyncio.wait([growth])
+
+    async def clear(self) -> None:
+        """Take out everybody; the index is built anew when it is used again."""
+        await self.settled()
+        for index in self._index, self._next:
+            await self._in_turn(index.clear)
 
     def check(self, hints: Hints) -> None:
         """Raise `MistifyError` INVALID_PUBLICATION where the group's measure cannot use the hints."""
         self._measure.point(hints)
 
-    def place(self, member: str, hints: Hints) -> None:
+    async def place(self, member: str, hints: Hints) -> None:
         """Put a member where its hints lie."""
-        self._change(member, self._measure.point(hints))
-        if self._index.outgrown and self._growth is None:
-            self._changes = {}
-            self._growth = asyncio.create_task(self._grow())
+        await asyncio.shield(self._change(member, self._measure.point(hints)))
 
     def forget(self, member: str) -> None:
-        """Take out a member."""
-        self._change(member, None)
+        """Take out a member; nobody waits for it."""
+        self._change(member, None).add_done_callback(self._left)
 
-    def nearest(self, member: str, hints: Hints, count: int) -> list[Neighbour]:
+    async def nearest(self, member: str, hints: Hints, count: int) -> list[Neighbour]:
         """The members nearest to a member's hints, without itself, the nearest first."""
-        found = self._index.query(self._measure.point(hints), count + 1)
+        point = self._measure.point(hints)
+        found = await asyncio.shield(self._in_turn(lambda: self._whole().query(point, count + 1)))
         return [neighbour for neighbour in found if neighbour.member != member][:count]
 
-    def _change(self, member: str, point: Floats | None) -> None:
-        _put(self._index, member, point)
+    def _left(self, change: asyncio.Task[None]) -> None:
+        if not change.cancelled() and (error := change.exception()) is not None:
+            # It is built anew, without the member, when it is used again.
+            _log.warning("the index of the group %s keeps a member that left: %s", self.group.name, error)
+
+    def _change(self, member: str, point: Floats | None) -> asyncio.Task[None]:
         if self._growth is not None:
             self._changes[member] = point
+        return self._in_turn(lambda: _put(self._whole(), member, point))
+
+    def _in_turn(self, use: Callable[[], _T]) -> asyncio.Task[_T]:
+        """Use the index when those who asked before have done so.
+
+        A task of its own, as a thread goes on using it though its caller goes away.
+        """
+
+        async def in_turn() -> _T:
+            async with self._turn:
+                if self._before is not None:
+                    await self._before.settled()
+                    self._before = None
+                used = await asyncio.to_thread(use)
+                if self._index.outgrown and self._growth is None:
+                    self._changes = {}
+                    self._growth = asyncio.create_task(self._grow())
+                return used
+
+        return asyncio.create_task(in_turn())
+
+    def _whole(self) -> PeerIndex:
+        if not self._index.whole():
+            self._build(self._index)
+        return self._index
 
     async def _grow(self) -> None:
         try:
             await asyncio.to_thread(self._build, self._next)
-            for member, point in self._changes.items():
-                _put(self._next, member, point)
-            self._index, self._next = self._next, self._index
+            async with self._turn:
+                await asyncio.to_thread(self._catch_up, dict(self._changes))
+                self._index, self._next = self._next, self._index
             await asyncio.to_thread(self._next.clear)
-        except MistifyError as error:  # the next member that is placed has it tried again
-            _log.warning("the index of the group %s was to be built anew: %s", self._group.name, error)
+        except MistifyError as error:  # who uses the index next has it tried again
+            _log.warning("the index of the group %s was to be built anew: %s", self.group.name, error)
         finally:
             self._growth = None
 
+    def _catch_up(self, changes: Mapping[str, Floats | None]) -> None:
+        for member, point in changes.items():
+            _put(self._next, member, point)
+
     def _build(self, index: PeerIndex) -> None:
-        published = self._tuning.publications(self._group.name)
+        published = self._tuning.publications(self.group.name)
         index.build({member: self._measure.point(entry.hints) for member, entry in published.items()})
 
 
 class Neighbourhoods:
-    """The groups' neighbourhoods; each is made when it is first asked for.
-
-    The store is what counts: an index in Redis is filled anew by a server that starts.
-    """
+    """The groups' neighbourhoods; each is made when it is first asked for."""
 
     def __init__(self, tuning: TuningStore, storage: IndexStorage) -> None:
         self._tuning = tuning
         self._storage = storage
-        self._made: dict[str, _Made] = {}
+        self._made: dict[str, Neighbourhood] = {}
 
-    async def of(self, group: Group) -> Neighbourhood:
+    def of(self, group: Group) -> Neighbourhood:
         """The neighbourhood of a group."""
         made = self._made.get(group.name)
-        if made is None or made.group != group or made.failed:
-            made = self._made[group.name] = _Made(group, asyncio.create_task(self._make(group, made)))
-        return await asyncio.shield(made.task)  # it is made for all who ask, though one of them goes away
+        if made is None or made.group != group:
+            made = self._made[group.name] = Neighbourhood(group, self._tuning, self._storage, made)
+        return made
 
     def forget(self, group: str, member: str) -> None:
         """Take a member out of a group's neighbourhood, if that was made."""
-        made = self._made.get(group)
-        if made is not None and made.done:
-            made.task.result().forget(member)
+        if group in self._made:
+            self._made[group].forget(member)
 
-    async def _make(self, group: Group, before: "_Made | None") -> Neighbourhood:
-        """Make one, in place of that of another group of the name."""
-        if before is not None:
-            await before.settled()
-        neighbourhood = Neighbourhood(group, self._tuning, self._storage)
-        await neighbourhood.fill()
-        return neighbourhood
-
-
-class _Made(NamedTuple):
-    """A neighbourhood that is made or being made, and for which group."""
-
-    group: Group
-    task: asyncio.Task[Neighbourhood]
-
-    @property
-    def done(self) -> bool:
-        return self.task.done() and not self.failed
-
-    @property
-    def failed(self) -> bool:
-        return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
-
-    async def settled(self) -> None:
-        """Wait until nothing is being built."""
-        await asyncio.wait([self.task])
-        if self.done:
-            await self.task.result().settled()
+    async def sweep(self) -> None:
+        """Clear the neighbourhoods of groups that were removed."""
+        groups = {group.name for group in self._tuning.groups()}
+        for name in self._made.keys() - groups:
+            await self._made[name].clear()
 
 
 def _put(index: PeerIndex, member: str, point: Floats | None) -> None:

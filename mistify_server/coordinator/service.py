@@ -1,11 +1,12 @@
 """What the coordinator does, without the wire: join, publish, find peers, leave (paper 5)."""
 
 import asyncio
+import logging
 import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, Never
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.tuning import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
@@ -22,8 +23,13 @@ from mistify_server.store.tuning import Member
 LEASE_SECONDS: Final = 3600.0
 _EXPIRY_INTERVAL: Final = 60.0
 
-#: How many of them one call forgets, beside which nothing else is done: a whole fleet may fall silent.
+#: How often is looked for what the operator's commands, and crashes, have left behind.
+SWEEP_SECONDS: Final = 3600.0
+
+#: How many of them are forgotten before other calls get their turn: a whole fleet may fall silent.
 _FORGOTTEN_AT_ONCE: Final = 20
+
+_log = logging.getLogger(__name__)
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -43,11 +49,40 @@ class TuningService:
         self._weights = WeightFiles(store.weights, store.tuning)
         self._neighbourhoods = Neighbourhoods(store.tuning, storage)
         self._now = now
-        self._expired_at = -math.inf
+        self._swept_at = now()
 
     def sweep(self) -> None:
         """Remove weights that a crash has left behind."""
-        self._weights.sweep()
+        for digest in self._weights.unpublished():
+            self._weights.collect(digest)
+
+    async def tidy(self) -> None:
+        """Remove what is left of groups that were removed: weights and indexes."""
+        for digest in await asyncio.to_thread(self._weights.unpublished):
+            self._weights.collect(digest)
+            await asyncio.sleep(0)  # other calls get their turn
+        await self._neighbourhoods.sweep()
+
+    async def watch_leases(self) -> Never:
+        """Forget members whose lease has ended, and tidy now and then, for as long as this runs."""
+        while True:
+            more = False
+            try:
+                more = self.forget_silent()
+                if self._now() - self._swept_at >= SWEEP_SECONDS:
+                    await self.tidy()
+                    self._swept_at = self._now()
+            except Exception:
+                # A full disk, or an index that is away: both pass.
+                _log.exception("what is no longer needed is not removed; it is tried again in a minute")
+            await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
+
+    def forget_silent(self) -> bool:
+        """Forget some of those whose lease has ended; whether there may be more of them."""
+        expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
+        for member in expired:
+            self._forget(member)
+        return len(expired) == _FORGOTTEN_AT_ONCE
 
     def join(self, key: MemberKey) -> Membership:
         """Become a member of a group, or stay one.
@@ -55,7 +90,6 @@ class TuningService:
         Raises:
             MistifyError: INVALID_PUBLICATION, the secret is not `SECRET_BYTES` long.
         """
-        self._drop_expired()
         group = self._tuning.group(key.group)
         if len(key.secret) != SECRET_BYTES:
             problem = Problem("secret", f"{len(key.secret)} bytes", f"{SECRET_BYTES} random ones", "make one")
@@ -80,23 +114,24 @@ class TuningService:
         """
         member = self._attend(key)
         group = self._tuning.group(member.group)
-        neighbourhood = await self._neighbourhoods.of(group)
+        neighbourhood = self._neighbourhoods.of(group)
         tunable = self._packages.tunable(group, publication.package)
         neighbourhood.check(publication.hints)
         if problems := list(_problems(publication, tunable)):
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, "the model cannot be published", problems)
         before = self._tuning.published(member)
         if before is not None and _is_again(publication, before):
-            neighbourhood.place(member.name, publication.hints)  # the index may have been away the first time
+            # The index may have been away the first time.
+            await neighbourhood.place(member.name, publication.hints)
             return
         async with received(publication, chunks, self._weights.incoming()) as path:
             await asyncio.to_thread(read_weights, path, tunable)
             async with self._weights.kept(path, publication.sha256):
                 before = self._tuning.published(member)
                 self._tuning.publish(member, publication)
-                neighbourhood.place(member.name, publication.hints)
-        if before is not None:
-            self._weights.collect(before.sha256)
+                if before is not None:
+                    self._weights.collect(before.sha256)
+                await neighbourhood.place(member.name, publication.hints)
 
     async def peers(self, key: MemberKey, count: int, held: Mapping[str, int]) -> AsyncIterator[Peer | bytes]:
         """The models of the most correlated other members, the most correlated first.
@@ -113,10 +148,10 @@ class TuningService:
         own = self._tuning.published(member)
         if own is None:
             raise MistifyError(ErrorCode.NOT_FOUND, "nothing tells who your peers are; publish a model first")
-        neighbourhood = await self._neighbourhoods.of(self._tuning.group(member.group))
-        for neighbour in neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
+        neighbourhood = self._neighbourhoods.of(self._tuning.group(member.group))
+        for neighbour in await neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
             publication = self._tuning.published(Member(member.group, neighbour.member))
-            if publication is None:  # the operator has removed its group, and added another of the name
+            if publication is None:  # it has left, or its group was removed and added again
                 neighbourhood.forget(neighbour.member)
                 continue
             with self._weights.path(publication.sha256).open("rb") as file:
@@ -131,7 +166,6 @@ class TuningService:
 
     def _attend(self, key: MemberKey) -> Member:
         """The member that calls, its lease renewed once half of it has passed."""
-        self._drop_expired()
         member = Member(key.group, key.member)
         expiry = self._tuning.expiry(member)
         if expiry is None:
@@ -146,22 +180,12 @@ class TuningService:
     def _renew(self, member: Member) -> None:
         self._tuning.lease(member, int(1000 * (self._now() + LEASE_SECONDS)))
 
-    def _drop_expired(self) -> None:
-        """Forget whose lease has ended; called by the others, as nobody misses them before."""
-        if self._now() - self._expired_at < _EXPIRY_INTERVAL:
-            return
-        expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
-        for member in expired:
-            self._forget(member)
-        if len(expired) < _FORGOTTEN_AT_ONCE:
-            self._expired_at = self._now()
-
     def _forget(self, member: Member) -> None:
         published = self._tuning.published(member)
         self._tuning.leave(member)
         if published is not None:
-            self._neighbourhoods.forget(member.group, member.name)
             self._weights.collect(published.sha256)
+            self._neighbourhoods.forget(member.group, member.name)
 
 
 def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from datasketch.storage import ordered_storage, unordered_storage
@@ -13,6 +13,9 @@ from mistify.errors import ErrorCode, MistifyError
 MEMORY = "memory"
 
 _REDIS_PORT = 6379
+
+#: How long a Redis may take to accept a connection, or to answer; others wait for their turn meanwhile.
+ANSWER_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -76,4 +79,7 @@ def _redis_arguments(address: str) -> dict[str, object]:
         "db": int(database),
         "username": unquote(parts.username) if parts.username else None,
         "password": unquote(parts.password) if parts.password else None,
+        "socket_timeout": ANSWER_SECONDS,
+        "socket_connect_timeout": ANSWER_SECONDS,
+        "retry": None,  # callers try again
     }

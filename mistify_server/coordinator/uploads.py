@@ -3,15 +3,15 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final
+from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.tuning import Publication
-from mistify_server.store.artifacts import Artifacts
+from mistify_server.store.artifacts import Artifacts, digest_of, writing
 from mistify_server.store.tuning import TuningStore
 
 _SUFFIX: Final = ".weights"
@@ -38,9 +38,11 @@ async def received(
 
     Raises:
         MistifyError: INVALID_PUBLICATION, more or less arrives, or something else; UNAVAILABLE, it takes too
-            long.
+            long, or the disk is full.
     """
-    with NamedTemporaryFile(suffix=_SUFFIX, dir=directory) as file:
+    with ExitStack() as opened:
+        with writing(directory):
+            file = opened.enter_context(NamedTemporaryFile(suffix=_SUFFIX, dir=directory, buffering=0))
         digest, size = sha256(), 0
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):
@@ -49,7 +51,7 @@ async def received(
                     if size > publication.size:
                         raise _wrong(f"more than {publication.size:,} bytes", f"{publication.size:,}")
                     digest.update(chunk)
-                    file.write(chunk)
+                    _write(chunk, file, directory)
         except TimeoutError as error:
             message = f"the weights did not arrive within {UPLOAD_SECONDS:.0f} seconds; try again"
             raise MistifyError(ErrorCode.UNAVAILABLE, message) from error
@@ -57,8 +59,14 @@ async def received(
             raise _wrong(f"{size:,} bytes", f"{publication.size:,}")
         if digest.hexdigest() != publication.sha256:
             raise _wrong(f"SHA-256 {digest.hexdigest()}", publication.sha256)
-        file.flush()
         yield Path(file.name)
+
+
+def _write(chunk: bytes, file: IO[bytes], directory: Path) -> None:
+    rest = memoryview(chunk)
+    with writing(directory):
+        while rest:
+            rest = rest[file.write(rest) :]  # a disk takes the first part of what fills it
 
 
 def _wrong(given: str, expected: str) -> MistifyError:
@@ -81,15 +89,23 @@ class WeightFiles:
     async def kept(self, path: Path, digest: str) -> AsyncIterator[None]:
         """Keep a file; by the end of the context a publication refers to it, or it goes again."""
         self._arriving[digest] += 1
+        putting = asyncio.create_task(asyncio.to_thread(self._files.put, path))
         try:
-            await asyncio.to_thread(self._files.put, path)
+            await asyncio.shield(putting)
             yield
         finally:
-            self._arriving -= Counter([digest])
-            self.collect(digest)
+            try:
+                await asyncio.wait([putting])  # the file comes, though the caller has gone away
+            finally:
+                self._arriving -= Counter([digest])
+                self.collect(digest)
 
     def incoming(self) -> Path:
-        """A directory for what arrives."""
+        """A directory for what arrives.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+        """
         return self._files.incoming()
 
     def path(self, digest: str) -> Path:
@@ -105,9 +121,8 @@ class WeightFiles:
         if not self._arriving[digest] and not self._tuning.has_weights(digest):
             self._files.remove(artifact_of(digest))
 
-    def sweep(self) -> None:
-        """Remove all weights that no publication refers to, such as those that a crash has left behind."""
-        published = {artifact_of(digest) for digest in self._tuning.weights()}
-        for name in self._files.names():
-            if name not in published:
-                self._files.remove(name)
+    def unpublished(self) -> list[str]:
+        """SHA-256 of weights that no publication refers to, also of those that just arrive."""
+        digests = map(digest_of, self._files.names())
+        published = self._tuning.weights()
+        return [digest for digest in digests if digest not in published]

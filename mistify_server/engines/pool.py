@@ -68,6 +68,7 @@ class PooledEngine(Engine):
             crew = self._spare
         seconds = self._deadlines[task.kind]
         failure = stage = ""
+        code = WorkerDied.code
 
         def told(progress: Progress) -> None:
             nonlocal stage
@@ -84,11 +85,11 @@ class PooledEngine(Engine):
                     return _unloadable(f"took more than {seconds:,.0f} s to load")
                 return _failure(f"the {task.kind} task was stopped as it took more than {seconds:,.0f} s")
             except WorkerDied as error:
-                failure = str(error)
+                failure, code = str(error), error.code
                 _log.warning("%s task, attempt %d of %d: %s", task.kind, attempt, ATTEMPTS, failure)
                 if stage == LOADING and isinstance(error, WorkerCrashed):
                     return _unloadable(f"could not be loaded: {failure.splitlines()[0]}")
-        return _failure(f"the {task.kind} task failed {ATTEMPTS} times; the last time {failure}")
+        return _failure(f"the {task.kind} task failed {ATTEMPTS} times; the last time {failure}", code)
 
     @override
     async def close(self) -> None:
@@ -104,7 +105,7 @@ class PooledEngine(Engine):
             spare: whether it is the one for inspections while all others are taken.
 
         Raises:
-            WorkerDied: it could not be started; the next try may succeed.
+            WorkerDied: it was lost on the way, or could not be started; the next try may succeed.
             MistifyError: UNAVAILABLE, nothing can be run any more.
         """
 
@@ -133,5 +134,5 @@ def _unloadable(what: str) -> TaskFailure:
     return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {what}", problems=[problem])
 
 
-def _failure(message: str) -> TaskFailure:
-    return TaskFailure(code=ErrorCode.INTERNAL.name, message=message)
+def _failure(message: str, code: ErrorCode = ErrorCode.INTERNAL) -> TaskFailure:
+    return TaskFailure(code=code.name, message=message)

@@ -1,16 +1,24 @@
 """One worker process of this machine: started, spoken to, killed."""
 
 import asyncio
+import hashlib
 import os
 import signal
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from shutil import rmtree
 
 from typing_extensions import override
 
-from mistify_server.engines.supervision import MAX_LINE, Connection, WorkerCrashed, WorkerDied
+from mistify_server.engines.supervision import (
+    MAX_LINE,
+    Connection,
+    WorkerCrashed,
+    WorkerDied,
+    WorkerNotStarted,
+)
 
 _MAX_LOG = 2**20
 _EXIT_SECONDS = 5.0
@@ -22,7 +30,8 @@ class WorkerProcess(Connection):
     """A child process that does one task after the other (`mistify_server.tasks`).
 
     It has a process group of its own, so that it ends together with what it has started, and its
-    standard input closes when this process ends, however that happens: it then ends itself.
+    standard input closes when this process ends, however that happens: it then ends itself. Its temporary
+    files are in a directory of its own, which is removed for it: whoever is killed removes nothing.
     """
 
     def __init__(
@@ -32,24 +41,29 @@ class WorkerProcess(Connection):
         stdout: asyncio.StreamReader,
         log: Path,
         log_start: int,
+        *,
+        scratch: Path,
     ) -> None:
         self._process = process
         self._stdin = stdin
         self._stdout = stdout
         self._log = log
         self._log_start = log_start
+        self._scratch = scratch
         self._asked = False
 
     @classmethod
     async def start(cls, command: Sequence[str], log: Path) -> "WorkerProcess":
-        """Start a worker, with its standard error appended to a log file.
+        """Start a worker, with its standard error appended to a log file; no two that run have the same.
 
         Raises:
-            WorkerDied: it cannot be started.
+            WorkerNotStarted: it cannot be started.
         """
         try:
             _truncate(log)
-            with log.open("ab") as errors:
+            with log.open("ab") as errors, ExitStack() as undo:
+                scratch = await asyncio.to_thread(_fresh_scratch, log)
+                undo.callback(rmtree, scratch, ignore_errors=True)
                 log_start = errors.tell()
                 process = await asyncio.create_subprocess_exec(
                     *command,
@@ -58,12 +72,14 @@ class WorkerProcess(Connection):
                     stderr=errors,
                     limit=MAX_LINE,
                     start_new_session=True,
+                    env={**os.environ, "TMPDIR": str(scratch)},
                 )
+                undo.pop_all()
         except OSError as error:
-            raise WorkerDied(f"the worker could not be started: {error}") from error
+            raise WorkerNotStarted(f"the worker could not be started: {error}") from error
         if process.stdin is None or process.stdout is None:
             raise WorkerDied("the worker has no pipes")
-        return cls(process, process.stdin, process.stdout, log, log_start)
+        return cls(process, process.stdin, process.stdout, log, log_start, scratch=scratch)
 
     @override
     async def alive(self) -> bool:
@@ -102,6 +118,7 @@ class WorkerProcess(Connection):
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
+        await asyncio.to_thread(rmtree, self._scratch, ignore_errors=True)
 
     async def _death(self) -> str:
         """How a worker ended that has closed its output."""
@@ -114,16 +131,27 @@ class WorkerProcess(Connection):
         return f"the worker ended with exit code {code}"
 
 
+def _fresh_scratch(log: Path) -> Path:
+    """A directory for a worker's temporary files, in place of those that a killed server left of its log."""
+    prefix = f"mistify-worker-{hashlib.sha256(os.fsencode(log.absolute())).hexdigest()[:16]}-"
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=prefix))
+
+
 def _truncate(log: Path) -> None:
-    """Keep the end of a log that has grown long."""
+    """Keep the end of a log that has grown long, unless there is no room to write that anew."""
     if _size(log) <= _MAX_LOG:
         return
     with log.open("rb") as file:
         file.seek(-_MAX_LOG // 2, os.SEEK_END)
         kept = file.read()
-    with tempfile.NamedTemporaryFile(dir=log.parent, delete=False) as shorter:
-        shorter.write(kept)
-    os.replace(shorter.name, log)
+    shorter = log.with_suffix(".shorter")
+    try:
+        shorter.write_bytes(kept)
+        shorter.replace(log)
+    except OSError:
+        shorter.unlink(missing_ok=True)
 
 
 def _tail(log: Path, start: int) -> str:

@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import grpc
 import ray
 from ray.exceptions import RayError
 from typing_extensions import override
@@ -18,11 +19,14 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.local import worker_command
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import Connection, WorkerCrashed, WorkerDied
+from mistify_server.engines.supervision import Connection, WorkerCrashed, WorkerDied, WorkerNotStarted
 
 #: Seconds that an actor has to end its worker before it is ended itself.
 _KILL_SECONDS = 10.0
 _SHOWN_CHARACTERS = 300
+
+#: What Ray raises of a cluster that is not there any more, depending on how much of that it has noticed.
+_LOST = (ConnectionError, RuntimeError, ValueError, RayError, grpc.RpcError)
 
 
 @asynccontextmanager
@@ -112,10 +116,8 @@ class RayEngine(PooledEngine):
     @override
     async def _connect(self, name: str, *, spare: bool) -> Connection:
         host = ray.remote(_Host).options(num_cpus=0 if spare else 1, scheduling_strategy="SPREAD")
-        try:
+        with _loss_told():
             actor = await asyncio.to_thread(host.remote, self._store, self._command, name)
-        except ConnectionError as error:
-            raise MistifyError(ErrorCode.UNAVAILABLE, f"the Ray cluster is lost: {_short(error)}") from error
         connection = _RemoteWorker(actor)
         try:
             await connection.start()
@@ -126,8 +128,17 @@ class RayEngine(PooledEngine):
 
     @override
     async def _has_room(self) -> bool:
-        free = await asyncio.to_thread(ray.available_resources)
+        with _loss_told():
+            free = await asyncio.to_thread(ray.available_resources)
         return bool(free.get("CPU", 0) >= 1)
+
+
+@contextmanager
+def _loss_told() -> Iterator[None]:
+    try:
+        yield
+    except _LOST as error:
+        raise MistifyError(ErrorCode.UNAVAILABLE, f"the Ray cluster is lost: {_short(error)}") from error
 
 
 class _Host:
@@ -187,7 +198,7 @@ class _RemoteWorker(Connection):
         reason = await self._call("start")
         self._placed = True
         if reason:
-            raise WorkerDied(reason)
+            raise WorkerNotStarted(reason)
 
     @override
     async def alive(self) -> bool:
@@ -214,7 +225,7 @@ class _RemoteWorker(Connection):
             with suppress(TimeoutError, WorkerDied):
                 async with asyncio.timeout(_KILL_SECONDS):
                     await self._call("kill")
-        with suppress(ConnectionError, RayError):
+        with suppress(*_LOST):
             await asyncio.to_thread(ray.kill, self._actor)
 
     async def _call(self, method: str, *arguments: object) -> Any:
@@ -223,7 +234,7 @@ class _RemoteWorker(Connection):
             reply.add_done_callback(_forget)
             # Ray's client stops working when a reply comes to a future that was cancelled.
             return await asyncio.shield(reply)
-        except (ConnectionError, RayError) as error:
+        except _LOST as error:
             raise WorkerDied(f"the worker's actor was lost: {_short(error)}") from error
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from mistify.errors import ErrorCode
 from mistify_server.engines.base import OnProgress
 from mistify_server.tasks import (
     SAID,
@@ -35,11 +36,22 @@ _REPLY_SECONDS = 30.0
 
 
 class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
-    """A worker ended, fell silent or talked nonsense before it had answered; says what is known of it."""
+    """A worker ended, fell silent or talked nonsense before it had answered; says what is known of it.
+
+    `code` is that of its task's failure, should no other attempt come to an answer.
+    """
+
+    code = ErrorCode.INTERNAL
 
 
 class WorkerCrashed(WorkerDied):
     """The worker's process ended by itself, or by what the system holds against it."""
+
+
+class WorkerNotStarted(WorkerDied):
+    """There was no process at all, which is no fault of the task."""
+
+    code = ErrorCode.UNAVAILABLE
 
 
 class Connection(ABC):

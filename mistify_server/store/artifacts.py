@@ -4,13 +4,14 @@ An artifact's name is the SHA-256 of its content and the suffix that its readers
 `9f86d0...a08.keras`. Files are never changed; equal content is kept once.
 """
 
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
@@ -19,6 +20,7 @@ from mistify.jobs import PackageFile
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
 _CHUNK = 1 << 20
+_LOCK = "lock"
 
 
 def digest_of(name: str) -> str:
@@ -54,17 +56,8 @@ class Artifacts:
             suffix = content.suffix.lower() if isinstance(content, Path) else ""
         if suffix and not _SUFFIX.fullmatch(suffix):
             raise ValueError(f"got the suffix {suffix!r}; expected a dot, then up to 16 letters and digits")
-        try:
+        with writing(self._directory):
             return self._put(content, suffix)
-        except OSError as error:
-            if isinstance(content, Path) and error.filename == str(content):
-                raise MistifyError(
-                    ErrorCode.NOT_FOUND, f"{content} cannot be read ({error.strerror}); check its path"
-                ) from error
-            raise MistifyError(
-                ErrorCode.UNAVAILABLE,
-                f"{self._directory} cannot be written ({error.strerror}); free space or restore write access",
-            ) from error
 
     def path(self, name: str) -> Path:
         """Where an artifact lies.
@@ -82,13 +75,38 @@ class Artifacts:
         return self.path(name).stat().st_size
 
     def incoming(self) -> Path:
-        """A directory for what is on its way in; a server that starts clears it."""
-        self._incoming.mkdir(parents=True, exist_ok=True)
+        """A directory for what is on its way in; a server that starts clears it.
+
+        Raises:
+            MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+        """
+        with writing(self._directory):
+            self._incoming.mkdir(parents=True, exist_ok=True)
         return self._incoming
 
     def names(self) -> list[str]:
-        """All artifacts."""
-        return [path.name for path in self._directory.glob("??/*")]
+        """All artifacts; other files may lie beside them, such as those of a copy that was broken off."""
+        return [path.name for path in self._directory.glob("??/*") if _NAME.fullmatch(path.name)]
+
+    @contextmanager
+    def adding(self) -> Iterator[None]:
+        """While this is open, nothing is removed because nothing refers to it yet.
+
+        Raises:
+            MistifyError: UNAVAILABLE, somebody is `removing`.
+        """
+        with self._locked(fcntl.LOCK_SH, "jobs are being removed from its store"):
+            yield
+
+    @contextmanager
+    def removing(self) -> Iterator[None]:
+        """While this is open, all that is to stay is referred to.
+
+        Raises:
+            MistifyError: UNAVAILABLE, somebody is `adding` or `removing`.
+        """
+        with self._locked(fcntl.LOCK_EX, "a model is being added to its store"):
+            yield
 
     def remove(self, name: str) -> None:
         """Delete an artifact that nothing refers to any more; nothing happens where there is none."""
@@ -97,6 +115,23 @@ class Artifacts:
     def clear_incoming(self) -> None:
         """Remove what writers that were killed have left behind."""
         shutil.rmtree(self._incoming, ignore_errors=True)
+
+    @contextmanager
+    def _locked(self, kind: int, otherwise: str) -> Iterator[None]:
+        with writing(self._directory):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise MistifyError(
+                    ErrorCode.UNAVAILABLE,
+                    f"{self._directory} is in use, {otherwise}; try again when that has ended",
+                ) from error
+            yield
+        finally:
+            os.close(handle)
 
     def _place(self, name: str) -> Path:
         return self._directory / _checked(name)["digest"][:2] / name
@@ -129,6 +164,22 @@ def artifacts_of(store: Path) -> Artifacts:
     return Artifacts(store / "artifacts")
 
 
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Tell of a directory that takes no files as what the operator has to do.
+
+    Raises:
+        MistifyError: UNAVAILABLE, the disk is full or cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"{directory} cannot be written ({error.strerror}); free space or restore write access",
+        ) from error
+
+
 def sync_directory(directory: Path) -> None:
     """Make a rename in a directory survive a power cut."""
     handle = os.open(directory, os.O_RDONLY)
@@ -149,6 +200,11 @@ def _chunks(content: Path | bytes) -> Iterator[bytes]:
     if isinstance(content, bytes):
         yield content
         return
-    with content.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            yield chunk
+    try:
+        with content.open("rb") as source:
+            while chunk := source.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise MistifyError(
+            ErrorCode.NOT_FOUND, f"{content} cannot be read ({error.strerror}); check its path"
+        ) from error

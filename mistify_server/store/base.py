@@ -195,8 +195,18 @@ class JobStore(ABC):
         """Whether a job has ended."""
 
     @abstractmethod
-    def jobs(self, limit: int, before: str | None = None) -> list[Job]:
-        """Up to `limit` jobs, the newest first, starting with the one submitted before job `before`."""
+    def jobs(self, limit: int) -> list[Job]:
+        """Up to `limit` jobs, the newest first."""
+
+    @abstractmethod
+    def page(self, limit: int, most_goals: int, before: str | None = None) -> tuple[list[Job], bool]:
+        """Some jobs, the newest first, and whether there are older ones. No others are read.
+
+        Args:
+            limit: the most jobs.
+            most_goals: that they have together, unless the first alone has more.
+            before: only jobs that were submitted before this one.
+        """
 
     @abstractmethod
     def unfinished(self) -> list[str]:

@@ -20,10 +20,11 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
         Bytes that became free.
 
     Raises:
-        MistifyError: UNAVAILABLE, a server uses the store; NOT_FOUND, there is no such job; CONFLICT, it has
-            not ended, or a group tunes its packages. Jobs before that one are removed.
+        MistifyError: UNAVAILABLE, a server uses the store, or a model is being added to it; NOT_FOUND, there
+            is no such job; CONFLICT, it has not ended, or a group tunes its packages. Jobs before that one
+            are removed.
     """
-    with serving(directory), open_store(directory) as store:
+    with serving(directory), open_store(directory) as store, store.artifacts.removing():
         for job_id in job_ids:
             store.jobs.remove(job_id)
         mentioned = store.jobs.mentioned()

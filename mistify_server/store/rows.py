@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -31,12 +32,18 @@ from mistify_server.store.schema import (
     BatchRow,
     CheckpointRow,
     EdgeRow,
+    EventRow,
     FileRow,
     GoalRow,
     JobRow,
     Table,
 )
 from mistify_server.tasks import AdaptResult, SourceResult
+
+Event: TypeAlias = JobState | GoalState | ProgressUpdate
+
+#: The id of the goal that an event is about, None for the job and for its source, and what happened.
+Told: TypeAlias = tuple[str | None, Event]
 
 _BRANCHES: TypeAdapter[tuple[BranchFigures, ...]] = TypeAdapter(tuple[BranchFigures, ...])
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
@@ -233,8 +240,16 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
     )
 
 
-def event_body(event: JobState | GoalState | ProgressUpdate) -> tuple[str, dict[str, object]]:
-    """The `kind` and `body` of an event's row."""
+def event_rows(job_id: str, told: Iterable[Told], first: int, unix_ms: int) -> list[EventRow]:
+    """The rows of events of one moment, the first of which gets the number `first`."""
+    return [
+        EventRow(job_id=job_id, sequence=sequence, unix_ms=unix_ms, goal_id=goal_id, kind=kind, body=body)
+        for sequence, (goal_id, event) in enumerate(told, first)
+        for kind, body in [_event_body(event)]
+    ]
+
+
+def _event_body(event: Event) -> tuple[str, dict[str, object]]:
     match event:
         case JobState():
             return "job", {"state": event.value}
@@ -244,7 +259,7 @@ def event_body(event: JobState | GoalState | ProgressUpdate) -> tuple[str, dict[
             return "progress", _PROGRESS.dump_python(event, mode="json")
 
 
-def read_event(kind: str, body: dict[str, object]) -> JobState | GoalState | ProgressUpdate:
+def read_event(kind: str, body: dict[str, object]) -> Event:
     """An event back from its row's `kind` and `body`."""
     match kind:
         case "job":

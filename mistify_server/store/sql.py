@@ -3,13 +3,14 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify.jobs import Job, JobEvent, JobState
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.store.base import (
     Addition,
@@ -29,13 +30,14 @@ from mistify_server.store.base import (
 )
 from mistify_server.store.database import Database
 from mistify_server.store.rows import (
+    Told,
     adapt_result,
     addition_row,
     change_goal,
     checkpoint_row,
     digest,
     edge_row,
-    event_body,
+    event_rows,
     goal_rows,
     job_of,
     new_rows,
@@ -83,7 +85,7 @@ class SqlJobStore(JobStore):
             for rows in new_rows(submission):
                 session.add_all(rows)
                 session.flush()
-            self._tell(session, submission.job.id, None, submission.job.state)
+            self._tell(session, submission.job.id, [(None, submission.job.state)])
         return submission.job
 
     @override
@@ -101,10 +103,9 @@ class SqlJobStore(JobStore):
             session.add_all(goal_rows(job_id, addition.goals, count))
             for plan in addition.plans:
                 session.get_one(BatchRow, (job_id, plan.number)).plan = plan.model_dump(mode="json")
-            if JobState(job.state).ended:
-                self._apply(session, job_id, JobChanged(JobState.QUEUED))
-            for goal in addition.goals:
-                self._tell(session, job_id, goal.id, goal.state)
+            queued = JobChanged(JobState.QUEUED)
+            told = _applied(session, job_id, queued) if JobState(job.state).ended else []
+            self._tell(session, job_id, [*told, *((goal.id, goal.state) for goal in addition.goals)])
 
     @override
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
@@ -131,12 +132,22 @@ class SqlJobStore(JobStore):
             return JobState(_row(session, job_id).state).ended
 
     @override
-    def jobs(self, limit: int, before: str | None = None) -> list[Job]:
+    def jobs(self, limit: int) -> list[Job]:
         with self._database.read() as session:
             query = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
+            return [job_of(session, row) for row in session.scalars(query)]
+
+    @override
+    def page(self, limit: int, most_goals: int, before: str | None = None) -> tuple[list[Job], bool]:
+        with self._database.read() as session:
+            goals = select(func.count()).where(GoalRow.job_id == JobRow.id).scalar_subquery()
+            query = select(JobRow, goals).order_by(JobRow.number.desc()).limit(limit + 1)
             if before is not None:
                 query = query.where(JobRow.number < _row(session, before).number)
-            return [job_of(session, row) for row in session.scalars(query)]
+            found = session.execute(query).all()
+            fitting = sum(total <= most_goals for total in accumulate(count for _, count in found))
+            rows = [row for row, _ in found[: min(limit, max(fitting, 1))]]
+            return [job_of(session, row) for row in rows], len(found) > len(rows)
 
     @override
     def unfinished(self) -> list[str]:
@@ -180,8 +191,8 @@ class SqlJobStore(JobStore):
         with self._database.write() as session:
             job = _row(session, job_id)
             job.seconds, job.spent = seconds, dict(spent)
-            for change in changes:
-                self._apply(session, job_id, change)
+            told = [event for change in changes for event in _applied(session, job_id, change)]
+            self._tell(session, job_id, told)
 
     @override
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
@@ -235,49 +246,9 @@ class SqlJobStore(JobStore):
                 for found in _DIGEST.findall(str(tuple(row)))
             }
 
-    def _apply(self, session: Session, job_id: str, change: Change) -> None:
-        match change:
-            case RootSaved(batch, root):
-                session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
-            case CheckpointSaved(batch, node, result, record):
-                session.merge(checkpoint_row(job_id, batch, node, result))
-                session.flush()
-                session.add_all([edge_row(job_id, batch, node, record)] if record else [])
-            case BranchesSaved(goal_id, branched):
-                session.merge(
-                    BranchesRow(job_id=job_id, goal_id=goal_id, result=branched.model_dump(mode="json"))
-                )
-            case GoalChanged(goal):
-                row = session.get_one(GoalRow, (job_id, goal.id))
-                told = row.state == goal.state.value
-                change_goal(session, row, goal)
-                if not told:
-                    self._tell(session, job_id, goal.id, goal.state)
-            case JobChanged(state, reason):
-                job = _row(session, job_id)
-                told = job.state == state.value
-                job.state, job.reason = state.value, reason
-                if not told:
-                    self._tell(session, job_id, None, state)
-            case Advanced(goal_id, update):
-                self._tell(session, job_id, goal_id, update)
-
-    def _tell(
-        self, session: Session, job_id: str, goal_id: str | None, event: JobState | GoalState | ProgressUpdate
-    ) -> None:
-        last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id))
-        kind, body = event_body(event)
-        session.add(
-            EventRow(
-                job_id=job_id,
-                sequence=(last or 0) + 1,
-                unix_ms=self._now_ms(),
-                goal_id=goal_id,
-                kind=kind,
-                body=body,
-            )
-        )
-        session.flush()
+    def _tell(self, session: Session, job_id: str, told: Iterable[Told]) -> None:
+        last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id)) or 0
+        session.add_all(event_rows(job_id, told, last + 1, self._now_ms()))
 
 
 class SqlModelStore(ModelStore):
@@ -322,6 +293,33 @@ class SqlModelStore(ModelStore):
             if row is None:
                 raise MistifyError(ErrorCode.NOT_FOUND, f'there is no model "{name}" in the repository')
             session.delete(row)
+
+
+def _applied(session: Session, job_id: str, change: Change) -> list[Told]:
+    """Make a change; what events have to tell of it."""
+    match change:
+        case RootSaved(batch, root):
+            session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
+        case CheckpointSaved(batch, node, result, record):
+            session.merge(checkpoint_row(job_id, batch, node, result))
+            session.flush()
+            session.add_all([edge_row(job_id, batch, node, record)] if record else [])
+        case BranchesSaved(goal_id, branched):
+            made = branched.model_dump(mode="json")
+            session.merge(BranchesRow(job_id=job_id, goal_id=goal_id, result=made))
+        case GoalChanged(goal):
+            row = session.get_one(GoalRow, (job_id, goal.id))
+            told = row.state == goal.state.value
+            change_goal(session, row, goal)
+            return [] if told else [(goal.id, goal.state)]
+        case JobChanged(state, reason):
+            job = _row(session, job_id)
+            told = job.state == state.value
+            job.state, job.reason = state.value, reason
+            return [] if told else [(None, state)]
+        case Advanced(goal_id, update):
+            return [(goal_id, update)]
+    return []
 
 
 def _row(session: Session, job_id: str) -> JobRow:

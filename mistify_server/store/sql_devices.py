@@ -45,15 +45,17 @@ class SqlDeviceStore(DeviceStore):
             row = session.get(DeviceRow, device)
             if row is None:
                 raise _unknown(device)
+            known = _PROFILES.validate_python(row.profiles)
+            if all(found.name != profile for found in known):
+                message = f'the device {device} has no profile "{profile}"; profile it again'
+                raise MistifyError(ErrorCode.NOT_FOUND, message)
             reports = _REPORTS.validate_python(row.reports)
             own = {**reports.get(profile, {}), package: deviation}
             row.reports = {**reports, profile: own}
-            profiles = [
-                replace(known, factor=shrunk_factor(own.values())) if known.name == profile else known
-                for known in _PROFILES.validate_python(row.profiles)
-            ]
+            factor = shrunk_factor(own.values())
+            profiles = [replace(found, factor=factor) if found.name == profile else found for found in known]
             row.profiles = _PROFILES.dump_python(profiles, mode="json")
-            return shrunk_factor(own.values())
+            return factor
 
     @override
     def all(self) -> list[Device]:

@@ -1,5 +1,7 @@
 """Groups, leases and publications in SQLite."""
 
+from uuid import uuid4
+
 from sqlalchemy import delete, exists, select
 from sqlalchemy.orm import Session
 from typing_extensions import override
@@ -8,8 +10,10 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.hints import Hints
 from mistify.tuning import PackageReference, Publication
 from mistify_server.store.database import Database
-from mistify_server.store.schema import BatchRow, GroupRow, MemberRow, PublicationRow
+from mistify_server.store.schema import BatchRow, GroupRow, MemberRow, MetaRow, PublicationRow
 from mistify_server.store.tuning import Group, Member, TuningStore
+
+_ID_KEY = "store_id"
 
 
 class SqlTuningStore(TuningStore):
@@ -17,6 +21,15 @@ class SqlTuningStore(TuningStore):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @override
+    def store_id(self) -> str:
+        with self._database.write() as session:
+            row = session.get(MetaRow, _ID_KEY)
+            if row is None:
+                row = MetaRow(key=_ID_KEY, value=uuid4().hex)
+                session.add(row)
+            return row.value
 
     @override
     def add_group(self, group: Group) -> None:

@@ -42,6 +42,10 @@ class TuningStore(ABC):
     """
 
     @abstractmethod
+    def store_id(self) -> str:
+        """What tells this store from all others: drawn when it is first asked for, then kept."""
+
+    @abstractmethod
     def add_group(self, group: Group) -> None:
         """Keep a group.
 

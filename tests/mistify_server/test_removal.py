@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
+import h5py
 import pytest
 from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.cli import app
+from mistify_server.models import ModelRepository
 from mistify_server.store.base import NamedModel
 from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.removal import remove_jobs
+from mistify_server.store.sql import SqlModelStore
 from mistify_server.store.tuning import Group
 
 Config = Callable[..., dict[str, object]]
@@ -102,3 +105,23 @@ def test_nothing_is_removed_while_a_server_uses_the_store(two_jobs: list[str], s
     with serving(site.store), pytest.raises(MistifyError, match="in use by another server") as caught:
         remove_jobs(site.store, two_jobs)
     assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_a_model_that_is_being_added_stays(site: Any) -> None:
+    file = site.root / "net.h5"
+    with h5py.File(file, "w") as content:
+        content.attrs["model_config"] = '{"class_name": "Sequential", "config": {"layers": []}}'
+
+    class SlowNames(SqlModelStore):
+        """Names, before each of which jobs are removed."""
+
+        def add(self, model: NamedModel) -> None:
+            with pytest.raises(MistifyError, match="a model is being added") as caught:
+                remove_jobs(site.store, [])
+            assert caught.value.code is ErrorCode.UNAVAILABLE
+            super().add(model)
+
+    with open_store(site.store) as store:
+        model = ModelRepository(SlowNames(store.models._database), store.artifacts).add("net", file)
+        assert remove_jobs(site.store, []) == 0
+        assert store.artifacts.names() == [model.artifact]

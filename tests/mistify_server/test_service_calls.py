@@ -1,6 +1,7 @@
 """What the calls of the service give and refuse."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, JobState, ProgressUpdate
+from mistify.jobs import GoalState, Job, JobState, ProgressUpdate
 from mistify_server.engines.pool import PooledEngine
+from mistify_server.store.rows import job_of
 
 from .outcomes import failure, goals
 
@@ -95,6 +97,25 @@ async def test_a_page_has_so_many_goals(
         token = page.next_page_token
         sizes.append([len(job.goals) for job in page.jobs])
     assert sizes == [[1, 2], [4], [1]]
+
+
+async def test_only_the_jobs_of_a_page_are_read_and_calls_are_answered_meanwhile(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [(await caller.submit([make_config("a", FLOP="0.5x")])).id for _ in range(3)]
+    for job_id in ids:
+        await caller.finished(job_id)
+    read: list[tuple[str, bool]] = []
+
+    def noted(session: Any, row: Any) -> Job:
+        read.append((row.id, threading.current_thread() is threading.main_thread()))
+        return job_of(session, row)
+
+    monkeypatch.setattr("mistify_server.store.sql.job_of", noted)
+    monkeypatch.setattr("mistify_server.service.MOST_GOALS_PER_PAGE", 2)
+    page = await caller.page(10)
+    assert [job.id for job in page.jobs] == [ids[2], ids[1]]
+    assert read == [(ids[2], False), (ids[1], False)]
 
 
 async def test_a_download_goes_on_where_it_stopped(caller: Any, make_config: Config) -> None:

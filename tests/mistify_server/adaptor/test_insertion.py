@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from mistify.config import DatasetConfig
 from mistify.jobs import Goal, GoalState
-from mistify_server.adaptor.insertion import derived_seed, insert_goals, promised_accuracies
+from mistify.quantization import Quantization, QuantizationConfig
+from mistify_server.adaptor.insertion import Promise, derived_seed, insert_goals, promises
 from mistify_server.store.base import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks import AdaptResult, DataSource, ModelSource
 
@@ -37,6 +39,8 @@ BARE = BatchPlan(
     nodes=(),
 )
 
+FLOAT32 = QuantizationConfig()
+
 Asked = Sequence[tuple[dict[str, float], float | None]]
 
 
@@ -45,6 +49,10 @@ def goals_of(asked: Asked, prefix: str) -> list[Goal]:
         Goal(f"{prefix}{number}", batch=2, budget=budget, accuracy_target=target)
         for number, (budget, target) in enumerate(asked)
     ]
+
+
+def at(accuracy: float) -> Promise:
+    return Promise(accuracy, (FLOAT32,))
 
 
 def limit(budget: Mapping[str, float], axis: str) -> float:
@@ -77,7 +85,7 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
     plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
     accuracies = st.sampled_from([0.0, 0.6, 0.8])
     promised = {
-        node.index: data.draw(accuracies, label=f"accuracy of {node.goals}")
+        node.index: at(data.draw(accuracies, label=f"accuracy of {node.goals}"))
         for node in plan.nodes
         if data.draw(st.booleans(), label=f"{node.goals} has a checkpoint")
     }
@@ -93,7 +101,7 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
     for goal in asked:
         node, target = node_of[goal.id], goal.accuracy_target or 0.0
         equal = [other for other in live if other.budget == goal.budget]
-        enough = [other for other in equal if promised[other.index] >= target]
+        enough = [other for other in equal if promised[other.index].accuracy >= target]
         assert node.budget == goal.budget
         if enough:
             assert node.index == enough[0].index
@@ -102,7 +110,8 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
         assert (node.accuracy_target or 0.0) >= target
         if equal:
             assert node.parent is not None
-            assert promised[node.parent] == max(promised[other.index] for other in equal)
+            best = max(promised[other.index].accuracy for other in equal)
+            assert promised[node.parent].accuracy == best
             assert nodes[node.parent].budget == goal.budget
             continue
         expected = nearest_looser(goal.budget, budgets)
@@ -120,7 +129,7 @@ def test_what_exists_stays_and_every_node_comes_after_its_parent(
     first: Asked, later: Asked, live: set[int]
 ) -> None:
     plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
-    promised = {node.index: 0.6 for node in plan.nodes if node.index in live}
+    promised = {node.index: at(0.6) for node in plan.nodes if node.index in live}
     asked = goals_of(later, "new")
     grown, placed = insert_goals(plan, promised, asked)
 
@@ -146,7 +155,7 @@ def test_a_plan_does_not_depend_on_how_its_goals_came(asked: Asked) -> None:
     at_once, _ = insert_goals(BARE, {}, chain)
     one_by_one = BARE
     for goal in chain:
-        one_by_one, _ = insert_goals(one_by_one, {node.index: 0.0 for node in one_by_one.nodes}, [goal])
+        one_by_one, _ = insert_goals(one_by_one, {node.index: at(0.0) for node in one_by_one.nodes}, [goal])
     assert one_by_one == at_once
 
 
@@ -155,17 +164,17 @@ def chain_of(*limits: float) -> BatchPlan:
 
 
 @pytest.mark.parametrize(
-    ("limit", "promised", "parent"),
+    ("limit", "made", "parent"),
     [
-        (3.0, {0: 0.8, 1: 0.8, 2: 0.8}, 1),  # between two nodes: the looser one
-        (3.0, {0: 0.8, 2: 0.8}, 0),  # which will have no checkpoint: the next one above
-        (3.0, {2: 0.8}, None),  # none above: the root
-        (9.0, {0: 0.8, 1: 0.8, 2: 0.8}, None),  # looser than all: the root
-        (1.0, {0: 0.8, 1: 0.8, 2: 0.8}, 2),
+        (3.0, {0, 1, 2}, 1),  # between two nodes: the looser one
+        (3.0, {0, 2}, 0),  # which will have no checkpoint: the next one above
+        (3.0, {2}, None),  # none above: the root
+        (9.0, {0, 1, 2}, None),  # looser than all: the root
+        (1.0, {0, 1, 2}, 2),
     ],
 )
-def test_a_goal_in_a_chain(limit: float, promised: dict[int, float], parent: int | None) -> None:
-    plan = chain_of(8.0, 4.0, 2.0)
+def test_a_goal_in_a_chain(limit: float, made: set[int], parent: int | None) -> None:
+    plan, promised = chain_of(8.0, 4.0, 2.0), dict.fromkeys(made, at(0.8))
     grown, (placed,) = insert_goals(plan, promised, goals_of([({"flops": limit}, None)], "n"))
     assert grown.nodes[:3] == plan.nodes
     assert (grown.nodes[3].parent, grown.nodes[3].goals) == (parent, ("n0",))
@@ -173,7 +182,7 @@ def test_a_goal_in_a_chain(limit: float, promised: dict[int, float], parent: int
 
 
 def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None:
-    plan, promised = chain_of(4.0), {0: 0.8}
+    plan, promised = chain_of(4.0), {0: at(0.8)}
     budget = {"flops": 4.0}
     plan, placed = insert_goals(
         plan, promised, goals_of([(budget, 0.8), (budget, 0.85), (budget, None), (budget, 0.9)], "n")
@@ -184,7 +193,9 @@ def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None
     ]
     assert [goal.parent for goal in placed] == [None, "g0", None, "g0"]
     plan, placed = insert_goals(
-        plan, {0: 0.8, 1: 0.87}, goals_of([(budget, 0.86), (budget, 0.95), ({"flops": 2.0}, None)], "m")
+        plan,
+        {0: at(0.8), 1: at(0.87)},
+        goals_of([(budget, 0.86), (budget, 0.95), ({"flops": 2.0}, None)], "m"),
     )
     assert [(node.goals, node.parent) for node in plan.nodes] == [
         (("g0", "n0", "n2"), None),
@@ -193,6 +204,44 @@ def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None
         (("m2",), 0),
     ]
     assert [goal.parent for goal in placed] == ["g0", "n1", "g0"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "joins"),
+    [("latency_ms@host", False), ("latency_ms@jetson-nano", False), ("flops", True), ("size_bytes", True)],
+)
+def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_measured_at(
+    axis: str, *, joins: bool
+) -> None:
+    asked = [
+        Goal(name, batch=2, budget={axis: 4.0}, quantization=QuantizationConfig(precision=precision))
+        for name, precision in [
+            ("a", Quantization.INT8),
+            ("b", Quantization.INT8),
+            ("c", Quantization.NONE),
+            ("d", Quantization.FLOAT16),
+        ]
+    ]
+    plan, _ = insert_goals(BARE, {}, asked[:1])
+    plan, placed = insert_goals(plan, promised_of(plan, asked), asked[1:])
+    nodes = [(node.goals, node.parent) for node in plan.nodes]
+    if joins:
+        assert nodes == [(("a", "b", "c", "d"), None)]
+    else:
+        assert nodes == [(("a", "b"), None), (("c", "d"), 0)]
+        assert [goal.parent for goal in placed] == [None, "a", "a"]
+        later = [replace(goal, id=f"later-{goal.id}") for goal in asked]
+        plan, _ = insert_goals(plan, promised_of(plan, asked), later)
+        assert [node.goals for node in plan.nodes] == [
+            ("a", "b", "later-a", "later-b"),
+            ("c", "d", "later-c", "later-d"),
+        ]
+
+
+def promised_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, Promise]:
+    """As in a job where every node has a checkpoint."""
+    made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=1)
+    return promises(BatchState(plan, None, {node.index: made for node in plan.nodes}), goals)
 
 
 def test_a_node_without_a_future_promises_nothing() -> None:
@@ -208,4 +257,7 @@ def test_a_node_without_a_future_promises_nothing() -> None:
         for node in nodes
         for name in node.goals
     ]
-    assert promised_accuracies(BatchState(plan, None, {0: made}), goals) == {0: 0.8, 1: 0.7}
+    assert promises(BatchState(plan, None, {0: made}), goals) == {
+        0: at(0.8),
+        1: Promise(0.7, (FLOAT32, FLOAT32)),
+    }

@@ -1,10 +1,10 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from mistify.jobs import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_server.adaptor.joblog import TELL_SECONDS, JobLog
-from mistify_server.store.base import BatchPlan, Submission
+from mistify_server.store.base import BatchPlan, GoalChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.tasks import PackageResult, Progress, Result, TaskFailure
 
@@ -46,6 +46,15 @@ def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: 
         ("b", ProgressUpdate("starting", 0, 9)),
     ]
     assert clock.changes == [100.0]
+
+
+def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -> None:
+    tell = log.follow(["a", "b"])
+    tell(progress("starting"))
+    noted = replace(log.goal("a"), note="written by somebody else")
+    store.jobs.record("j", [GoalChanged(noted)], 0.0, {})
+    tell(progress("adapting"))
+    assert store.jobs.job("j").goals[0] == noted
 
 
 def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:

@@ -1,5 +1,6 @@
 """One suite for the index in memory and in Redis."""
 
+import socket
 from uuid import uuid4
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.coordinator import index as index_module
+from mistify_server.coordinator import storage as storage_module
 from mistify_server.coordinator.hashing import Parameters
 from mistify_server.coordinator.index import PeerIndex
 from mistify_server.coordinator.storage import IndexStorage
@@ -151,6 +153,42 @@ def test_a_redis_server_that_is_away_is_told(redis_address):
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
+def test_a_redis_server_that_says_nothing_is_told(monkeypatch):
+    pytest.importorskip("redis")
+    monkeypatch.setattr(storage_module, "ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        storage = IndexStorage.of(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
+            PeerIndex(storage, "name", DIMENSION).insert(name(1), np.zeros(DIMENSION))
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_an_index_is_whole_from_its_build_until_it_is_cleared_by_whomever(make):
+    index = make()
+    assert not index.whole()
+    index.build({})
+    index.insert(name(1), np.zeros(DIMENSION))
+    assert index.whole()
+    index.clear()
+    assert not index.whole()
+
+
+def test_an_index_that_another_server_has_built_is_not_whole(redis_address, index_name):
+    one, other = (PeerIndex(IndexStorage.of(redis_address), index_name, DIMENSION) for _ in range(2))
+    one.build({})
+    other.build({})
+    assert (one.whole(), other.whole()) == (False, True)
+
+
+def test_an_index_whose_change_was_broken_off_is_not_whole(redis_at, port):
+    with redis_at(port) as address:
+        index = PeerIndex(IndexStorage.of(address), "name", DIMENSION)
+        index.build({})
+    with pytest.raises(MistifyError, match="cannot be reached"):
+        index.insert(name(1), np.zeros(DIMENSION))
+    assert not index.whole()
+
+
 @pytest.mark.parametrize("address", ["", "disk", "http://here", "redis://", "redis://here/first"])
 def test_other_addresses_are_refused(address):
     pytest.importorskip("redis")
@@ -164,4 +202,5 @@ def test_the_parts_of_an_address():
     storage = IndexStorage.of("redis://me:p%40ss@there:7000/3")
     assert storage.config["redis"] == {
         "host": "there", "port": 7000, "db": 3, "username": "me", "password": "p@ss",
+        "socket_timeout": 2.0, "socket_connect_timeout": 2.0, "retry": None,
     }  # fmt: skip

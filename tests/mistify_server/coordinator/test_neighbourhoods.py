@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -27,6 +27,9 @@ class SlowStore:
     let_go: threading.Event = field(default_factory=threading.Event)
     readings: int = 0
     fails: bool = False
+
+    def store_id(self) -> str:
+        return self.store.store_id()
 
     def publications(self, group: str) -> dict[str, Publication]:
         found = self.store.publications(group)
@@ -55,7 +58,7 @@ async def neighbourhood(coordinator, devices, slow, storage):
     group = coordinator.store.tuning.group(fleet.GROUP)
     made = Neighbourhood(group, slow, storage)
     slow.let_go.set()
-    await made.fill()
+    await made.nearest(NEW[0], devices[0].hints, 1)
     made._index._chosen_for = 5
     slow.let_go.clear()
     slow.asked.clear()
@@ -68,13 +71,13 @@ def hints_of(devices):
     return {device.key.member: device.hints for device in devices}
 
 
-def check(neighbourhood, hints):
+async def check(neighbourhood, hints):
     """It finds whom comparing with each finds."""
     measure = correlation("spatiotemporal", fleet.SETTINGS).point
     points = {member: measure(of) for member, of in hints.items()}
     for member, point in points.items():
         others = [(np.linalg.norm(other - point), name) for name, other in points.items() if name != member]
-        found = neighbourhood.nearest(member, hints[member], 5)
+        found = await neighbourhood.nearest(member, hints[member], 5)
         assert [(one.distance, one.member) for one in found] == [
             (pytest.approx(distance), name) for distance, name in sorted(others)[:5]
         ]
@@ -86,26 +89,26 @@ async def test_while_an_index_is_built_anew_the_old_one_answers_and_no_change_is
     hints = hints_of(devices)
     old, built = neighbourhood._index, neighbourhood._next
 
-    def place(member, number):
+    async def place(member, number):
         hints[member] = fleet.device(number).hints
-        neighbourhood.place(member, hints[member])
+        await neighbourhood.place(member, hints[member])
 
-    place(NEW[0], 20)
+    await place(NEW[0], 20)
     await asyncio.to_thread(slow.asked.wait, 60)
-    place(NEW[1], 21)
-    place(devices[4].key.member, 22)
+    await place(NEW[1], 21)
+    await place(devices[4].key.member, 22)
     for gone in devices[3].key.member, NEW[0]:
         del hints[gone]
         neighbourhood.forget(gone)
-    place(NEW[2], 23)
+    await place(NEW[2], 23)
     assert neighbourhood._index is old
-    check(neighbourhood, hints)
+    await check(neighbourhood, hints)
 
     slow.let_go.set()
     await neighbourhood.settled()
     assert neighbourhood._index is built
     assert len(built) == len(hints)
-    check(neighbourhood, hints)
+    await check(neighbourhood, hints)
     assert list(old._entries.keys()) == list(old._buckets.keys()) == []
 
 
@@ -114,11 +117,11 @@ async def test_an_index_that_cannot_be_built_anew_answers_until_it_can(neighbour
     slow.fails = True
     slow.let_go.set()
     for index in old, built:
-        neighbourhood.place(NEW[0], fleet.device(20).hints)
+        await neighbourhood.place(NEW[0], fleet.device(20).hints)
         await neighbourhood.settled()
         assert neighbourhood._index is index
         slow.fails = False
-    check(neighbourhood, hints_of(devices))
+    await check(neighbourhood, hints_of(devices))
 
 
 async def test_who_goes_away_while_an_index_is_built_leaves_it_to_the_others(
@@ -126,13 +129,20 @@ async def test_who_goes_away_while_an_index_is_built_leaves_it_to_the_others(
 ):
     group = coordinator.store.tuning.group(fleet.GROUP)
     neighbourhoods = Neighbourhoods(slow, storage)
-    first, second = (asyncio.create_task(neighbourhoods.of(group)) for _ in range(2))
+    neighbourhood = neighbourhoods.of(group)
+    hints = hints_of(devices)
+    first, second = (
+        asyncio.create_task(neighbourhood.place(member, hints[member])) for member in [*hints][:2]
+    )
     await asyncio.to_thread(slow.asked.wait, 60)
-    neighbourhoods.forget(group.name, devices[0].key.member)
+    gone = devices[2].key.member
+    neighbourhoods.forget(group.name, gone)
     first.cancel()
     slow.let_go.set()
-    check(await second, hints_of(devices))
-    assert await neighbourhoods.of(group) is await second
+    await second
+    del hints[gone]
+    await check(neighbourhood, hints)
+    assert neighbourhoods.of(group) is neighbourhood
     assert slow.readings == 1
 
 
@@ -140,10 +150,42 @@ async def test_a_neighbourhood_that_could_not_be_made_is_made_when_it_is_asked_f
     coordinator, devices, slow, storage
 ):
     group = coordinator.store.tuning.group(fleet.GROUP)
-    neighbourhoods = Neighbourhoods(slow, storage)
+    neighbourhood = Neighbourhoods(slow, storage).of(group)
     slow.fails = True
     slow.let_go.set()
     with pytest.raises(MistifyError, match="the disk is away"):
-        await neighbourhoods.of(group)
+        await neighbourhood.nearest(NEW[0], devices[0].hints, 1)
     slow.fails = False
-    check(await neighbourhoods.of(group), hints_of(devices))
+    await check(neighbourhood, hints_of(devices))
+
+
+async def test_the_index_of_a_group_that_was_removed_is_cleared(coordinator, devices, storage):
+    group = coordinator.store.tuning.group(fleet.GROUP)
+    neighbourhoods = Neighbourhoods(coordinator.store.tuning, storage)
+    neighbourhood = neighbourhoods.of(group)
+    await neighbourhoods.sweep()
+    await check(neighbourhood, hints_of(devices))
+    coordinator.store.tuning.remove_group(fleet.GROUP)
+    await neighbourhoods.sweep()
+    index = neighbourhood._index
+    assert list(index._entries.keys()) == list(index._buckets.keys()) == []
+    assert await neighbourhood.nearest(NEW[0], devices[0].hints, 1) == []
+
+
+async def test_a_group_of_the_same_name_waits_until_the_index_is_no_longer_used(
+    coordinator, devices, slow, storage
+):
+    group = coordinator.store.tuning.group(fleet.GROUP)
+    neighbourhoods = Neighbourhoods(slow, storage)
+    other = replace(group, settings={**fleet.SETTINGS, "location_km": 2.0})
+    hints = devices[0].hints
+    first, second = (
+        asyncio.create_task(neighbourhoods.of(one).nearest(NEW[0], hints, 1)) for one in (group, other)
+    )
+    await asyncio.to_thread(slow.asked.wait, 60)
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert slow.readings == 1
+    slow.let_go.set()
+    assert (await first)[0].member == (await second)[0].member == devices[0].key.member
+    assert slow.readings == 2

@@ -1,5 +1,10 @@
 """What the coordinator accepts, refuses, finds and forgets."""
 
+import asyncio
+import os
+import signal
+import threading
+import time
 from dataclasses import replace
 from hashlib import sha256
 
@@ -13,9 +18,11 @@ from mistify.hints import Hints, Location
 from mistify.tuning import MemberKey
 from mistify.weights import write_weights
 from mistify_server.coordinator.packages import Packages
-from mistify_server.coordinator.service import LEASE_SECONDS, TuningService
+from mistify_server.coordinator.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
 from mistify_server.coordinator.storage import IndexStorage
+from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.directory import open_store
+from tests.mistify_client.coordinators import running
 
 
 async def refused(coordinator, device, code=ErrorCode.INVALID_PUBLICATION, **changes):
@@ -109,6 +116,7 @@ async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coo
     me, silent = await coordinator.enter(0, 1)
     for _ in range(3):
         clock.now += 0.4 * LEASE_SECONDS
+        coordinator.service.forget_silent()
         found = await coordinator.peers(me, 5)
     assert found == {}
     assert coordinator.files == {sha256(me.weights).hexdigest()}
@@ -117,17 +125,25 @@ async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coo
     assert caught.value.code is ErrorCode.NOT_FOUND
 
 
-async def test_a_fleet_that_falls_silent_is_forgotten_by_many_calls(coordinator, clock):
-    fleet_size = 45
-    await coordinator.enter(*range(fleet_size))
+async def test_a_fleet_that_falls_silent_is_forgotten_bit_by_bit(coordinator, clock):
+    await coordinator.enter(*range(45))
     clock.now += 1.1 * LEASE_SECONDS
-    me = fleet.device(fleet_size)
     left = []
-    for _ in range(3):
-        coordinator.service.join(me.key)
+    for more in (True, True, False):
+        assert coordinator.service.forget_silent() is more
         left.append(len(coordinator.store.tuning.publications(fleet.GROUP)))
     assert left == [25, 5, 0]
     assert coordinator.files == set()
+
+
+async def test_a_server_that_nobody_calls_forgets_a_fleet(coordinator, clock, tmp_path, wait_until):
+    clock.now = time.time()
+    await coordinator.enter(30)
+    clock.now -= 1.1 * LEASE_SECONDS
+    await coordinator.enter(*range(25))
+    with running(tmp_path / "store"):
+        await wait_until(lambda: len(coordinator.files) == 1)
+    assert len(coordinator.store.tuning.publications(fleet.GROUP)) == 1
 
 
 async def test_everything_survives_a_restart(coordinator, storage, clock):
@@ -259,6 +275,64 @@ async def test_an_upload_that_breaks_off_leaves_nothing(coordinator, device):
     assert coordinator.files == set()
 
 
+class SlowFiles(Artifacts):
+    """Files that are written when they are let go on."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.asked, self.let_go, self.written = threading.Event(), threading.Event(), threading.Event()
+
+    def put(self, content, suffix=None):
+        content, suffix = content.read_bytes(), content.suffix
+        self.asked.set()
+        assert self.let_go.wait(60)
+        name = super().put(content, suffix)
+        self.written.set()
+        return name
+
+
+@pytest.fixture
+def slow(coordinator, storage, clock, tmp_path):
+    """The coordinator over slow files."""
+    store = replace(coordinator.store, weights=SlowFiles(tmp_path / "store" / "weights"))
+    yield replace(coordinator, store=store, service=TuningService(store, storage, clock))
+    store.weights.let_go.set()
+
+
+async def test_who_hangs_up_while_the_weights_are_written_leaves_nothing(slow, device):
+    call = asyncio.create_task(slow.publish(device))
+    await asyncio.to_thread(slow.store.weights.asked.wait, 60)
+    call.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)  # the call is told
+    slow.store.weights.let_go.set()
+    await asyncio.to_thread(slow.store.weights.written.wait, 60)
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert slow.files == set()
+
+
+async def test_what_a_removed_group_has_published_is_swept(coordinator, clock, wait_until):
+    await coordinator.enter(0, 1)
+    coordinator.store.tuning.remove_group(fleet.GROUP)
+    clock.now += SWEEP_SECONDS
+    watching = asyncio.create_task(coordinator.service.watch_leases())
+    await wait_until(lambda: not coordinator.files)
+    watching.cancel()
+
+
+async def test_what_arrives_is_not_swept(slow, device):
+    digest = sha256(device.weights).hexdigest()
+    Artifacts.put(slow.store.weights, device.weights, ".weights")
+    call = asyncio.create_task(slow.publish(device))
+    await asyncio.to_thread(slow.store.weights.asked.wait, 60)
+    await slow.service.tidy()
+    assert slow.files == {digest}
+    slow.store.weights.let_go.set()
+    await call
+    assert slow.files == {digest}
+
+
 async def test_a_group_that_was_removed_and_made_anew_knows_nobody_of_before(coordinator):
     group = coordinator.store.tuning.group(fleet.GROUP)
     me, _ = await coordinator.enter(0, 1)
@@ -286,3 +360,73 @@ async def test_who_published_while_redis_was_away_is_found_after_trying_again(
         with redis_at(port):
             await coordinator.publish(one)
             assert [peer.member for peer in await coordinator.peers(other, 5)] == [one.key.member]
+
+
+async def test_no_file_is_left_of_what_changed_while_redis_was_away(
+    tmp_path, clock, redis_at, port, coordinator_over
+):
+    package = fleet.prepare(tmp_path / "store")
+    with open_store(tmp_path / "store") as store:
+        with redis_at(port) as address:
+            service = TuningService(store, IndexStorage.of(address), clock)
+            coordinator = coordinator_over(store, service, package)
+            me, silent, gone = await coordinator.enter(0, 1, 2)
+        again = replace(me, weights=fleet.device(5).weights)
+        with pytest.raises(MistifyError, match="the index cannot be reached"):
+            await coordinator.publish(again, version=2)
+        assert coordinator.files == {sha256(device.weights).hexdigest() for device in (again, silent, gone)}
+        service.leave(gone.key)
+        clock.now += 0.9 * LEASE_SECONDS
+        service.join(me.key)
+        clock.now += 0.2 * LEASE_SECONDS
+        assert not service.forget_silent()
+        assert coordinator.files == {sha256(again.weights).hexdigest()}
+
+
+async def test_an_index_that_redis_has_lost_is_filled_anew(tmp_path, clock, redis_at, port, coordinator_over):
+    package = fleet.prepare(tmp_path / "store")
+    with open_store(tmp_path / "store") as store:
+        with redis_at(port) as address:
+            service = TuningService(store, IndexStorage.of(address), clock)
+            coordinator = coordinator_over(store, service, package)
+            me, peer = await coordinator.enter(0, 1)
+        for _ in range(2):
+            with redis_at(port):
+                assert [found.member for found in await coordinator.peers(me, 5)] == [peer.key.member]
+
+
+async def test_servers_that_share_a_redis_have_groups_of_the_same_name(
+    tmp_path, clock, redis_address, coordinator_over
+):
+    package = fleet.prepare(tmp_path / "production")
+    fleet.prepare(tmp_path / "staging")
+    storage = IndexStorage.of(redis_address)
+    with open_store(tmp_path / "production") as production, open_store(tmp_path / "staging") as staging:
+        one, other = (
+            coordinator_over(store, TuningService(store, storage, clock), package)
+            for store in (production, staging)
+        )
+        me, peer = await one.enter(0, 1)
+        await other.enter(2, 3)
+        assert [found.member for found in await one.peers(me, 5)] == [peer.key.member]
+
+
+async def test_while_redis_says_nothing_the_server_answers(
+    tmp_path, redis_at, port, coordinator_over, monkeypatch
+):
+    redis = pytest.importorskip("redis")
+    monkeypatch.setattr("mistify_server.coordinator.storage.ANSWER_SECONDS", 600.0)
+    package = fleet.prepare(tmp_path / "store")
+    with redis_at(port) as address, open_store(tmp_path / "store") as store:
+        coordinator = coordinator_over(store, TuningService(store, IndexStorage.of(address)), package)
+        me, peer = await coordinator.enter(0, 1)
+        process = redis.Redis(port=port).info("server")["process_id"]
+        os.kill(process, signal.SIGSTOP)
+        try:
+            call = asyncio.create_task(coordinator.peers(me, 5))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert coordinator.service.join(peer.key).version == 1
+        finally:
+            os.kill(process, signal.SIGCONT)
+        assert [found.member for found in await call] == [peer.key.member]

@@ -258,9 +258,12 @@ async def test_a_worker_that_talks_nonsense_fails_the_task(
     assert message in result.message
 
 
-async def test_a_worker_that_cannot_be_started_fails_the_task(make: Make, site: Any, adapt_task: Any) -> None:
+async def test_a_worker_that_cannot_be_started_is_no_fault_of_the_task(
+    make: Make, site: Any, adapt_task: Any
+) -> None:
     result = await make(["/no/such/program"]).run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
+    assert result.code == "UNAVAILABLE"
     assert "could not be started" in result.message
 
 

@@ -1,15 +1,49 @@
 import os
+import resource
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import WorkerDied
+from mistify_server.engines.supervision import SupervisedWorker, WorkerDied, WorkerNotStarted
+from mistify_server.tasks import TaskFailure
+
+#: Makes a temporary directory, and tells where, before it reads on.
+LITTERS = "import tempfile; print(tempfile.mkdtemp(), flush=True); input()"
+
+#: Does tasks that write a temporary file.
+WRITES = """
+import tempfile
+from mistify_server.worker import work
+def write(task):
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(b"a network")
+work(lambda say: write)
+"""
+
+
+async def littering(log: Path) -> tuple[WorkerProcess, Path]:
+    """A worker that runs, and a temporary directory of its own."""
+    worker = await WorkerProcess.start([sys.executable, "-c", LITTERS], log)
+    return worker, Path((await worker.receive()).decode().strip())
+
+
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """No file of this process, or of one that it starts, grows beyond so many bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_the_last_words_of_a_worker_that_died_before_it_was_asked_are_kept(
@@ -54,6 +88,65 @@ async def test_a_log_that_was_removed_stops_no_worker(tmp_path: Path) -> None:
         assert await worker.receive() == b"\n"
         (tmp_path / "log").unlink(missing_ok=True)
     assert await worker.last_words() == ""
+    await worker.kill()
+
+
+async def test_a_long_log_that_cannot_be_shortened_stops_no_worker(tmp_path: Path) -> None:
+    log = tmp_path / "worker-0.log"
+    log.write_bytes(b"old\n" * 500_000)
+    with files_limited_to(100_000):
+        worker = await WorkerProcess.start([sys.executable, "-c", "print(); input()"], log)
+        assert await worker.receive() == b"\n"
+    await worker.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["worker-0.log"]
+    assert log.stat().st_size == 2_000_000
+
+
+@pytest.mark.parametrize("killed", [True, False])
+async def test_a_worker_leaves_no_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    worker, litter = await littering(tmp_path / "log")
+    assert litter.is_dir()
+    if killed:
+        await worker.kill()
+    else:
+        await worker.send(b"\n")
+        with pytest.raises(WorkerDied):
+            await worker.receive()
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+async def test_a_worker_that_is_not_started_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(WorkerNotStarted, match="/no/such/program"):
+        await WorkerProcess.start(["/no/such/program"], tmp_path / "log")
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+async def test_what_the_worker_of_a_killed_server_left_is_removed_by_its_successor(tmp_path: Path) -> None:
+    left, litter = await littering(tmp_path / "worker-0.log")
+    other, in_use = await littering(tmp_path / "worker-1.log")
+    os.killpg(left._process.pid, signal.SIGKILL)
+    successor, _ = await littering(tmp_path / "worker-0.log")
+    assert not litter.exists()
+    assert in_use.exists()
+    for worker in (left, other, successor):
+        await worker.kill()
+
+
+async def test_a_disk_without_room_for_temporary_files_is_told_as_what_it_is(
+    tmp_path: Path, site: Any, adapt_task: Any
+) -> None:
+    task = adapt_task(site)
+    with files_limited_to(0):
+        worker = await WorkerProcess.start([sys.executable, "-c", WRITES], tmp_path / "log")
+        result = await SupervisedWorker(worker).ask(task, lambda progress: None, 60.0)
+    assert result == TaskFailure(code="INTERNAL", message="OSError: [Errno 27] File too large")
     await worker.kill()
 
 

@@ -18,8 +18,9 @@ from mistify.jobs import GoalState, JobState
 pytest.importorskip("ray", reason="Ray is not installed")
 
 from ray.cluster_utils import Cluster
+from ray.exceptions import RaySystemError
 
-from mistify_server.engines.ray import connected
+from mistify_server.engines.ray import RayEngine, connected
 from tests.mistify_server.engines.starting import patiently
 
 
@@ -160,3 +161,28 @@ async def test_a_cluster_that_is_not_there_is_refused(
         async with serving_at(site.settings(engine="ray://nowhere:1")):
             pass
     assert raised.value.code is ErrorCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        grpc.RpcError("StatusCode.UNAVAILABLE"),
+        ConnectionError("Client is not connected"),
+        RuntimeError("Ray has not been started yet"),
+        ValueError("Cannot invoke RPC on closed channel!"),
+        RaySystemError("the GCS is gone"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_lost_cluster_is_told_to_whoever_waits_for_an_inspection(
+    site: Any, inspect_task: Any, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def lost() -> None:
+        raise error
+
+    monkeypatch.setattr("ray.available_resources", lost)
+    engine = RayEngine(site.store, site.worker)
+    with pytest.raises(MistifyError, match="the Ray cluster is lost") as raised:
+        await engine.run(inspect_task(site), lambda progress: None)
+    assert raised.value.code is ErrorCode.UNAVAILABLE
+    await engine.close()

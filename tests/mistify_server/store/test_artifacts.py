@@ -47,6 +47,24 @@ def test_what_a_killed_writer_left_is_cleared(artifacts: Artifacts, tmp_path: Pa
     artifacts.put(b"more")
 
 
+def test_files_of_others_are_no_artifacts(artifacts: Artifacts) -> None:
+    name = artifacts.put(b"kept", ".pb")
+    for foreign in f".{name}.Xy12ab", "notes.txt":
+        artifacts.path(name).with_name(foreign).write_bytes(b"of a copy that was broken off")
+    assert artifacts.names() == [name]
+
+
+def test_who_removes_and_who_adds_wait_for_each_other(artifacts: Artifacts) -> None:
+    with artifacts.adding(), artifacts.adding():
+        with pytest.raises(MistifyError, match="try again") as raised, artifacts.removing():
+            pass
+        assert raised.value.code is ErrorCode.UNAVAILABLE
+    with artifacts.removing(), pytest.raises(MistifyError, match="try again"), artifacts.adding():
+        pass
+    with artifacts.adding():
+        pass
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a" * 64 + "/x", "A" * 64, "a" * 64 + "\n", ""])
 def test_only_names_of_artifacts_are_looked_up(artifacts: Artifacts, name: str) -> None:
     with pytest.raises(MistifyError, match="not the name of an artifact") as raised:

@@ -72,3 +72,9 @@ def test_nothing_is_left_of_who_leaves(tuning, leave):
     tuning.publish(ME, MODEL)
     leave(tuning)
     assert (tuning.expiry(ME), tuning.published(ME), tuning.weights()) == (None, None, set())
+
+
+def test_a_store_tells_itself_from_others_and_goes_on_doing_so(tuning, tmp_path):
+    fleet.prepare(tmp_path / "other")
+    with open_store(tmp_path) as again, open_store(tmp_path / "other") as other:
+        assert tuning.store_id() == again.tuning.store_id() != other.tuning.store_id()

@@ -1,0 +1,48 @@
+"""Uploads where the disk takes no more."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from benchmarks import fleet
+from mistify.errors import ErrorCode, MistifyError
+
+
+@contextmanager
+def longest_file(size: int) -> Iterator[None]:
+    """A process whose files can have so many bytes and no more."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+async def device(coordinator):
+    device = fleet.device(0)
+    coordinator.service.join(device.key)
+    return device
+
+
+@pytest.mark.parametrize("chunk", [50, 10_000])
+async def test_weights_that_the_disk_cannot_take_may_be_sent_again(coordinator, device, chunk):
+    await coordinator.enter(1)  # what else is written once, is written by then
+    files = coordinator.files
+    with longest_file(120), pytest.raises(MistifyError, match=r"cannot be written .*free space") as caught:
+        await coordinator.publish(device, chunk=chunk)
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert coordinator.files == files
+    assert list(coordinator.store.weights.incoming().iterdir()) == []
+    await coordinator.publish(device, chunk=chunk)
+
+
+async def test_a_directory_that_cannot_be_made_is_told(coordinator, device, tmp_path):
+    weights = tmp_path / "store" / "weights"
+    weights.write_text("a file where the directory should be")
+    with pytest.raises(MistifyError, match=f"{weights}.* cannot be written .*free space") as caught:
+        await coordinator.publish(device)
+    assert caught.value.code is ErrorCode.UNAVAILABLE

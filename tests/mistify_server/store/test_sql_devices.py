@@ -1,0 +1,42 @@
+"""What the store keeps of devices; the service's tests are about what is made of it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mistify.devices import Device, DeviceTable
+from mistify.errors import ErrorCode, MistifyError
+from mistify.profiles import MeasuredProfile
+from mistify_server.store.directory import Store
+
+DEVICE = Device("my-board", "Cortex-A72", "LiteRT 2", (), datetime(2026, 1, 2, tzinfo=UTC))
+TABLE = DeviceTable(DEVICE.name, DEVICE.machine, DEVICE.runtime, ())
+
+
+@pytest.mark.parametrize(
+    ("device", "profile", "message"),
+    [
+        ("my-board", "my-board@int8", 'the device my-board has no profile "my-board@int8"'),
+        ("my-bord", "my-board", 'no device "my-bord"'),
+    ],
+)
+def test_a_report_about_what_is_not_there_is_not_found_and_not_kept(
+    store: Store, device: str, profile: str, message: str
+) -> None:
+    known = MeasuredProfile("my-board", {}, integer=False)
+    store.devices.put(DEVICE, TABLE, [known])
+    with pytest.raises(MistifyError, match=message) as raised:
+        store.devices.report(device, profile, "job/goal", 1.5)
+    assert raised.value.code is ErrorCode.NOT_FOUND
+    assert store.devices.profiles("my-board") == [known]
+
+
+def test_a_report_changes_the_factor_of_its_profile_alone(store: Store) -> None:
+    both = [
+        MeasuredProfile("my-board", {}, integer=False),
+        MeasuredProfile("my-board@int8", {}, integer=True),
+    ]
+    store.devices.put(DEVICE, TABLE, both)
+    factor = store.devices.report("my-board", "my-board@int8", "job/goal", 1.5)
+    assert factor > 1.0
+    assert [profile.factor for profile in store.devices.profiles("my-board")] == [1.0, factor]
