@@ -286,6 +286,7 @@ def test_all_problems_of_what_a_text_names_at_once(site: Site, mistify: Any, tmp
     assert error.code is ErrorCode.INVALID_CONFIG
 
 
+@pytest.mark.slow
 def test_a_thousand_problems_arrive(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [config(id=f"goal-{number}", model=f"model-{number}.keras") for number in range(1000)]
     told = [Told(f"[{number}].model", f"model-{number}.keras", "", "") for number in range(1000)]

@@ -42,6 +42,7 @@ def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(traine
     assert evaluate(found, schooling.test) >= before - 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
 def test_training_makes_up_for_what_was_taken_away(trained, schooling, asked):
     hard = CompressionConfig(sparsity=0.8) if asked is HALF else CompressionConfig(clusters=3)
@@ -59,6 +60,7 @@ def test_the_architecture_stays_but_for_batch_norm(trained, schooling, asked):
     assert all(np.array_equal(a, b) for a, b in zip(before, trained.get_weights(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
 def test_the_same_seed_gives_the_same_network(trained, schooling, asked):
     first, second, other = (compressed(trained, asked, schooling, 3, seed) for seed in (1, 1, 2))

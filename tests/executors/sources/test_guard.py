@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.executors.inspection.corpus import config_of, layer, rewritten, weights_of
 from tests.executors.inspection.networks import save_good_model
@@ -93,6 +94,7 @@ def remove(weights: Any) -> None:
     del weights["layers/dense/vars"]
 
 
+@pytest.mark.slow
 def test_what_only_loading_finds_out_costs_little_memory(tmp_path: Path) -> None:
     good = save_good_model(tmp_path)
     with weights_of(good) as weights:

@@ -10,7 +10,6 @@ from ai_edge_litert.tools import flatbuffer_utils
 from executors.data.loading import load_dataset
 from executors.evaluation import Evaluation
 from executors.signature import signature_of
-from executors.sources import builtin_source
 from executors.training import Schooling
 from mistify.compression import CompressionConfig
 from mistify.metric import Metric
@@ -65,15 +64,15 @@ def kernels_in(content):
 
 
 @pytest.fixture(scope="module")
-def digits():
+def digits(digits_resnet):
     """A network that knows the digits, and what it learned from."""
-    model = builtin_source("digits-resnet")
-    train, test = (load_dataset(f"builtin:digits-{part}", signature_of(model)) for part in ("train", "test"))
-    told = Evaluation(model).outputs(train.inputs)
+    signature = signature_of(digits_resnet)
+    train, test = (load_dataset(f"builtin:digits-{part}", signature) for part in ("train", "test"))
+    told = Evaluation(digits_resnet).outputs(train.inputs)
     return (
-        model,
+        digits_resnet,
         Schooling(train, test, told, 64, "sgd", 0.01, 0.7, 2.0),
-        Evaluation(model).score(test, Metric.ACCURACY),
+        Evaluation(digits_resnet).score(test, Metric.ACCURACY),
     )
 
 
