@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def digits_resnet() -> Any:
-    """The built-in model, which takes seconds to train; tests must not change it."""
+    """The built-in model; tests must not change it."""
     from executors.sources import builtin_source
 
     return builtin_source("digits-resnet")

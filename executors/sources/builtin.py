@@ -1,6 +1,7 @@
-"""Models that come with Mistify."""
+"""Models that come with Mistify, and how their weights were made."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -12,23 +13,40 @@ from mistify.errors import ErrorCode, MistifyError
 
 
 def builtin_source(name: str) -> keras.Model:
-    """A model that comes with Mistify, trained on the built-in data it is named after.
+    """A model that comes with Mistify, with its weights.
 
     Raises:
         MistifyError: NOT_FOUND, with the names that exist.
     """
-    if name not in _BUILTIN:
-        known = ", ".join(_BUILTIN)
+    if name not in _ARCHITECTURES:
+        known = ", ".join(_ARCHITECTURES)
         raise MistifyError(
             ErrorCode.NOT_FOUND, f"built-in model {name!r} is unknown; expected one of {known}"
         )
-    return _BUILTIN[name]()
+    model = _ARCHITECTURES[name]()
+    model.load_weights(weights_file(name))
+    return model
+
+
+def weights_file(name: str) -> Path:
+    """Where the weights of the built-in model called `name` are."""
+    return Path(__file__).with_name(f"{name}.weights.h5")
+
+
+def train_digits_resnet() -> keras.Model:
+    """`digits-resnet` trained anew, which takes some seconds: how its weights were made."""
+    keras.utils.set_random_seed(0)
+    model = _digits_resnet()
+    data = load_dataset("builtin:digits-train", signature_of(model))
+    model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
+    model.fit(data.inputs["image"], data.targets["digit"], batch_size=64, epochs=12, verbose=0)
+    recalibrate(model, data)
+    return model
 
 
 def _digits_resnet() -> keras.Model:
-    """A small residual network for 8 x 8 digits, trained for some ten seconds."""
+    """A small residual network for 8 x 8 digits."""
     layers = keras.layers
-    keras.utils.set_random_seed(0)
 
     def block(x: Any, width: int, strides: int) -> Any:
         y = layers.Conv2D(width, 3, strides, "same", use_bias=False)(x)
@@ -43,12 +61,7 @@ def _digits_resnet() -> keras.Model:
     for width, strides in ((16, 1), (32, 2), (64, 2)):
         x = block(x, width, strides)
     outputs = layers.Dense(10, "softmax", name="digit")(layers.GlobalAveragePooling2D()(x))
-    model = keras.Model(inputs, outputs, name="digits_resnet")
-    data = load_dataset("builtin:digits-train", signature_of(model))
-    model.compile(keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy")
-    model.fit(data.inputs["image"], data.targets["digit"], batch_size=64, epochs=12, verbose=0)
-    recalibrate(model, data)
-    return model
+    return keras.Model(inputs, outputs, name="digits_resnet")
 
 
-_BUILTIN: dict[str, Callable[[], keras.Model]] = {"digits-resnet": _digits_resnet}
+_ARCHITECTURES: dict[str, Callable[[], keras.Model]] = {"digits-resnet": _digits_resnet}

@@ -53,6 +53,11 @@ def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str
     return finished
 
 
+def test_weights_of_builtin_models_are_installed(environment):
+    (installed,) = environment.parent.glob("lib/*/site-packages/executors/sources/digits-resnet.weights.h5")
+    assert installed.read_bytes() == (REPOSITORY / "executors/sources" / installed.name).read_bytes()
+
+
 def test_has_no_tensorflow(environment):
     installed = run(environment / "pip", "list", "--format=freeze").stdout.casefold()
     assert "ai-edge-litert" in installed

@@ -6,6 +6,7 @@ from executors.data.loading import load_dataset
 from executors.evaluation import evaluate
 from executors.signature import signature_of
 from executors.sources import builtin_source, flatten, load_source
+from executors.sources.builtin import train_digits_resnet
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 
@@ -128,16 +129,18 @@ def test_a_nested_model_is_flattened(tmp_path):
     agrees(flat, model)
 
 
-def test_the_builtin_model_is_always_the_same(digits_resnet):
-    again = builtin_source("digits-resnet")
-    assert all(
-        np.array_equal(a, b) for a, b in zip(digits_resnet.get_weights(), again.get_weights(), strict=True)
-    )
-
-
 def test_the_builtin_model_is_accurate(digits_resnet):
     test = load_dataset("builtin:digits-test", signature_of(digits_resnet))
     assert evaluate(digits_resnet, test) > 0.97
+
+
+@pytest.mark.slow
+def test_the_builtin_model_is_what_its_training_makes(digits_resnet):
+    # Processors differ in the last digits of a sum, and training adds up their differences.
+    again = train_digits_resnet()
+    test = load_dataset("builtin:digits-test", signature_of(again))
+    assert [w.shape for w in again.get_weights()] == [w.shape for w in digits_resnet.get_weights()]
+    assert evaluate(again, test) == pytest.approx(evaluate(digits_resnet, test), abs=0.01)
 
 
 def test_an_unknown_builtin_model_is_refused():
