@@ -1,9 +1,9 @@
 """The contract of an adaptation algorithm (paper section 4.2), and the registry of algorithms."""
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Final, Literal
 
 import keras
@@ -13,9 +13,12 @@ from executors.structure import Structure
 from executors.training import Schooling, Trainer
 from mistify.budget import Budget, Costs
 from mistify.errors import ErrorCode, MistifyError
+from mistify.plug_ins import UnusablePlugInError, load_class, plug_ins
 from mistify.profiles import Profile
 
-ENTRY_POINTS = "mistify.executors"
+ENTRY_POINTS: Final = "mistify.executors"
+
+_log = logging.getLogger(__name__)
 
 #: Learning rates that suit most networks.
 _LEARNING_RATES: Final = {"sgd": 0.01, "adam": 2e-3}
@@ -189,18 +192,29 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
     """The algorithm of a name, from the entry points `mistify.executors`.
 
     Raises:
-        MistifyError: INVALID_CONFIG, with the names that exist.
+        MistifyError: INVALID_CONFIG, with the names that exist, or why its plug-in cannot be used.
     """
-    found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    found = plug_ins(ENTRY_POINTS)
     if name not in found:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f"algorithm {name!r} is unknown; expected one of {', '.join(sorted(found))}",
+            f"algorithm {name!r} is unknown; expected one of {', '.join(found)}",
         )
-    loaded: type[AdaptationExecutor] = found[name].load()
-    return loaded
+    try:
+        return load_class(found[name], AdaptationExecutor)
+    except UnusablePlugInError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"algorithm {name!r} cannot be used: {error}; mend or remove the plug-in that defines it",
+        ) from error
 
 
 def executor_classes() -> dict[str, type[AdaptationExecutor]]:
-    """All algorithms by name."""
-    return {name: executor_class(name) for name in sorted(entry_points(group=ENTRY_POINTS).names)}
+    """All algorithms by name, but for those of plug-ins that cannot be used."""
+    found = {}
+    for name, point in plug_ins(ENTRY_POINTS).items():
+        try:
+            found[name] = load_class(point, AdaptationExecutor)
+        except UnusablePlugInError as error:
+            _log.warning("the algorithm %s is left out: %s", name, error)
+    return found

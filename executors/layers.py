@@ -6,24 +6,25 @@ Its name is what the classes are registered under (the part before `>`), its val
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Final
+
+from mistify.plug_ins import UnusablePlugInError, load_plug_in, plug_ins
 
 ENTRY_POINTS: Final = "mistify.layers"
 
 
 def in_plug_in(name: str) -> bool:
     """Whether a class that is registered under a name would be a plug-in's; none of them is imported."""
-    return name.partition(">")[0] in entry_points(group=ENTRY_POINTS).names
+    return name.partition(">")[0] in plug_ins(ENTRY_POINTS)
 
 
 @cache
 def import_layers() -> Mapping[str, str]:
     """Import all plug-ins; those that cannot be imported, by their names, and why not."""
     broken = {}
-    for point in entry_points(group=ENTRY_POINTS):
+    for name, point in plug_ins(ENTRY_POINTS).items():
         try:
-            point.load()
-        except Exception as error:  # what a plug-in raises is its own business
-            broken[point.name] = f"{point.value}: {error!r}"
+            load_plug_in(point)
+        except UnusablePlugInError as error:
+            broken[name] = str(error)
     return broken

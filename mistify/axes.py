@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib.metadata import EntryPoint, entry_points
 from numbers import Real
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from mistify.budget import FLOPS, LATENCY, MEMORY, PARAMS, SIZE, axis_name, cond
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hardware import HOST
 from mistify.legend import INVERSE, Legend
+from mistify.plug_ins import UnusablePlugInError, load_plug_in, plug_ins
 from mistify.profiles import HardwareProfile
 from mistify.quantities import BYTES, COUNT, TIME, Kind, Quantity
 from mistify.quantization import STORED, Quantization
@@ -180,11 +180,13 @@ class Registry:
 def registry() -> Registry:
     """The axes of Mistify and of all plug-ins that are installed."""
     axes, broken = dict(_BUILT_IN), {}
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+    for name, point in plug_ins(ENTRY_POINTS).items():
         try:
-            axes |= {point.name: _loaded(point, axes)}
-        except Exception as error:  # what a plug-in raises is its own business
-            broken[point.name] = f"{point.value}: {error!r}"
+            axes[name] = _checked(load_plug_in(point), name, axes)
+        except UnusablePlugInError as error:
+            broken[name] = str(error)
+        except (TypeError, ValueError) as error:
+            broken[name] = f"{point.value}: {error}"
     return Registry(axes, broken)
 
 
@@ -230,11 +232,11 @@ def built_in_legends() -> tuple[Legend, ...]:
     return tuple(axis.legend for axis in _BUILT_IN.values())
 
 
-def _loaded(point: EntryPoint, axes: Mapping[str, Axis]) -> Axis:
-    axis = point.load()
+def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:
+    """What a plug-in adds under a name; a `TypeError` or `ValueError` says why it is no new axis."""
     if not isinstance(axis, Axis):
-        raise TypeError(f"is {type(axis).__name__}, no mistify.axes.Axis")
-    if axis.key != point.name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):
+        raise TypeError(f"is {axis!r}, no mistify.axes.Axis")
+    if axis.key != name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):
         raise ValueError(f"its key is {axis.key!r}: expected the entry point's name, a word, and a new one")
     if not _KEY.fullmatch(axis.quantity) or axis.quantity in {other.quantity for other in axes.values()}:
         raise ValueError(f"its quantity is {axis.quantity!r}: expected a word, and a new one")

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import ClassVar, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.hints import Hints
+from mistify.plug_ins import UnusablePlugInError, load_class, plug_ins
 from mistify.validation import problems_of
 
 ENTRY_POINTS: Final = "mistify.correlations"
@@ -53,11 +54,11 @@ def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
         MistifyError: INVALID_CONFIG, there is no such measure, its plug-in cannot be used, or with every
             problem of its settings.
     """
-    found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    found = plug_ins(ENTRY_POINTS)
     if name not in found:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f'got the correlation measure "{name}"; expected one of {", ".join(sorted(found))}',
+            f'got the correlation measure "{name}"; expected one of {", ".join(found)}',
         )
     measure = _loaded(found[name])
     try:
@@ -69,13 +70,10 @@ def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
 
 def _loaded(point: EntryPoint) -> type[Correlation]:
     try:
-        measure = point.load()
-        if not (isinstance(measure, type) and issubclass(measure, Correlation)):
-            raise TypeError(f"is {measure!r}, no mistify.correlation.Correlation")
-    except Exception as error:  # what a plug-in raises is its own business
+        return load_class(point, Correlation)
+    except UnusablePlugInError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f'the correlation measure "{point.name}" cannot be used: {point.value}: {error!r}; mend or '
+            f'the correlation measure "{point.name}" cannot be used: {error}; mend or '
             "remove the plug-in that defines it",
         ) from error
-    return measure

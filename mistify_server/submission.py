@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 from mistify.config import AUTO, CollectiveBatch
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.plug_ins import plug_ins
 from mistify.validation import InvalidValue, shown, unknown_name
 from mistify_server.adaptor.plan import ResolvedBatch, unreachable, unusable
 from mistify_server.devices.naming import find_devices
@@ -19,7 +19,7 @@ from mistify_server.tasks import DataSource, Inspection, Measure, Progress, Resu
 
 def known_algorithms() -> frozenset[str]:
     """The names of the registered executors; none of them is imported."""
-    return frozenset(entry_points(group="mistify.executors").names)
+    return frozenset(plug_ins("mistify.executors"))
 
 
 @dataclass(frozen=True)

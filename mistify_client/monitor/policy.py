@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import ClassVar
 
 from pydantic import ValidationError
 
 from mistify.errors import Problem, invalid_config
+from mistify.plug_ins import UnusablePlugInError, load_class, plug_ins
 from mistify.validation import Settings, problems_of, shown, unknown_name
 from mistify_client.monitor.costs import BranchCosts
 from mistify_client.monitor.sensors import Reading
@@ -88,7 +89,7 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
             refuses.
     """
     name = settings.get("name", DEFAULT)
-    found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    found = plug_ins(ENTRY_POINTS)
     if name not in found:
         raise invalid_config(
             [Problem("policy.name", shown(name), *unknown_name(str(name), found))], "the policy"
@@ -104,11 +105,7 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
 
 def _loaded(point: EntryPoint) -> type[Policy]:
     try:
-        policy_class = point.load()
-        if not (isinstance(policy_class, type) and issubclass(policy_class, Policy)):
-            raise TypeError(f"is {type(policy_class).__name__}, no {__name__}.Policy")
-    except Exception as error:  # what a plug-in raises is its own business
-        fix = f"mend {point.value}: {error!r}"
-        problem = Problem("policy.name", shown(point.name), "a policy that can be loaded", fix)
+        return load_class(point, Policy)
+    except UnusablePlugInError as error:
+        problem = Problem("policy.name", shown(point.name), "a policy that can be loaded", f"mend {error}")
         raise invalid_config([problem], "the policy") from error
-    return policy_class

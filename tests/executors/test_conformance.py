@@ -1,23 +1,31 @@
 """What every registered algorithm has to do, whatever it is."""
 
 from dataclasses import replace
-from importlib.metadata import entry_points
 
 import keras
 import numpy as np
 import pytest
 
-from executors.base import ENTRY_POINTS, AdaptationExecutor, Assignment, StuckError, executor_class
+from executors.base import (
+    ENTRY_POINTS,
+    AdaptationExecutor,
+    Assignment,
+    StuckError,
+    executor_class,
+    executor_classes,
+)
 from executors.structure import analyse
 from executors.training import constant
 from mistify.budget import FLOPS, PARAMS, latency_axis, meets
-from mistify.errors import MistifyError
+from mistify.errors import ErrorCode, MistifyError
+from mistify.plug_ins import plug_ins
 from mistify.profiles import NominalProfile
+from tests.plug_ins import installed
 
 #: Those that are there to compare with, and never chosen, are as slow.
 ALGORITHMS = [
     name if executor_class(name).aptitude else pytest.param(name, marks=pytest.mark.slow)
-    for name in sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+    for name in plug_ins(ENTRY_POINTS)
 ]
 BOARD = NominalProfile("board", 1.0, 0.5)
 QUICK = {"adapt_steps": 12, "batch_size": 32}
@@ -160,3 +168,14 @@ def test_an_incomplete_algorithm_cannot_be_made():
 def test_an_unknown_algorithm_is_told_which_exist():
     with pytest.raises(MistifyError, match="morphnet"):
         executor_class("morfnet")
+
+
+def test_an_algorithm_that_cannot_be_used_is_told_and_is_not_among_all(tmp_path, monkeypatch):
+    points = {"absent": "no_such_module:Executor", "number": "odd_algorithms:number"}
+    before = executor_classes()
+    monkeypatch.syspath_prepend(installed(tmp_path, "odd_algorithms", "number = 3\n", points, ENTRY_POINTS))
+    for name, reason in {"absent": "ModuleNotFoundError", "number": "is 3, no executors.base."}.items():
+        with pytest.raises(MistifyError, match=f"{name}.*cannot be used: {points[name]}.*{reason}") as caught:
+            executor_class(name)
+        assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert executor_classes() == before

@@ -218,7 +218,7 @@ def test_plug_ins_that_cannot_be_used_refuse_the_goals_that_name_them(tmp_path):
         "absent": "ModuleNotFoundError",
         "other": "entry point's name",
         "flops": "its quantity",
-        "number": "int, no mistify.axes.Axis",
+        "number": "is 3, no mistify.axes.Axis",
     }.items():
         refused = str(asked(site, **{name: 5})["refused"])
         assert f"[0].adaptation_goal.{name}: got 5; expected the name of a metric that can be used" in refused

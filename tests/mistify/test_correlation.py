@@ -2,7 +2,6 @@
 
 import math
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import entry_points
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from mistify.correlation import ENTRY_POINTS, Correlation, correlation
 from mistify.errors import ErrorCode, MistifyError
 from mistify.hints import Hints, Location
+from mistify.plug_ins import plug_ins
 from tests.plug_ins import installed
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -32,7 +32,7 @@ FULL = Hints(
 )
 
 
-@pytest.mark.parametrize("name", [point.name for point in entry_points(group=ENTRY_POINTS)])
+@pytest.mark.parametrize("name", list(plug_ins(ENTRY_POINTS)))
 def test_every_measure_keeps_the_contract(name):
     measure = correlation(name, SETTINGS[name])
     point = measure.point(FULL)

@@ -1,12 +1,9 @@
 import errno
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePath
 
 import pytest
@@ -15,6 +12,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.manifest import Manifest, verify
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, install, previous, roll_back, state_directory
+from tests.disks import files_limited_to
 
 #: Installs, and ends or fails just before the n-th time that a file is touched; for each n that there is.
 FAULTS = """
@@ -202,21 +200,10 @@ def test_a_package_with_other_inputs_or_outputs_is_refused(shipped, new, side, c
     assert current(shipped) == shipped
 
 
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """No file of this process grows beyond so many bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_leaves_the_version_before(shipped, new, tmp_path):
     install(shipped, new)
     newer = other_version(shipped, tmp_path / "newer", "third")
-    with pytest.raises(OSError, match="too large") as caught, largest_file(1000):
+    with pytest.raises(OSError, match="too large") as caught, files_limited_to(1000):
         install(shipped, newer)
     assert caught.value.errno == errno.EFBIG
     assert job(current(shipped)) == "second"

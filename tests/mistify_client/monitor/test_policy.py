@@ -1,20 +1,18 @@
 """What every registered policy has to do, and what the one that comes along promises."""
 
-from importlib.metadata import entry_points
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.plug_ins import plug_ins
 from mistify_client.monitor.costs import BranchCosts
 from mistify_client.monitor.policy import ENTRY_POINTS, Situation, make_policy
 from mistify_client.monitor.sensors import Reading
 from mistify_client.monitor.targets import Targets
+from tests.plug_ins import installed
 
-from ...plug_ins import installed
-
-POLICIES = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
+POLICIES = list(plug_ins(ENTRY_POINTS))
 
 figures = st.floats(0.01, 1000)
 readings = st.builds(Reading, cpu_available=st.none() | st.floats(0, 1), battery=st.none() | st.floats(0, 1))
@@ -124,7 +122,7 @@ def test_an_unknown_policy_is_told_with_those_that_there_are():
     ("module", "message"),
     [
         ("import none_such", "ModuleNotFoundError"),
-        ("policy = 5", "is int, no mistify_client.monitor.policy.Policy"),
+        ("policy = 5", "is 5, no mistify_client.monitor.policy.Policy"),
     ],
 )
 def test_a_policy_that_cannot_be_loaded_is_told(tmp_path, monkeypatch, module, message):

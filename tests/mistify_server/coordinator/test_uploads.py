@@ -1,24 +1,10 @@
 """Uploads where the disk takes no more."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
-
-
-@contextmanager
-def longest_file(size: int) -> Iterator[None]:
-    """A process whose files can have so many bytes and no more."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+from tests.disks import files_limited_to
 
 
 @pytest.fixture
@@ -32,7 +18,10 @@ async def device(coordinator):
 async def test_weights_that_the_disk_cannot_take_may_be_sent_again(coordinator, device, chunk):
     await coordinator.enter(1)  # what else is written once, is written by then
     files = coordinator.files
-    with longest_file(120), pytest.raises(MistifyError, match=r"cannot be written .*free space") as caught:
+    with (
+        files_limited_to(120),
+        pytest.raises(MistifyError, match=r"cannot be written .*free space") as caught,
+    ):
         await coordinator.publish(device, chunk=chunk)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert coordinator.files == files

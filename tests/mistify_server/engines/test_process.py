@@ -1,11 +1,9 @@
 import os
-import resource
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import SupervisedWorker, WorkerDied, WorkerNotStarted
 from mistify_server.tasks import TaskFailure
+from tests.disks import files_limited_to
 
 #: Makes a temporary directory, and tells where, before it reads on.
 LITTERS = "import tempfile; print(tempfile.mkdtemp(), flush=True); input()"
@@ -33,17 +32,6 @@ async def littering(log: Path) -> tuple[WorkerProcess, Path]:
     """A worker that runs, and a temporary directory of its own."""
     worker = await WorkerProcess.start([sys.executable, "-c", LITTERS], log)
     return worker, Path((await worker.receive()).decode().strip())
-
-
-@contextmanager
-def files_limited_to(size: int) -> Iterator[None]:
-    """No file of this process, or of one that it starts, grows beyond so many bytes, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_the_last_words_of_a_worker_that_died_before_it_was_asked_are_kept(

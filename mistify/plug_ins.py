@@ -1,0 +1,40 @@
+"""Plug-ins: packages installed beside Mistify, whose entry points say what they add."""
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class UnusablePlugInError(Exception):
+    """A plug-in cannot be used; the text says where it is and why."""
+
+
+def plug_ins(group: str) -> Mapping[str, EntryPoint]:
+    """What a group of entry points has, by name, in their order; none of it is imported."""
+    return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def load_plug_in(point: EntryPoint) -> Any:
+    """What an entry point names.
+
+    Raises:
+        UnusablePlugInError: It cannot be imported, or lacks what is named.
+    """
+    try:
+        return point.load()
+    except Exception as error:  # what a plug-in raises is its own business
+        raise UnusablePlugInError(f"{point.value}: {error!r}") from error
+
+
+def load_class(point: EntryPoint, base: type[T]) -> type[T]:
+    """The class that an entry point names.
+
+    Raises:
+        UnusablePlugInError: It cannot be imported, or is no class derived from `base`.
+    """
+    found = load_plug_in(point)
+    if isinstance(found, type) and issubclass(found, base):
+        return found
+    raise UnusablePlugInError(f"{point.value}: is {found!r}, no {base.__module__}.{base.__qualname__}")
