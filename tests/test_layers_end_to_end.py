@@ -73,6 +73,7 @@ def test_it_is_added_by_name_where_the_plug_in_is_installed(work: Path, site: Pa
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_without_the_plug_in_it_is_refused(work: Path, tmp_path: Path) -> None:
     ported = run(MISTIFY, "port", work / "goals.json", "--out", tmp_path / "out", env=environment())
     for done in (ported, add_model(work, tmp_path / "store", environment())):

@@ -68,7 +68,9 @@ def test_what_differs_or_cannot_be_analysed_is_not_supported():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "blocks"), [("MobileNetV3Small", 6), ("BERT span", 4)])
+@pytest.mark.parametrize(
+    ("name", "blocks"), [pytest.param("MobileNetV3Small", 6, marks=pytest.mark.slow), ("BERT span", 4)]
+)
 def test_some_are_looked_at_each_time(name, blocks):
     found = look_at(name)
     assert found.supported, found

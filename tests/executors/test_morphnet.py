@@ -33,6 +33,7 @@ def test_cuts_are_spread_over_the_edge(trained, schooling):
     assert all(0.75 * wanted < share <= wanted for share, wanted in zip(found, expected, strict=True)), found
 
 
+@pytest.mark.slow
 def test_a_short_edge_takes_few_cuts(trained, schooling):
     whole = analyse(trained).network().flops
     for share, cuts in ((0.85, 1), (0.02, 4)):

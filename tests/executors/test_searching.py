@@ -79,7 +79,7 @@ class Shallowest(RandomSearchExecutor):
     ("share", "blocks"),
     [
         (0.5, 3),  # 4 x 0.83
-        (0.2, 3),  # 4 x 0.65
+        pytest.param(0.2, 3, marks=pytest.mark.slow),  # 4 x 0.65
         (0.1, 2),  # 4 x 0.55
         (0.002, 0),  # more than one would have to stay, but every one takes too much
     ],

@@ -24,8 +24,7 @@ from mistify_client.runtime import PortedModel, load
 from mistify_client.statistics import observed
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, install, roll_back, state_directory
-
-from .test_versions import largest_file
+from tests.disks import files_limited_to
 
 #: Runs an inference for each line of its input, and answers with the scores.
 SERVE = """
@@ -422,7 +421,7 @@ def test_works_where_nothing_can_be_written(branch_package, package, expected, s
 
 def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, expected, caplog):
     state = state_directory(branch_package)
-    with largest_file(1000):
+    with files_limited_to(1000):
         model = load(branch_package, threads=1)
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
     assert observed(state) == []

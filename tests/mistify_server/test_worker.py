@@ -20,6 +20,7 @@ def test_a_quota_that_is_used_up_is_a_full_disk() -> None:
     assert raised.value.errno == errno.ENOSPC
 
 
+@pytest.mark.slow
 def test_what_else_is_exhausted_is_memory() -> None:
     with pytest.raises(MemoryError, match="OOM"), exhaustion_told():
         tf.zeros([10**7, 10**7, 10])

@@ -25,7 +25,7 @@ def kernels(model):
     return {layer.name: np.asarray(layer.kernel) for layer in model.layers if isinstance(layer, kinds)}
 
 
-@pytest.mark.parametrize("sparsity", [0.3, 0.5])
+@pytest.mark.parametrize("sparsity", [pytest.param(0.3, marks=pytest.mark.slow), 0.5])
 def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, schooling, sparsity):
     before = evaluate(trained, schooling.test)
     found = compressed(trained, CompressionConfig(sparsity=sparsity), schooling, 300, 0)

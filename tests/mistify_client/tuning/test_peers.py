@@ -22,7 +22,7 @@ from mistify_client.training import load_trainer
 from mistify_client.tuning.examples import Examples, split
 from mistify_client.tuning.peers import Packages, PeerOutputs
 from mistify_client.tuning.teachers import Teachers
-from tests.mistify_client.test_versions import largest_file
+from tests.disks import files_limited_to
 from tests.mistify_client.tuning.devices import examples
 
 COUNT = 150
@@ -143,7 +143,7 @@ def test_what_cannot_be_written_is_told_and_leaves_nothing(peer, outputs, packag
     file, _ = peer(0)
     packages.get(file.peer.package)
     told = r"these cannot be written \(File too large\); free space"
-    with pytest.raises(MistifyError, match=told) as caught, largest_file(1000):
+    with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
         outputs.compute(file, packages)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert below(tmp_path / "outputs") == ["these"]
@@ -201,7 +201,7 @@ def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_pat
     reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
     packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
     told = r"packages/\w+ cannot be written \(File too large\); free space"
-    with pytest.raises(MistifyError, match=told) as caught, largest_file(1000):
+    with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
         packages.get(reference)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert not list((tmp_path / "packages").glob("*/*"))

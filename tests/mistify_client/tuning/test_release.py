@@ -9,7 +9,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.ledger import PrivacyLedger
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.release import Privacy, noisy_examples
-from tests.mistify_client.test_versions import largest_file
+from tests.disks import files_limited_to
 from tests.mistify_client.tuning.devices import examples
 
 PRIVACY = Privacy(lower=0, upper=1, unit="value", epsilon=2, label_epsilon=0.5, budget=6)
@@ -58,7 +58,7 @@ def test_a_crash_between_payment_and_data_pays_again(trainer, tmp_path, monkeypa
 
 def test_what_cannot_be_written_is_told_and_leaves_nothing(trainer, tmp_path):
     told = r"cannot be written \(File too large\); free space"
-    with pytest.raises(MistifyError, match=told) as caught, largest_file(1000):
+    with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
         noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert [path.name for path in tmp_path.glob("*.*")] == []

@@ -24,8 +24,8 @@ from mistify_client.retry import Backoff
 from mistify_client.tuning import Pace, Privacy, installation, session
 from mistify_client.tuning_client import TuningClient, describe
 from mistify_client.versions import current, install
+from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
-from tests.mistify_client.test_versions import largest_file
 from tests.mistify_client.tuning.devices import examples
 
 DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "tuning.md").read_text()
@@ -179,7 +179,7 @@ def test_without_room_for_the_weights_of_peers_a_device_tunes_alone_and_says_so(
     peers = session.Exchange.peers
 
     def without_room(self):
-        with largest_file(100):
+        with files_limited_to(100):
             return peers(self)
 
     monkeypatch.setattr(session.Exchange, "peers", without_room)

@@ -156,7 +156,7 @@ async def test_who_comes_first_is_served_first(
     assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 4.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("disaster", ["crash", "exhaust"])
+@pytest.mark.parametrize("disaster", ["crash", pytest.param("exhaust", marks=pytest.mark.slow)])
 async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     make: Make, site: Any, adapt_task: Any, wait_until: Until, disaster: str
 ) -> None:
@@ -246,7 +246,7 @@ async def test_a_worker_that_dies_again_and_again_fails_the_task(
     ("program", "message"),
     [
         ("print('hello')", "no answer: b'hello"),
-        ("print('x' * 5_000_000)", "more than 4,194,304 bytes"),
+        pytest.param("print('x' * 5_000_000)", "more than 4,194,304 bytes", marks=pytest.mark.slow),
         ("import sys; sys.exit('no tensorflow')", "exit code 1\nno tensorflow"),
     ],
 )

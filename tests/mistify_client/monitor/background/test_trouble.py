@@ -8,9 +8,9 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.candidate import Trial
 from mistify_client.monitor.replacement import Phase
 from mistify_client.versions import current
+from tests.disks import files_limited_to
 
 from ...conftest import serve
-from ...test_versions import largest_file
 from ..adapting import held
 
 
@@ -99,7 +99,7 @@ def test_a_full_disk_during_the_swap(site, package):
         limit.__enter__()
         return Trial(0.1, 1.0, None)
 
-    limit = largest_file(2000)
+    limit = files_limited_to(2000)
     site.ask(trying=tried)
     try:
         assert "too large" in site.entries.until(event="problem")["reason"]
