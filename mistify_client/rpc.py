@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +43,10 @@ _CHANNEL_OPTIONS = (
 
 #: Calls in progress at the same time; a thread is started only where no other is free.
 _MAX_CALLS = 256
+
+#: How long a signal may go unnoticed. One that arrives just before the wait, or that another thread is
+#: given, wakes nobody up.
+_LOOK_UP_SECONDS = 0.2
 
 
 @dataclass
@@ -118,7 +122,10 @@ class Connection:
                 call.cancel()
 
     def _wait_for(self, function: Callable[..., Any], *args: object, **options: object) -> Any:
-        return self._threads.submit(function, *args, **options).result()
+        future = self._threads.submit(function, *args, **options)
+        while not wait([future], _LOOK_UP_SECONDS).done:
+            pass
+        return future.result()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

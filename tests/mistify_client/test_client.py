@@ -1,3 +1,4 @@
+import signal
 import threading
 
 import grpc
@@ -204,3 +205,23 @@ def test_an_unknown_failure_is_internal(service, client):
     with pytest.raises(MistifyError, match="UNKNOWN") as caught:
         client.job("job-1")
     assert caught.value.code is ErrorCode.INTERNAL
+
+
+def test_a_signal_that_another_thread_is_given_ends_the_wait(service, client):
+    released, done, in_time = threading.Event(), threading.Event(), []
+
+    def interrupt(context: grpc.ServicerContext) -> None:
+        context.add_callback(released.set)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        in_time.append(released.wait(60))
+        done.set()
+
+    service.fake.watch_faults, service.fake.on_fault = [3], interrupt
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(client.watch("job-1"))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert done.wait(60)
+    assert in_time == [True]
