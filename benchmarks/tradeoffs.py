@@ -6,8 +6,9 @@
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are ported by a server, in one job
 each, to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and
 0.05 times the source. This machine is profiled first, as `mistify profile-device` does, which nothing else
-should disturb: goals in latency name it as their hardware. Every package is measured in LiteRT. The JSON has
-the points, by network and axis, as `NETWORK_AXIS_NUMBER` (what was reached, of the source's) and
+should disturb: goals in latency name it as their hardware. Goals out of reach, as the narrowest network takes
+longer by the server's plan, are left out. Every package is measured in LiteRT. The JSON has the points, by
+network and axis, as `NETWORK_AXIS_NUMBER` (what was reached, of the source's) and
 `NETWORK_AXIS_NUMBER_accuracy` (in percent).
 
 `--quick` has two goals for each axis, and trains with few steps.
@@ -118,11 +119,21 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
             DevicesClient(address) as devices,
         ):
             devices.register(measure_device(DEVICE, [1]))
-            job = client.submit(json.dumps(configs), network)
+            job = client.submit(json.dumps(list(_within_reach(configs, client))), network)
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:
                     print(event.goal_id, event.event.value, file=sys.stderr, flush=True)
             return client.job(job.id)
+
+
+def _within_reach(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
+    """The goals that some network can meet; the latency of the narrowest is the machine's own."""
+    beyond = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
+    for config in configs:
+        if limit := beyond.get(str(config["id"])):
+            print(limit.goal, f"out of reach, the nearest is {limit.nearest}", file=sys.stderr, flush=True)
+        else:
+            yield config
 
 
 def _source(network: str, data: Path, directory: Path) -> tuple[Path, dict[str, object], dict[str, object]]:
