@@ -179,7 +179,7 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
 ) -> None:
     for budget in (1, 2):
         (site.control / f"hold-adapt-{budget}").touch()
-    engine = make(slots=2, leases={**LEASES, "adapt": 10.0})
+    engine = make(slots=2, leases={**LEASES, "adapt": 20.0})
     silent, busy = submit(engine, *(adapt_task(site, flops=budget) for budget in (1.0, 2.0)))
     await wait_until(lambda: len(pids(site)) == 2)
     stopped = next(task["pid"] for task in site.tasks("adapt") if task["budget"]["flops"] == 1.0)
