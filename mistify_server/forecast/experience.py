@@ -2,7 +2,8 @@
 
 A Gaussian process over `burden`, the halvings of the multiply-adds as they weigh by the steps given for them:
 what an edge loses is its burden times a rate, and rates are the more alike the more two edges have in common,
-their kind of network, their model and data, their algorithm, and how far they go in how many steps.
+their kind of network, their model and data, their algorithm, and how far they go in how many steps. A source
+that was trained badly gains by mere training, which tells of no other source.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,9 @@ _LENGTHS: Final = np.array([1.5, 1.5, 0.7])
 _NOISE: Final = 0.005
 _NOISE_OF_BURDEN: Final = 0.003
 
+#: A source is poor if a smaller network is better by more than this share: more than seeds differ by.
+_POOR: Final = 4 * _NOISE
+
 #: So few residuals say nothing of how uncertain a prediction is.
 _FEWEST: Final = 3
 
@@ -65,6 +69,9 @@ class Experience:
         self._records = list(records)
         self._candidates = candidates
         self._codes: dict[tuple[str, ...], int] = {}
+        self._poor = {
+            record.case.subject for record in records if record.case.halvings > 0 and record.lost < -_POOR
+        }
         self._known = self._figures([record.case for record in records])
         if not self._records:
             return
@@ -120,7 +127,9 @@ class Experience:
     def evidence(self, subject: str, kind: str) -> str:
         """What predictions rest on, in words."""
         same = sum(record.case.subject == subject for record in self._records)
-        like = sum(record.case.kind == kind for record in self._records)
+        like = sum(
+            record.case.kind == kind and record.case.subject not in self._poor for record in self._records
+        )
         if same:
             return f"by {same} edge{'s'[: same > 1]} of this model and data"
         if like:
@@ -141,8 +150,16 @@ class Experience:
             for names in _SPREADS
         }
         return _Figures(
-            np.array(burdens), (_RATE - np.array(gains)) * burdens, np.reshape(places, (-1, 3)), labels
+            np.array(burdens),
+            (_RATE - np.array(gains)) * burdens,
+            np.reshape(places, (-1, 3)),
+            labels,
+            np.array([self._circle(case.subject) for case in cases], np.int64),
         )
+
+    def _circle(self, subject: str) -> int:
+        """The same number for subjects that tell of each other; a poor source tells of itself alone."""
+        return self._code((), subject if subject in self._poor else "")
 
     def _code(self, names: tuple[str, ...], *values: str) -> int:
         return self._codes.setdefault((*names, *values), len(self._codes))
@@ -153,7 +170,7 @@ class Experience:
             return 1.0
         scores = self._weights / np.sqrt(np.diag(self._inverse))
         own = scores[[record.case.subject == subject for record in self._records]]
-        scores = own if len(own) >= _FEWEST else scores
+        scores = own if len(own) >= _FEWEST else scores[self._known.circles == self._circle(subject)]
         return max(1.0, float(np.sqrt(np.mean(scores**2)))) if len(scores) >= _FEWEST else 1.0
 
 
@@ -165,12 +182,14 @@ class _Figures(NamedTuple):
         usual: What they lose as far as it was measured before, [edges].
         places: By which rates vary, [edges, 3].
         labels: What edges can have in common -> [edges], equal where they have.
+        circles: [edges], equal where they tell of each other.
     """
 
     burdens: Floats
     usual: Floats
     places: Floats
     labels: Mapping[tuple[str, ...], npt.NDArray[np.int64]]
+    circles: npt.NDArray[np.int64]
 
 
 def _noise(of: _Figures) -> Floats:
@@ -192,5 +211,6 @@ def _covariance(left: _Figures, right: _Figures) -> Floats:
     common = np.full(alike.shape, _SPREAD**2)
     for names, spread in _SPREADS.items():
         common += spread**2 * (left.labels[names][:, None] == right.labels[names][None])
+    alike *= left.circles[:, None] == right.circles[None]
     found: Floats = np.outer(left.burdens, right.burdens) * common * alike
     return found

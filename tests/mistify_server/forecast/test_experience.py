@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from mistify.plans import Estimate
 from mistify_server.forecast import experience
-from mistify_server.forecast.cases import Case
+from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.forecast.experience import Experience
 
 from .experiences import CANDIDATES, case, seen
@@ -44,6 +44,36 @@ def test_edges_of_the_same_model_teach_most_then_those_of_its_kind() -> None:
     assert own.mean == pytest.approx(0.108, abs=0.006)
     assert none.mean < like.mean < own.mean
     assert own.deviation < like.deviation < none.deviation
+
+
+def poor(halvings: float) -> EdgeRecord:
+    """Of a source that was hardly trained: the smaller networks that it is cut to are twice as good."""
+    return seen(case(halvings, subject="poor"), -1.0 + 0.05 * halvings)
+
+
+def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
+    good = [seen(case(h, subject="good"), 0.05 * h) for h in (0.5, 1.0, 1.5, 2.0)]
+    gained = [poor(h) for h in (0.5, 1.0, 2.0, 3.0)]
+    for records in ([], good):
+        alone, beside = (Experience(found, CANDIDATES) for found in (records, [*gained, *records]))
+        for subject in ("new", "good"):
+            expected, found = (lost(known, case(1.2, subject=subject)) for known in (alone, beside))
+            assert found.mean == pytest.approx(expected.mean)
+            assert found.deviation == pytest.approx(expected.deviation)
+            assert beside.evidence(subject, "convolutional") == alone.evidence(subject, "convolutional")
+
+
+def test_what_a_poor_source_gains_is_expected_of_itself() -> None:
+    known = Experience([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], CANDIDATES)
+    assert lost(known, case(1.2, subject="poor")).holds(-0.94)
+    assert known.evidence("poor", "convolutional") == "by 4 edges of this model and data"
+
+
+def test_a_little_better_than_its_source_is_no_sign_of_a_poor_one() -> None:
+    """Nor is a wider network that is better."""
+    records = [seen(case(1.0, subject="good"), -0.01), seen(case(-1.0, subject="good"), -0.1)]
+    known, none = Experience(records, CANDIDATES), Experience([], CANDIDATES)
+    assert lost(known, case(1.2, subject="new")).mean < lost(none, case(1.2)).mean
 
 
 def test_it_is_a_gaussian_process() -> None:
