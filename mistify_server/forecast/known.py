@@ -51,6 +51,11 @@ class Candidate(Message):
         place = min(ceil(PER_HALVING * max(distance, 0.0)), len(self.adapting) - 1)
         return min(self.adapting[place] + rounds * self.tune_steps, self.max_steps)
 
+    def rounds(self, distance: float) -> int:
+        """How often the network is tuned at the most, as of `steps`."""
+        left = self.max_steps - self.steps(distance, 0)
+        return max(1, -(-left // self.tune_steps)) if self.tune_steps else 1
+
 
 class Prospects(Message):
     """What an inspection says of the edges to come.

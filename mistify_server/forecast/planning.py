@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from mistify.axes import plugged_in
 from mistify.budget import FLOPS, Costs
 from mistify.jobs import Goal
@@ -24,6 +26,9 @@ _GAIN: Final = Estimate(0.15, 0.15)
 
 #: How far the same source, tuned again, is from what it was: a share of that.
 _AGAIN: Final = 0.005
+
+#: Numbers of rounds of tuning that are looked at: from one to the most, evenly spread by their logarithms.
+_ROUNDS: Final = 100
 
 #: Of edges that a forecast learns from.
 _RECORDS: Final = 300
@@ -174,16 +179,18 @@ class Forecast:
 
     def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
         """The steps of an edge, and what its network reaches: tuned until that is what is asked for."""
-        candidate, edge = self._prospects.candidates[node.algorithm], self._edge(node)
-        metric, rounds = self.plan.data.metric, 1
-        while True:
-            case = self._chooser.case(edge, node.algorithm, rounds)
-            (lost,) = self._experience.lost([case])
-            reached = None if self._source is None else after_losing(metric, self._source, lost)
-            last = case.steps >= candidate.max_steps or not candidate.tune_steps
-            if reached is None or last or metric.reaches(reached.mean, node.accuracy_target):
-                return case.steps, reached
-            rounds += 1
+        edge, metric, source = self._edge(node), self.plan.data.metric, self._source
+        if source is None:
+            return self._chooser.case(edge, node.algorithm).steps, None
+        most = 1
+        if node.accuracy_target is not None:
+            most = self._prospects.candidates[node.algorithm].rounds(edge.distance)
+        rounds = np.unique(np.geomspace(1, most, _ROUNDS).round().astype(int))
+        cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
+        expected = [after_losing(metric, source, lost) for lost in self._experience.lost(cases)]
+        reached = [metric.reaches(estimate.mean, node.accuracy_target) for estimate in expected]
+        place = reached.index(True) if any(reached) else -1
+        return cases[place].steps, expected[place]
 
 
 def forecast_of(
