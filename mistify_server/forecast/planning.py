@@ -148,7 +148,8 @@ class Forecast:
 
     @property
     def _step_seconds(self) -> float:
-        return self._experience.step_seconds(self._subject) or self._prospects.step_seconds or 0.0
+        """Of the source: as just measured, or else as in jobs before, which may have had other batches."""
+        return self._prospects.step_seconds or self._experience.step_seconds(self._subject) or 0.0
 
     @property
     def _source_seconds(self) -> float:

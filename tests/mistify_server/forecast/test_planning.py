@@ -12,9 +12,10 @@ from mistify.plans import Estimate, PlannedBatch
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.forecast.known import Candidate, Prospects
 from mistify_server.forecast.planning import Forecast, after_losing
+from mistify_server.forecast.records import subject_of
 from mistify_server.store.base import BatchPlan
 
-from .experiences import CANDIDATES, TRAITS
+from .experiences import CANDIDATES, TRAITS, case, seen
 
 SOURCE = {FLOPS: 10_000.0}
 PROSPECTS = Prospects(
@@ -76,6 +77,17 @@ def test_a_goal_of_millions_of_rounds_is_foreseen_at_once(
     assert far == sorted(far)
     for one, other in zip(far, near, strict=True):
         assert other == 3_000 or one == pytest.approx(other, rel=0.25)
+
+
+def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchPlan) -> None:
+    """Other jobs with the model may have had larger batches, or a busier machine."""
+    subject = subject_of(TRAITS, plan.data)
+    records = [seen(case(0.0, subject=subject), 0.0, seconds=85.0)]  # 850 steps of 0.1 s
+    timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
+    before = planned(plan, PROSPECTS, None, records).edges[0]
+    now = planned(plan, timed, None, records).edges[0]
+    assert before.seconds - 1 == pytest.approx(10 * (now.seconds - 1))
+    assert now.seconds == pytest.approx(planned(plan, timed, None).edges[0].seconds)
 
 
 @pytest.mark.parametrize("metric", [Metric.ACCURACY, Metric.MSE])
