@@ -180,7 +180,7 @@ def _scaled_on_more(known: Prospects | None, found: Prospects | None) -> Prospec
 
 def _inspected(plan: BatchPlan) -> Inspection:
     """What was found out about the batch's source."""
-    return Inspection(costs=plan.source_costs, floor=plan.floor, adaptable=plan.adaptable)
+    return Inspection(costs=plan.source_costs, floor=plan.floor, inputs=plan.inputs, adaptable=plan.adaptable)
 
 
 def _text(value: object) -> str:

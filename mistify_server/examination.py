@@ -11,7 +11,7 @@ from executors.generation import generated
 from executors.metrics import check_defined, default_metric
 from executors.objectives import check_balanced, objectives_of
 from executors.scaling import scaled
-from executors.signature import signature_of
+from executors.signature import input_names, signature_of
 from executors.structure import analyse
 from mistify.budget import Costs
 from mistify.dataset import generated_count
@@ -68,6 +68,7 @@ class Examination:
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
+            inputs=() if model is None else tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
             prospects=prospects,

@@ -88,7 +88,8 @@ class InspectTask(Message):
 class Inspection(TaskDone):
     """The source's costs, the least that it can become, and every problem found.
 
-    `adaptable` says whether its architecture can be changed; where it cannot, `floor` is what it costs.
+    `inputs` are the source's, by name. `adaptable` says whether its architecture can be changed; where it
+    cannot, `floor` is what it costs.
     `metric` is the one that was asked for, or that suits the data. `hardware` is the task's, with this
     machine's own profile calibrated by measuring the source. `prospects` are None where nothing can be
     adapted.
@@ -100,6 +101,7 @@ class Inspection(TaskDone):
     kind: Literal["inspection"] = "inspection"
     costs: dict[str, float]
     floor: dict[str, float]
+    inputs: tuple[str, ...] = ()
     adaptable: bool = True
     hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None

@@ -10,6 +10,7 @@ from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_pat
 from mistify.errors import Problem
 from mistify.hardware import HOST
 from mistify.jobs import Goal
+from mistify.manifest import BRANCH_INPUT
 from mistify.metric import Metric
 from mistify.plans import OutOfReach
 from mistify.profiles import MeasuredProfile, Profile, by_name
@@ -99,6 +100,13 @@ def unusable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem
     for index, config in zip(batch.indices, batch.configs, strict=True):
         if not inspection.adaptable:
             yield from _untrainable(index, config)
+        elif config.branches is not None and BRANCH_INPUT in inspection.inputs:
+            yield Problem(
+                place=f"[{index}].branches",
+                given=f'{config.branches.count} branches of a model with an input "{BRANCH_INPUT}"',
+                expected="a model without one: the package tells by it which branch runs",
+                fix=f'rename the input "{BRANCH_INPUT}" in the model and its data, or leave the branches out',
+            )
 
 
 def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[OutOfReach]:
@@ -197,6 +205,7 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         hardware={**resolved.hardware, **inspection.hardware},
         source_costs=inspection.costs,
         floor=inspection.floor,
+        inputs=inspection.inputs,
         adaptable=inspection.adaptable,
         prospects=inspection.prospects,
         exceed={},

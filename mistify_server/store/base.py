@@ -36,9 +36,10 @@ class BatchPlan(Message):
     """A collective batch as it was settled at submission; later only its tree and its hardware grow.
 
     `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
-    least that the network can become, cover every axis of `hardware`; it is `adaptable` unless it is a graph
-    without Keras structure, and then has no `prospects`. `exceed` are the costs that the
-    widened source has to reach; `nodes` come parents first. `algorithm` may be `auto`: each node has its own.
+    least that the network can become, cover every axis of `hardware`; `inputs` are its, by name. It is
+    `adaptable` unless it is a graph without Keras structure, and then has no `prospects`. `exceed` are the
+    costs that the widened source has to reach; `nodes` come parents first. `algorithm` may be `auto`: each
+    node has its own.
     """
 
     number: int
@@ -51,6 +52,7 @@ class BatchPlan(Message):
     hardware: dict[str, Profile]
     source_costs: dict[str, float]
     floor: dict[str, float]
+    inputs: tuple[str, ...] = ()
     adaptable: bool = True
     prospects: Prospects | None = None
     exceed: dict[str, float]

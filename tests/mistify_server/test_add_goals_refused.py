@@ -1,5 +1,6 @@
 """What is refused of goals that are added to a job."""
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -90,3 +91,18 @@ async def test_every_problem_of_an_addition_is_told_at_once(
         assert (await failure(caller.add(job.id, text))).code is ErrorCode.INVALID_CONFIG
     for key in ("", "k"):
         assert (await failure(caller.add("nowhere", later, key))).code is ErrorCode.NOT_FOUND
+
+
+async def test_branches_of_a_model_with_an_input_of_that_name_are_refused_at_once(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    network = json.loads((site.root / "model.json").read_text())
+    site.write("model.json", {**network, "inputs": ["image", "branch"]})
+    branched = {**make_config("b", FLOP="0.4x"), "branches": {"count": 2}}
+    refused = await failure(caller.submit([branched]))
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    for error in (refused, await failure(caller.add(job.id, [branched]))):
+        (problem,) = error.problems
+        assert problem.place == "[0].branches"
+        assert 'rename the input "branch"' in problem.fix
+    assert [goal.id for goal in (await caller.finished(job.id)).goals] == ["a"]

@@ -76,6 +76,7 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 
     inspected = done(InspectTask(model=source, **COMMON))
     assert not inspected.problems
+    assert len(inspected.inputs) == 1
     assert {"loading", "other"} <= set(inspected.spent)
     root = done(SourceTask(model=source, exceed={}, seed=0, **COMMON))
     assert trained <= set(root.spent)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mistify.branches import BranchesConfig
 from mistify.budget import meets
 from mistify.config import collective_batches, parse_batch
 from mistify.hardware import HOST, catalogue
@@ -184,3 +185,16 @@ def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None
     assert training.place == "[1].quantization"
     for problem in (training, limit):
         assert "no Keras structure, so its architecture cannot be adapted, only quantized" in problem.expected
+
+
+@pytest.mark.parametrize("names", [("image",), ("image", "branch")])
+def test_the_input_that_tells_the_branch_is_no_other(names: tuple[str, ...]) -> None:
+    batch = resolved({"FLOP": "1x"}, {"FLOP": "0.5x"}).batch
+    branches = BranchesConfig.model_validate({"count": 2, "from": "0.5x", "to": "1x"})
+    branched = batch.configs[1].model_copy(update={"branches": branches})
+    found = Inspection(costs=COSTS, floor={}, inputs=names)
+    problems = list(unreachable(replace(batch, configs=(batch.configs[0], branched)), found))
+    assert [(problem.place, problem.given) for problem in problems] == (
+        [("[1].branches", '2 branches of a model with an input "branch"')] if "branch" in names else []
+    )
+    assert all('rename the input "branch"' in problem.fix for problem in problems)
