@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -45,7 +46,9 @@ class Runner:
 
     def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
         interpreter = Interpreter(model_content=network, num_threads=1)
-        self._example = max(map(_elements, interpreter.get_tensor_details()))
+        # Also of the graphs between which it chooses.
+        graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
+        self._example = max(map(_elements, chain.from_iterable(graphs)))
         self._signature = interpreter.get_signature_runner(signature)
         self.inputs = _described(self._signature.get_input_details())
         self.outputs = _described(self._signature.get_output_details())

@@ -1,5 +1,7 @@
 """Running and timing converted networks."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 from tests.mistify_server.packaging.networks import network
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +58,10 @@ def test_fewer_examples_are_run_at_once_where_tensors_are_large(converted):
     runner = litert.Runner(convert(keras.Model(inputs, dense)))
     assert 8 <= runner.examples_at_once(250) <= 2**27 // (256 * 256 * 64)
     assert litert.Runner(converted).examples_at_once(250) == 250
+
+
+@pytest.mark.parametrize("signature", ["serving_default", "branch_2"])
+def test_tensors_of_branches_count(signature):
+    """The first graph has an image of 4 x 4; each branch has four channels of it."""
+    runner = litert.Runner((DATA / "tiny_branches.tflite").read_bytes(), signature)
+    assert runner.examples_at_once(2**27) == 2**27 // (4 * 4 * 4)
