@@ -117,11 +117,21 @@ def _kind(objective: Objective) -> OutputKind:
 
 def _require_same(network: bytes, training: bytes, examples: litert.Arrays) -> None:
     """What is trained has to be what is served."""
-    served = litert.run(network, examples)
-    infer = Interpreter(model_content=training, num_threads=1).get_signature_runner(INFER)
-    details = infer.get_input_details()
-    told = infer(**{name: array.astype(details[name]["dtype"]) for name, array in examples.items()})
+    served, told = litert.run(network, examples), _inferred(training, examples)
     for name, output in served.items():
         difference = float(np.abs(told[name] - output).max())
         if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):
             raise UntrainableError(f"its output {name} differs from the served one by {difference:.2g}")
+
+
+def _inferred(training: bytes, examples: litert.Arrays) -> litert.Arrays:
+    """What the network that is trained makes of inputs."""
+    try:
+        infer = Interpreter(model_content=training, num_threads=1).get_signature_runner(INFER)
+        details = infer.get_input_details()
+        found: litert.Arrays = infer(
+            **{name: array.astype(details[name]["dtype"]) for name, array in examples.items()}
+        )
+    except (RuntimeError, ValueError) as error:
+        raise UntrainableError(f"LiteRT cannot run what trains it: {' '.join(str(error).split())}") from error
+    return found

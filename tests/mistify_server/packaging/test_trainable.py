@@ -1,0 +1,27 @@
+"""Packages that a device can train, and what becomes of those that it cannot."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from executors.data import Dataset
+from executors.objectives import objectives_of
+from mistify.training import TuningConfig
+from mistify_server.packaging import litert, trainable
+from mistify_server.packaging.trainable import convert_trainable
+from tests.mistify_server.packaging.networks import images, network
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.mark.parametrize("training", [b"no network", (DATA / "tiny.tflite").read_bytes()])
+def test_what_litert_cannot_train_is_packaged_without_training_and_says_why(training, monkeypatch):
+    monkeypatch.setattr(trainable, "convert_training", lambda made: training)
+    model, examples = network(), {"image": images(3)}
+    objectives = objectives_of(model, Dataset(examples, {"scores": np.arange(3)}))
+    made = convert_trainable(model, objectives, TuningConfig(trainable="head"), examples)
+    assert (made.training, made.record, made.tunable) == (None, None, {})
+    assert made.note.startswith("cannot be trained on a device: LiteRT cannot run what trains it: ")
+    expected = model.predict(examples["image"], verbose=0)
+    np.testing.assert_allclose(litert.run(made.network, examples)["scores"], expected, atol=1e-5)
