@@ -47,6 +47,14 @@ def _convolution(operator: Operator) -> Operation:
     )
 
 
+def _convolution_over_volumes(operator: Operator) -> Operation:
+    """Its kernel is not stored like that of images: output channels come last, and there are no groups."""
+    read, written = operator.inputs[0].shape, operator.outputs[0].shape
+    *window, c_in, c_out = operator.inputs[1].shape
+    positions, stride = prod(written[1:-1]), _stride(read, written)
+    return Operation(Kind.CONVOLUTION, positions, c_in, c_out, prod(window), stride)
+
+
 def _transposed_convolution(operator: Operator) -> Operation:
     """Each input position makes all that the kernel covers."""
     kernel, read = operator.inputs[1].shape, operator.inputs[2].shape
@@ -93,7 +101,7 @@ def _stride(read: tuple[int, ...], written: tuple[int, ...]) -> int:
 
 _PRODUCTS: Mapping[str, Callable[[Operator], Operation]] = {
     "CONV_2D": _convolution,
-    "CONV_3D": _convolution,
+    "CONV_3D": _convolution_over_volumes,
     "TRANSPOSE_CONV": _transposed_convolution,
     "CONV_3D_TRANSPOSE": _transposed_convolution,
     "DEPTHWISE_CONV_2D": _depthwise,

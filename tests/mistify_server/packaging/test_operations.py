@@ -54,6 +54,21 @@ def test_layers_do_what_the_converted_network_does(make) -> None:
     assert counted(found) == counted(expected)
 
 
+def test_convolutions_over_volumes_have_the_channels_of_their_layers() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6, 8, 8, 3), name="x")
+    x = layers.Conv3D(5, (3, 2, 1), padding="same", activation="relu")(inputs)
+    x = layers.Conv3D(6, 3, 2, padding="same", use_bias=False)(x)
+    model = keras.Model(inputs, layers.Dense(2, name="y")(layers.Flatten()(x)))
+    others = tuple(set(Kind) - {Kind.CONVOLUTION})
+    expected = [
+        Operation(Kind.CONVOLUTION, 6 * 8 * 8, 3, 5, 3 * 2 * 1),
+        Operation(Kind.CONVOLUTION, 3 * 4 * 4, 5, 6, 3 * 3 * 3, 8),
+    ]
+    for network in (network_cost(convert(model)), analyse(model).network()):
+        assert counted(list(network.operations), *others) == Counter(expected)
+
+
 def test_attention_is_made_of_products() -> None:
     """What lies between them depends on the converter."""
     keras.utils.set_random_seed(0)
