@@ -8,11 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Array, Dataset
+from executors.data.formats import invalid
 from executors.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.objectives import SMALLEST
 from executors.signature import Activation, Output, signature_of
 from executors.structure import analyse
 from executors.timesheet import activity
+from mistify.dataset import GENERATED
+from mistify.errors import Problem
 
 #: Inputs that are made at once at the most, and the steps in which they become what the network expects.
 _BATCH: Final = 250
@@ -43,11 +46,22 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
     Returns:
         The inputs; as targets the most probable class of outputs by softmax, 0 or 1 of outputs by sigmoid,
         and others as they are.
+
+    Raises:
+        MistifyError: INVALID_DATASET, some of them are no numbers.
     """
     dream = _Dream(model, min(count, _BATCH), np.random.default_rng(seed))
     batches = [dream.inputs() for _ in range(0, count, dream.at_once)]
     inputs = {name: np.concatenate([batch[name] for batch in batches])[:count] for name in batches[0]}
     outputs = Evaluation(model).outputs(inputs)
+    for name, array in (*inputs.items(), *outputs.items()):
+        if not np.isfinite(array).all():
+            raise invalid(
+                Problem(
+                    f"{GENERATED}{count}", f"NaN or infinity in the {name} that was made", "finite figures",
+                    "give data: on some inputs the model computes no numbers",
+                )
+            )  # fmt: skip
     told = {output.name: _target(output, outputs[output.name]) for output in signature_of(model).outputs}
     return Dataset(inputs, told)
 

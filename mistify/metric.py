@@ -27,6 +27,11 @@ class Metric(StrEnum):
         """What every network reaches."""
         return 0.0 if self.is_share else inf
 
+    @property
+    def perfect(self) -> float:
+        """What a network reaches that is never wrong."""
+        return 1.0 if self.is_share else 0.0
+
     def reaches(self, figure: float, target: float | None) -> bool:
         """Whether a figure is at least as good as what is asked for; everything is where nothing is."""
         if target is None:

@@ -9,12 +9,14 @@ from executors.augmentation import augmenting
 from executors.data import Dataset
 from executors.generation import generated
 from executors.metrics import check_defined, default_metric
+from executors.metrics import measured as measurable
 from executors.objectives import check_balanced, objectives_of
 from executors.scaling import scaled
 from executors.signature import input_names, signature_of
 from executors.structure import analyse
 from mistify.budget import Costs
 from mistify.dataset import generated_count
+from mistify.errors import ErrorCode, MistifyError
 from mistify.metric import Metric
 from mistify.profiles import by_name
 from mistify_server.adaptor.latency import calibrated
@@ -64,7 +66,12 @@ class Examination:
             if prospects is not None and params is not None and data is not None and task.measures:
                 settings = task.data.settings.model_copy(update={"metric": data.metric})
                 lesson = schooling(data.train, data.test, None, params, settings)
-                prospects = measured(prospects, model, lesson, task.measures)
+                measures = set(task.measures)
+                if "accuracy" in measures and generated_count(task.data.test):
+                    # It is always right about data that say what it says.
+                    prospects = prospects.model_copy(update={"accuracy": data.metric.perfect})
+                    measures.remove("accuracy")
+                prospects = measured(prospects, model, lesson, measures)
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
@@ -86,12 +93,42 @@ class Examination:
         objectives = objectives_of(model, train)
         metric = data.settings.metric or default_metric(objectives)
         weights = data.settings.class_weights
-        findings.examine("metric", partial(check_defined, metric, objectives, test.targets))
+        # An example of generated data says nothing of the classes that there will be.
+        if generated_count(data.test):
+            findings.examine("metric", partial(measurable, metric, objectives))
+        else:
+            findings.examine("metric", partial(check_defined, metric, objectives, test.targets))
         findings.examine("class_weights", partial(objectives_of, model, train, weights))
-        findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
+        if not generated_count(data.train):
+            findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
         findings.examine("augment", partial(augmenting, model, data.settings.augment))
         return _Data(train, test, metric)
 
     def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
         """A part of the data; a few examples of what is to be generated."""
         return generated(model, 1, 0) if generated_count(part.source) else self._materials.data(part)
+
+
+def check_generated(model: keras.Model, asked: DataSource, train: Dataset, test: Dataset) -> None:
+    """Make sure that data that were generated have the classes that their settings need.
+
+    Args:
+        model: What they are for.
+        asked: Which parts were to be generated.
+        train: Training data, as they are now.
+        test: Test data, likewise.
+
+    Raises:
+        MistifyError: INVALID_DATASET, with every problem.
+    """
+    findings = Findings()
+    if generated_count(asked.test):
+        objectives = objectives_of(model, train)
+        findings.examine("metric", partial(check_defined, asked.metric, objectives, test.targets))
+    if generated_count(asked.train):
+        weights = asked.settings.class_weights
+        findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
+    if findings.problems:
+        raise MistifyError(
+            ErrorCode.INVALID_DATASET, "the data that were generated cannot be used", findings.problems
+        )

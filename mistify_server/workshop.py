@@ -28,7 +28,7 @@ from mistify_server.adaptor.branching import adapt_branches
 from mistify_server.adaptor.edge import EdgeOutcome, Report, run_edge, source_if_better
 from mistify_server.adaptor.latency import stopwatch
 from mistify_server.adaptor.source import expanded, tuned_source
-from mistify_server.examination import Examination
+from mistify_server.examination import Examination, check_generated
 from mistify_server.graphs import GraphWorkshop
 from mistify_server.lessons import Lessons, schooling
 from mistify_server.materials import Materials, parts_of
@@ -120,6 +120,7 @@ class Workshop:
         metric = task.data.metric
         data = self._with_generated(task.data, source, task.seed)
         train, test = map(self._materials.data, parts_of(data, signature_of(source)))
+        check_generated(source, task.data, train, test)
         # There is nothing new in what the source itself says.
         steps = params.source_steps if data.train == task.data.train else 0
         lesson = schooling(train, test, None, params, task.data.settings)

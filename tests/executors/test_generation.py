@@ -5,6 +5,7 @@ import pytest
 from executors import generation
 from executors.evaluation import examples_at_once
 from executors.generation import generated
+from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers
@@ -69,6 +70,17 @@ def test_targets_are_of_the_kind_of_the_output():
     model = network(None, 2)
     data = generated(model, 3, 0)
     np.testing.assert_allclose(data.targets["said"], model(data.inputs["image"]), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("activation", "made"), [("softmax", "image"), (None, "said")])
+def test_what_is_no_number_is_refused(activation, made):
+    """Also where the most probable class of it would be told as the first."""
+    model = network(activation)
+    kernel, bias = model.get_layer("said").get_weights()
+    model.get_layer("said").set_weights([kernel, np.full_like(bias, np.nan)])
+    with pytest.raises(MistifyError, match=f"NaN or infinity in the {made}") as caught:
+        generated(model, 3, 0)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
