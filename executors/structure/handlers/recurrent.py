@@ -70,8 +70,8 @@ def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation
     )
 
 
-#: Operators of a step of a simple RNN, a GRU and an LSTM, by their gates.
-_STEP_OPERATORS = {1: 4, 3: 17, 4: 14}
+#: Operators of a step of a simple RNN, a GRU and an LSTM, by their gates. A cell without units has none.
+_STEP_OPERATORS = {0: 0, 1: 4, 3: 17, 4: 14}
 
 
 def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:

@@ -88,6 +88,15 @@ def test_multiply_adds_by_hand():
     assert found["both"] == 2 * 5 * 4 * UNITS * (7 + UNITS)
 
 
+@pytest.mark.parametrize("make", [*CELLS.values(), both], ids=[*CELLS, "both"])
+def test_a_network_without_the_last_unit_costs_less(make):
+    """As is asked of groups that are down to their last unit, for what that costs."""
+    structure = analyse(network(make()))
+    last, none = ({name: width for name in structure.groups if name != "stem"} for width in (1, 0))
+    assert structure.network(none).params < structure.network(last).params
+    assert structure.network(none).size_bytes() < structure.network(last).size_bytes()
+
+
 def test_an_initial_state_is_refused():
     inputs, state = keras.Input((5, 4)), keras.Input((UNITS,))
     x = layers.GRU(UNITS, name="cell")(inputs, initial_state=state)
