@@ -77,7 +77,9 @@ class GroupNormalization(LayerHandler):
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """As many groups, unless each channel is one."""
-        each = layer.groups == next((weight.shape[0] for weight in layer.weights), 0)
+        # The only axis that it was built for: there need not be any weights.
+        (built,) = layer.input_spec.axes.values()
+        each = layer.groups == built
         return {**layer.get_config(), "groups": channels if each else layer.groups}
 
 

@@ -45,6 +45,7 @@ def grouped(groups):
         (layers.RMSNormalization, WIDTH, rms),
         (lambda: layers.GroupNormalization(3), WIDTH // 3, grouped(3)),
         (lambda: layers.GroupNormalization(1), WIDTH, grouped(1)),
+        (lambda: layers.GroupNormalization(3, center=False, scale=False), WIDTH // 3, grouped(3)),
     ],
 )
 def test_channels_are_cut_as_by_hand(norm, groups, normalise):
@@ -59,8 +60,9 @@ def test_channels_are_cut_as_by_hand(norm, groups, normalise):
     same_costs(structure, {"hidden": int(keep.sum())}, small)
 
 
-def test_a_group_for_each_channel_leaves_them_free():
-    source = network(layers.GroupNormalization(-1))
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_group_for_each_channel_leaves_them_free(affine):
+    source = network(layers.GroupNormalization(-1, center=affine, scale=affine))
     structure, keep = analyse(source), alternate(WIDTH)
     assert structure.widths == {"hidden": WIDTH}
     small = narrow(structure, {"hidden": keep})
@@ -69,7 +71,13 @@ def test_a_group_for_each_channel_leaves_them_free():
 
 
 @pytest.mark.parametrize(
-    "norm", [layers.RMSNormalization(), layers.GroupNormalization(3), layers.GroupNormalization(-1)]
+    "norm",
+    [
+        layers.RMSNormalization(),
+        layers.GroupNormalization(3),
+        layers.GroupNormalization(-1),
+        layers.GroupNormalization(-1, center=False, scale=False),
+    ],
 )
 def test_wider_by_a_whole_factor_computes_the_same(norm):
     check_widen(network(norm))
