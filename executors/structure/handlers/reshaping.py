@@ -11,7 +11,6 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import (
     LayerHandler,
-    elements,
     over,
     register,
     require_channels_last,
@@ -43,10 +42,12 @@ class Flatten(LayerHandler):
         return (over(Kind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
-        """Repeat the channels, position after position."""
+        """Repeat the channels, position after position; of a single value for each example there are none."""
         require_channels_last(node)
-        _require_size(node, output)
-        return np.tile(inputs[0], elements(output) // len(inputs[0]))
+        size = _require_size(node, output)
+        if not len(inputs[0]):
+            return space.fixed(size)
+        return np.tile(inputs[0], size // len(inputs[0]))
 
 
 @register(layers.Reshape)
@@ -63,10 +64,13 @@ class Reshape(LayerHandler):
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, repeat them, tie those of a block, or keep them all."""
-        last = _require_size(node, output)
-        if last % len(inputs[0]) == 0:
-            return np.tile(inputs[0], last // len(inputs[0]))
-        if len(inputs[0]) % last == 0:
+        if len(output) == 1:
+            space.fix(inputs[0])
+            return space.fixed(0)
+        last, channels = _require_size(node, output), len(inputs[0])
+        if channels and last % channels == 0:
+            return np.tile(inputs[0], last // channels)
+        if channels and channels % last == 0:
             blocks = inputs[0].reshape(-1, last)
             space.tie(blocks, blocks[:1])
             first: Ids = blocks[0]
@@ -76,7 +80,8 @@ class Reshape(LayerHandler):
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """The target with the channels that are left."""
-        return {**layer.get_config(), "target_shape": (*layer.target_shape[:-1], channels)}
+        target = layer.target_shape
+        return {**layer.get_config(), "target_shape": (*target[:-1], channels) if target else ()}
 
 
 @register(layers.Permute)
