@@ -7,11 +7,12 @@ from numbers import Real
 from typing import Any
 
 import keras
+import numpy as np
 from keras.src import ops  # the classes of operations are public nowhere else
 
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
-from executors.structure.graph import Node, Shape
+from executors.structure.graph import Node, Shape, TensorRef
 from executors.structure.handlers.base import LayerHandler, elements, over, positions, register
 from mistify.operations import Kind, Operation
 
@@ -75,13 +76,13 @@ class WholeVectors(KeepsChannels):
 
 @register(_numpy.Matmul)
 class Product(KeepsChannels):
-    """A product of two tensors."""
+    """A product of two tensors, or with a constant."""
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
         """What is summed over is the last axis of the left tensor."""
-        return elements(output) * (inputs[0][-1] or 0)
+        return elements(output) * (_operands(node, inputs)[0][-1] or 0)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -92,7 +93,7 @@ class Product(KeepsChannels):
 
 @register(_numpy.Einsum)
 class Einsum(KeepsChannels):
-    """A product of tensors, by subscripts."""
+    """A product of tensors and constants, by subscripts."""
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
@@ -103,7 +104,7 @@ class Einsum(KeepsChannels):
             raise UnsupportedLayerError(f"{node.name!r} has an ellipsis in its subscripts; name every axis")
         sizes = {
             letter: size
-            for term, shape in zip(terms, inputs, strict=True)
+            for term, shape in zip(terms, _operands(node, inputs), strict=True)
             for letter, size in zip(term, shape, strict=True)
         }
         return prod(size or 1 for size in sizes.values())
@@ -114,6 +115,12 @@ class Einsum(KeepsChannels):
         """One operator; the tensors are transposed for it."""
         product = _product(self.multiply_adds(node, weights, inputs, output), output)
         return (*(over(Kind.COPY, shape) for shape in (*inputs, output)), product)
+
+
+def _operands(node: Node, inputs: Sequence[Shape]) -> list[Shape]:
+    """The shapes of what is multiplied, constants among them."""
+    tensors = iter(inputs)
+    return [next(tensors) if isinstance(arg, TensorRef) else tuple(np.shape(arg)) for arg in node.args]
 
 
 def _product(multiply_adds: int, output: Shape) -> Operation:

@@ -20,6 +20,8 @@ def bias_of(model, name):
     return model.get_layer(name).get_weights()[1]
 
 
+ARRAY = np.random.default_rng(0).normal(size=(6, 5)).astype("float32")
+
 PASSING = {
     "cast and exp": lambda x: ops.exp(ops.cast(x, "float32")),
     "clip": lambda x: ops.clip(x, -1, 1),
@@ -48,6 +50,10 @@ KEEPING = {
     "cumulated": lambda x: ops.cumsum(x, axis=1),
     "product with itself": lambda x: ops.matmul(x, ops.transpose(x, (0, 2, 1))),
     "by subscripts": lambda x: ops.einsum("bij,bkj->bik", x, x),
+    "product with an array": lambda x: ops.matmul(x, ARRAY),
+    "product of an array": lambda x: ops.matmul(ARRAY.T[:, :4], x),
+    "product with a tensor": lambda x: x @ ops.convert_to_tensor(ARRAY),
+    "array by subscripts": lambda x: ops.einsum("cd,bic->bid", ARRAY, x),
     "a figure for each channel": lambda x: x * np.arange(1, 7, dtype=np.float32),
 }
 
@@ -83,6 +89,21 @@ def test_products_are_counted():
     for between in (KEEPING["product with itself"], KEEPING["by subscripts"]):
         costs = analyse(network(between)).network()
         assert sum(layer.multiply_adds for layer in costs.layers) == 4 * 3 * 6 + 4 * 4 * 6 + 16 * 2
+
+
+@pytest.mark.parametrize(
+    ("between", "multiply_adds", "values"),
+    [
+        ("product with an array", 4 * 6 * 5, 4 * 5),
+        ("product of an array", 5 * 4 * 6, 5 * 6),
+        ("product with a tensor", 4 * 6 * 5, 4 * 5),
+        ("array by subscripts", 4 * 6 * 5, 4 * 5),
+    ],
+)
+def test_products_with_constants_are_counted(between, multiply_adds, values):
+    """Behind a product of 4 x 3 x 6, before one of `values` x 2."""
+    costs = analyse(network(KEEPING[between])).network()
+    assert costs.flops == 4 * 3 * 6 + multiply_adds + values * 2
 
 
 def test_an_ellipsis_in_subscripts_is_refused():
