@@ -54,8 +54,9 @@ class MultiHeadAttention(LayerHandler):
         if layer.use_bias:
             space.bind(node, layer.value_dense.bias, 1, Role.MAKES, values)
             space.bind(node, layer.output_dense.bias, 0, Role.MAKES, made)
-        for place in filter(None, map(node.argument, _MASKS)):
-            space.fix(inputs[place])
+        for place in map(node.argument, _MASKS):
+            if place is not None:
+                space.fix(inputs[place])
         return made
 
     def products(self, node: Node) -> Sequence[Product]:

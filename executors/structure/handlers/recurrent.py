@@ -32,13 +32,14 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
     return channels
 
 
-def _keep_mask(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> None:
-    """Beside the sequence a layer may be given a mask of its steps, and no initial state."""
+def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
+    """What a layer reads; beside it there may be a mask of the steps, which stay, but no initial state."""
     mask = node.argument("mask")
     if len(node.inputs) != 1 + (mask is not None):
         raise UnsupportedLayerError(f"layer {node.name!r} is given its initial state; expected none")
     if mask is not None:
         space.fix(inputs[mask])
+    return inputs[node.argument("sequences") or 0]
 
 
 def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
@@ -85,8 +86,7 @@ class Recurrent(LayerHandler):
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the input's channels and over those of the step before, make the output's."""
-        _keep_mask(node, inputs, space)
-        return _couple_cell(node, node.layer.cell, inputs[0], space)
+        return _couple_cell(node, node.layer.cell, _sequence(node, inputs, space), space)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
         """Units."""
@@ -115,13 +115,13 @@ class Bidirectional(LayerHandler):
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the units of both, and put them side by side unless they are added up or multiplied."""
-        _keep_mask(node, inputs, space)
+        read = _sequence(node, inputs, space)
         both = (node.layer.forward_layer, node.layer.backward_layer)
         if not all(isinstance(layer, layers.GRU | layers.LSTM | layers.SimpleRNN) for layer in both):
             raise UnsupportedLayerError(
                 f"layer {node.name!r} wraps {type(both[0]).__name__}; expected a GRU, an LSTM or a SimpleRNN"
             )
-        ahead, back = (_couple_cell(node, layer.cell, inputs[0], space) for layer in both)
+        ahead, back = (_couple_cell(node, layer.cell, read, space) for layer in both)
         space.tie(ahead, back)
         return np.concatenate([ahead, back]) if node.layer.merge_mode == "concat" else ahead
 

@@ -93,6 +93,19 @@ def test_a_mask_is_no_key():
     same([by_hand(source, given, heads, np.ones(VALUE, bool))], outputs(small, given))
 
 
+def test_the_positions_of_a_mask_stay():
+    """Arguments by name come in the order of their names, and so the mask first."""
+    inputs = keras.Input((STEPS, 4))
+    x = layers.Dense(8, name="x")(inputs)
+    scores = layers.Dense(STEPS, activation="relu", name="scores")(inputs)
+    attention = layers.MultiHeadAttention(2, 3, name="attention")
+    x = attention(query=x, value=x, attention_mask=keras.ops.cast(scores, "bool"))
+    source = randomised(keras.Model(inputs, layers.Dense(3, name="out")(x)))
+    structure = analyse(source)
+    assert {node.name: node for node in structure.graph.nodes}["attention"].argument("attention_mask") == 0
+    assert structure.widths == {"x": 8, "attention": 2, "attention#2": 3, "attention#3": 8}
+
+
 def test_self_attention_leaves_the_width_of_the_tokens_free():
     inputs = keras.Input((STEPS, 4))
     x = layers.Dense(8, name="x")(inputs)

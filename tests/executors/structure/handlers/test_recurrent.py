@@ -97,6 +97,18 @@ def test_a_network_without_the_last_unit_costs_less(make):
     assert structure.network(none).size_bytes() < structure.network(last).size_bytes()
 
 
+def test_a_mask_by_name_is_no_sequence():
+    inputs, mask = keras.Input((5, 4), name="inputs"), keras.Input((5,), dtype="bool", name="mask")
+    x = layers.GRU(UNITS, name="cell")(sequences=layers.Dense(7, name="stem")(inputs), mask=mask)
+    source = randomised(keras.Model([inputs, mask], layers.Dense(2)(x)))
+    structure, keep = analyse(source), alternate(7)
+    assert structure.widths == {"stem": 7, "cell": UNITS}
+    kernel, bias = source.get_layer("stem").get_weights()
+    source.get_layer("stem").set_weights([kernel * keep, bias * keep])
+    given = [batch(source)[0], np.random.default_rng(2).uniform(size=(3, 5)) < 0.7]
+    same(outputs(source, given), outputs(narrow(structure, {"stem": keep}), given))
+
+
 def test_an_initial_state_is_refused():
     inputs, state = keras.Input((5, 4)), keras.Input((UNITS,))
     x = layers.GRU(UNITS, name="cell")(inputs, initial_state=state)
