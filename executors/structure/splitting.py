@@ -47,9 +47,10 @@ def blocks(graph: Graph) -> list[list[str]]:
 
 
 def freeze(model: keras.Model, layers: Collection[str]) -> None:
-    """Make some layers untrainable, so that no adaptation changes them."""
+    """Make some layers untrainable, so that no adaptation changes them. Those that are already stay so."""
     for layer in model.layers:
-        layer.trainable = layer.name not in layers
+        if layer.name in layers:
+            layer.trainable = False
 
 
 def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:

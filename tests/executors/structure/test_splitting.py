@@ -110,6 +110,13 @@ def test_what_is_frozen_stays_as_it_is():
                 np.testing.assert_array_equal(before, after)
 
 
+def test_what_was_frozen_before_stays_so():
+    model = residual()
+    model.get_layer("in_2").trainable = False
+    freeze(model, STEM)
+    assert {layer.name for layer in model.layers if not layer.trainable} == {*STEM, "in_2"}
+
+
 def test_a_model_of_the_base_alone_has_the_graph_of_the_first_calls():
     structure = analyse(residual())
     first, rest = split(structure.graph, STEM)
