@@ -58,7 +58,12 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
 
 
 def _block(graph: Graph, total: Node, skip: int, made: int) -> ResidualBlock | None:
-    """The block between a tensor and what is added to it, if it is one."""
+    """The block between a tensor and what is added to it, if it is one.
+
+    A sum that is an output stays: outputs are called after what makes them.
+    """
+    if total.output in graph.outputs:
+        return None
     if graph.shapes[skip] != graph.shapes[made] or graph.shapes[skip] != graph.shapes[total.output]:
         return None
     follows = {skip}

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from executors.signature import output_names
 from executors.structure import analyse, narrow, residual_blocks, shallower
 from executors.structure.graph import read_graph
 
@@ -79,13 +80,14 @@ def test_blocks_may_contain_blocks():
     x = layers.Dense(8, name="before")(inputs)
     y = layers.Dense(8, name="outer")(x)
     y = layers.Add(name="inner_add")([y, layers.Dense(8, name="inner")(y)])
-    model = keras.Model(inputs, layers.Add(name="outer_add")([x, y]))
+    x = layers.Add(name="outer_add")([x, y])
+    model = keras.Model(inputs, layers.Dense(3, name="head")(x))
     structure = analyse(model)
     blocks = {block.name: block for block in residual_blocks(structure.graph)}
     assert blocks["inner_add"].layers == ("inner",)
     assert blocks["outer_add"].layers == ("outer", "inner")
     shallow = narrow(shallower(structure, blocks.values()), {})
-    assert [layer.name for layer in shallow.layers[1:]] == ["before"]
+    assert [layer.name for layer in shallow.layers[1:]] == ["before", "head"]
 
 
 def test_what_serves_others_or_changes_the_shape_is_no_block():
@@ -106,6 +108,17 @@ def test_a_block_whose_result_is_an_output_stays():
     x = layers.Dense(4)(inputs)
     y = layers.Dense(4)(x)
     assert residual_blocks(read_graph(keras.Model(inputs, [layers.Add()([x, y]), y]))) == []
+
+
+def test_a_sum_that_is_an_output_stays_with_its_name():
+    inputs = keras.Input((4,))
+    x = layers.Add(name="first")([inputs, layers.Dense(4)(inputs)])
+    x = layers.Add(name="second")([x, layers.Dense(4)(x)])
+    model = keras.Model(inputs, [x, layers.Dense(3, name="head")(x)])
+    structure = analyse(model)
+    (block,) = residual_blocks(structure.graph)
+    assert block.name == "first"
+    assert output_names(narrow(shallower(structure, [block]), {})) == output_names(model)
 
 
 def test_a_shallower_network_is_narrowed_like_any_other():
