@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from math import ceil, log, log2
 
 import keras
+import numpy as np
 import tensorflow as tf
 from pydantic import Field
 
@@ -34,6 +35,9 @@ _REBUILD_BELOW = 0.6
 #: Part of the source's dropout that is left in what is cut from it: a smaller network with a teacher learns
 #: less by heart. (Rates that fall with the connections: Han et al., 2015.)
 _DROPOUT = 1 / 3
+
+#: Below any mean loss: where nothing is lost with a group's units, each of them is worth nothing.
+_TINY = float(np.finfo(float).tiny)
 
 _DROPOUTS = (layers.Dropout, layers.GaussianDropout, layers.SpatialDropout1D, layers.SpatialDropout2D)
 
@@ -131,7 +135,7 @@ class GradualExecutor(AdaptationExecutor):
         keep = self._masks.keep
         losses = damages(self._compensation.readers, keep, moments)
         return {
-            name: losses[name] / losses[name][keep[name]].mean() if name in losses else norms
+            name: losses[name] / max(losses[name][keep[name]].mean(), _TINY) if name in losses else norms
             for name, norms in importances(self._structure, keep).items()
         }
 
