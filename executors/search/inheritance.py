@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, log
 from typing import Final
 
@@ -18,7 +19,8 @@ from executors.sparsity import Masks
 from executors.structure import Keep, Structure, narrow
 from executors.training import Schooling
 
-#: Training examples that batch norms are calibrated on, and as many others that candidates are measured on.
+#: Training examples that batch norms are calibrated on, and that candidates are measured on: others, where
+#: there are twice as many.
 _EXAMPLES: Final = 500
 
 #: Of a candidate whose outputs overflow.
@@ -65,7 +67,7 @@ class Inheritance:
             architecture: The candidate.
             structure: The network's without the blocks that the candidate leaves out, at its resolution.
         """
-        calibration, test = self._examples()
+        calibration, test = self._examples
         with self._cut(self.keep(architecture)):
             evaluation = self.evaluation
             if structure is not self.structure or self.structure.averages_channels:
@@ -95,9 +97,10 @@ class Inheritance:
             for variable, weight in zip(variables, weights, strict=True):
                 variable.assign(weight)
 
+    @cached_property
     def _examples(self) -> tuple[Dataset, Dataset]:
-        order = np.random.default_rng(0).permutation(len(self.schooling.train))
-        first, second = order[:_EXAMPLES], order[_EXAMPLES : 2 * _EXAMPLES]
-        # Where there are few examples, all serve for both.
+        """What every candidate is calibrated and measured on."""
         train = self.schooling.train
-        return train.subset(first), train.subset(second if len(second) else first)
+        order = np.random.default_rng(0).permutation(len(train))[: 2 * _EXAMPLES]
+        # Where there are fewer, some or all of them serve for both.
+        return train.subset(order[:_EXAMPLES]), train.subset(order[-_EXAMPLES:])

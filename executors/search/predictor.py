@@ -20,6 +20,9 @@ _LENGTHS: Final = (0.1, 100.0)
 _NOISE: Final = 0.05
 _NOISES: Final = (1e-6, 1.0)
 
+#: Samples that are kept, the latest: fitting a process takes time with their number cubed.
+_SAMPLES: Final = 500
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -35,10 +38,14 @@ class Sample:
 
 
 class Predictor:
-    """A Gaussian process over the features of candidates."""
+    """A Gaussian process over the features of candidates.
+
+    Attributes:
+        samples: The latest that it was told, 500 at the most.
+    """
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        self.samples = list(samples)
+        self.samples = list(samples)[-_SAMPLES:]
         self._process = self._fitted() if self.samples else None
 
     @classmethod
@@ -53,7 +60,7 @@ class Predictor:
 
     def learn(self, samples: Iterable[Sample]) -> None:
         """Know more samples; how similar candidates are is found out anew."""
-        self.samples += samples
+        self.samples = [*self.samples, *samples][-_SAMPLES:]
         self._process = self._fitted()
 
     def __call__(self, features: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:

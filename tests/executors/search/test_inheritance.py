@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from executors.compensation import Compensation
+from executors.data import Dataset
 from executors.evaluation import Evaluation
 from executors.search import Architecture, Inheritance
 from executors.sparsity import Masks
@@ -107,6 +108,22 @@ def test_few_examples_serve_for_both(inheritance, schooling):
     few = replace(schooling, train=schooling.train.subset(np.arange(40)))
     found = replace(inheritance, schooling=few)
     assert np.isfinite(found.quality(half(found.structure), found.structure))
+
+
+@pytest.mark.parametrize("count", [40, 501, 999, 1_000, 1_200])
+def test_candidates_are_measured_on_500_examples_or_all_and_always_the_same(inheritance, schooling, count):
+    train = schooling.train.subset(np.arange(count) % len(schooling.train))
+    measured = []
+
+    class Noting(Dataset):
+        def subset(self, indices):
+            measured.append(len(indices))
+            return super().subset(indices)
+
+    found = replace(inheritance, schooling=replace(schooling, train=Noting(train.inputs, train.targets)))
+    for _ in range(3):
+        found.quality(half(found.structure), found.structure)
+    assert measured == [min(500, count)] * 2
 
 
 def test_a_candidate_whose_outputs_overflow_is_worse_than_all_others(inheritance):

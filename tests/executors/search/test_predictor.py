@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from executors.search import Predictor, Sample
+from executors.search import Predictor, Sample, predictor
 
 
 def samples(count, seed=0):
@@ -47,6 +47,17 @@ def test_more_samples_make_it_better():
     before = error()
     predictor.learn(samples(60, seed=2))
     assert error() < before / 3
+
+
+def test_the_latest_samples_are_kept(monkeypatch):
+    """They are fitted after every round of every search; the oldest are of networks of long ago."""
+    monkeypatch.setattr(predictor, "_SAMPLES", 20)
+    everything = samples(30)
+    known = Predictor(everything[:25])
+    assert known.samples == everything[5:25]
+    known.learn(everything[25:])
+    assert known.samples == everything[10:]
+    assert Predictor.loaded(known.saved()).samples == everything[10:]
 
 
 def test_what_was_saved_says_the_same():
