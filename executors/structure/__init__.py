@@ -14,7 +14,7 @@ from executors.structure.graph import calls, copied, set_weights, tensors
 from executors.structure.handlers import LayerHandler, register
 from executors.structure.resolution import at_resolution, resolution
 from executors.structure.splitting import freeze, shareable_base, split
-from executors.structure.surgery import Keep, narrow, narrow_arrays, widen
+from executors.structure.surgery import Keep, narrow, narrow_arrays, widen, widened
 
 __all__ = [
     "ChannelGroup",
@@ -44,4 +44,5 @@ __all__ = [
     "split",
     "tensors",
     "widen",
+    "widened",
 ]

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import numpy.typing as npt
 
-from executors.structure.analysis import Structure, Widths, analyse
+from executors.structure.analysis import Channels, Structure, Widths, analyse
 from executors.structure.channels import Ids, Role, Slot
 from executors.structure.handlers import handler_of
 
@@ -58,25 +58,47 @@ def narrow_arrays(
     return {path: cut[places[path][0]][places[path][1]] for path in there}
 
 
-def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
-    """A wider model that computes the same: every group grows by `factor`, rounded up.
+def widened(structure: Structure, factor: float) -> dict[str, int]:
+    """The widths at which a model is `factor` times as wide, rounded up, and can compute the same.
 
-    New units are copies. Whatever sums over a copied channel shares its weights out among the copies, in
-    unequal parts, so that training can tell the copies apart. Groups below a layer norm grow by a whole
-    factor, which keeps its statistics, or not at all beside channels that must stay.
+    Groups below a layer norm grow by a whole factor, which keeps its statistics. Beside channels that must
+    stay they do not grow, nor do groups that share another layer norm with those.
 
     Raises:
         ValueError: A factor below 1.
     """
     if factor < 1:
         raise ValueError(f"factor is {factor}; expected at least 1; narrow() makes a model smaller")
+    growth: dict[str, float] = dict.fromkeys(structure.groups, factor)
+    averaged = _averaged(structure)
+    for channels in averaged:
+        growth.update(dict.fromkeys(channels.per_unit, ceil(factor)))
+    stay: set[str] = set()
+    while tied := {
+        name
+        for channels in averaged
+        if channels.fixed or not stay.isdisjoint(channels.per_unit)
+        for name in channels.per_unit.keys() - stay
+    }:
+        stay |= tied
+    growth.update(dict.fromkeys(stay, 1))
+    return {name: ceil(group.size * growth[name]) for name, group in structure.groups.items()}
+
+
+def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
+    """A wider model that computes the same, of the widths that `widened` tells.
+
+    New units are copies. Whatever sums over a copied channel shares its weights out among the copies, in
+    unequal parts, so that training can tell the copies apart.
+
+    Raises:
+        ValueError: A factor below 1.
+    """
     rng = np.random.default_rng(seed)
-    growth = _growth(structure, factor)
+    widths = widened(structure, factor)
     origins = {
-        name: np.sort(np.arange(ceil(group.size * growth[name])) % group.size)
-        for name, group in structure.groups.items()
+        name: np.sort(np.arange(widths[name]) % group.size) for name, group in structure.groups.items()
     }
-    widths = {name: len(units) for name, units in origins.items()}
     wide = analyse(_build(structure, widths, {}))
     shares = {name: _shares(units, rng) for name, units in origins.items()}
     weights = structure.graph.weights
@@ -148,11 +170,10 @@ def _shares(origins: Ids, rng: np.random.Generator) -> npt.NDArray[np.float32]:
     return (parts / np.bincount(origins, parts)[origins]).astype(np.float32)
 
 
-def _growth(structure: Structure, factor: float) -> dict[str, float]:
-    """How much each group grows: what a layer norm averages over must keep its proportions."""
-    growth = dict.fromkeys(structure.groups, factor)
-    for node in structure.graph.nodes:
-        if handler_of(node.name, node.layer).averages_channels:
-            normalised = structure.channels[node.output]
-            growth.update(dict.fromkeys(normalised.per_unit, 1 if normalised.fixed else ceil(factor)))
-    return growth
+def _averaged(structure: Structure) -> list[Channels]:
+    """What each layer norm averages over; it must keep its proportions."""
+    return [
+        structure.channels[node.output]
+        for node in structure.graph.nodes
+        if handler_of(node.name, node.layer).averages_channels
+    ]

@@ -1,14 +1,13 @@
 """The root of a goal tree: the source tuned on the data, and widened where goals ask for it (paper 4.3)."""
 
 from collections.abc import Callable, Mapping
-from math import ceil
 
 import keras
 import numpy as np
 
 from executors.data import split
 from executors.evaluation import evaluate, recalibrate
-from executors.structure import Structure, copied, widen
+from executors.structure import Structure, copied, widen, widened
 from executors.training import Schooling, Trainer
 from mistify.profiles import Profile
 from mistify_server.adaptor.edge import tune
@@ -39,8 +38,7 @@ def expanded(
     """The model widened as little as it takes for every cost to reach what it has to exceed."""
     factor = 1.0
     for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
-        widths = {name: ceil(group.size * factor) for name, group in structure.groups.items()}
-        costs = structure.network(widths).costs(profiles)
+        costs = structure.network(widened(structure, float(factor))).costs(profiles)
         if all(costs[axis] >= limit for axis, limit in exceed.items()):
             break
     return widen(structure, float(factor), seed)

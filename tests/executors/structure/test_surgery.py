@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.structure import Role, analyse, fold_batch_norm, narrow, narrow_arrays, widen
+from executors.structure import Role, analyse, fold_batch_norm, narrow, narrow_arrays, widen, widened
 from mistify.hardware import HOST
 
 from .architectures import FAMILIES
@@ -177,6 +177,28 @@ def test_two_groups_below_one_layer_norm_grow_together():
     a, b = layers.Dense(5, name="a")(inputs), layers.Dense(3, name="b")(inputs)
     x = layers.LayerNormalization()(layers.Concatenate()([a, b]))
     check_widen(randomised(keras.Model(inputs, layers.Dense(2)(x))))
+
+
+@pytest.mark.parametrize("fixed_first", [True, False])
+def test_what_shares_a_layer_norm_with_groups_that_cannot_grow_does_not_grow(fixed_first):
+    """`a` is normalised beside the inputs, `b` beside `a`, `c` beside `b`; `d` is not."""
+    inputs = keras.Input((4,), name="given")
+    a, b, c, d = (layers.Dense(5, name=name)(inputs) for name in "abcd")
+    together = [(inputs, a), (a, b), (b, c)]
+    normed = [
+        layers.LayerNormalization()(layers.Concatenate()(pair))
+        for pair in (together if fixed_first else together[::-1])
+    ]
+    model = randomised(keras.Model(inputs, layers.Dense(2)(layers.Concatenate()([*normed, d]))))
+    check_widen(model)
+    assert widened(analyse(model), 1.5) == {"a": 5, "b": 5, "c": 5, "d": 8}
+
+
+def test_the_widths_of_a_wider_model_are_foretold():
+    for model in (source_of("chain"), perceptron(), perceptron(with_input=True)):
+        structure = analyse(model)
+        for factor in (1.0, 1.3, 2.0):
+            assert widened(structure, factor) == analyse(widen(structure, factor)).widths
 
 
 @pytest.mark.parametrize(

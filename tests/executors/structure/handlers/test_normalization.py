@@ -83,5 +83,15 @@ def test_wider_by_a_whole_factor_computes_the_same(norm):
     check_widen(network(norm))
 
 
+def test_groups_that_lie_across_two_layers_grow_with_both():
+    """The first half of the norm's channels are three of `a`; the other one of `a`, and both of `b`."""
+    inputs = keras.Input((POSITIONS, 3))
+    a, b = layers.Dense(4, name="a")(inputs), layers.Dense(2, name="b")(inputs)
+    x = layers.GroupNormalization(2)(layers.Concatenate()([a, b]))
+    source = randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
+    assert analyse(source).widths == {"a": 1, "a#2": 2}
+    check_widen(source)
+
+
 def test_batch_norms_average_over_examples_alone():
     assert not analyse(network(layers.BatchNormalization())).averages_channels
