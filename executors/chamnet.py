@@ -18,7 +18,7 @@ from executors.gradual import GradualParams
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.predictor import Floats
 from executors.searching import Fitted, SearchExecutor
-from executors.structure import copied, residual_blocks, resolution
+from executors.structure import copied, resolution
 from mistify.budget import FLOPS
 
 #: Searches in each iteration, after each of which the predictor learns.
@@ -113,10 +113,8 @@ class ChamNetExecutor(SearchExecutor):
             log2(architecture.widths[name] / group.size) if name in there else _GONE
             for name, group in source.groups.items()
         ]
-        blocks = [
-            float(block.name in self._space.blocks.keys() - architecture.left_out)
-            for block in residual_blocks(source.graph)
-        ]
+        left = self._space.blocks.keys() - architecture.left_out
+        blocks = [float(name in left) for name in self._source_blocks]
         widths_before = self._masks.widths.items()
         before = [
             log2(width / source.groups[name].size) for name, width in widths_before if name in source.groups

@@ -68,11 +68,12 @@ class SearchExecutor(GradualExecutor):
         """
         source = self._assignment.source
         share = share_left(source.network().costs(self._assignment.profiles), limits)
-        return round(len(residual_blocks(source.graph)) * float(share**_DEPTH))
+        return round(len(self._source_blocks) * float(share**_DEPTH))
 
     def _survey(self) -> None:
         """Find out what can be cut from the network as it is."""
         moments = self._compensation.moments(self._assignment.schooling.train)
+        self._source_blocks = [block.name for block in residual_blocks(self._assignment.source.graph)]
         self._space = Space(self._structure, self._masks.widths, self._assignment.profiles)
         self._rng = np.random.default_rng([self._assignment.seed, self._cuts])
         self._inheritance = Inheritance(

@@ -1,6 +1,6 @@
 """The depth of a network: residual blocks, which can be left out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,12 +32,13 @@ class ResidualBlock:
 
 def residual_blocks(graph: Graph) -> list[ResidualBlock]:
     """The blocks without which the network still has tensors of the same shapes, from the inputs on."""
+    made_at = {node.output: place for place, node in enumerate(graph.nodes)}
     return [
         block
-        for node in graph.nodes
+        for place, node in enumerate(graph.nodes)
         if isinstance(node.layer, keras.layers.Add) and len(node.inputs) == 2
         for skip, made in (node.inputs, node.inputs[::-1])
-        if (block := _block(graph, node, skip, made)) is not None
+        if (block := _block(graph, graph.nodes[made_at.get(skip, -1) + 1 : place], node, skip, made))
     ]
 
 
@@ -57,7 +58,7 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
     return Structure(graph, groups, tuple(channels))
 
 
-def _block(graph: Graph, total: Node, skip: int, made: int) -> ResidualBlock | None:
+def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:
     """The block between a tensor and what is added to it, if it is one.
 
     A sum that is an output stays: outputs are called after what makes them.
@@ -67,18 +68,17 @@ def _block(graph: Graph, total: Node, skip: int, made: int) -> ResidualBlock | N
     if graph.shapes[skip] != graph.shapes[made] or graph.shapes[skip] != graph.shapes[total.output]:
         return None
     follows = {skip}
-    for node in graph.nodes:
+    for node in between:
         if not follows.isdisjoint(node.inputs):
             follows.add(node.output)
     needed, inside = {made}, []
-    for node in reversed(graph.nodes):
-        if node.output in needed and node.output in follows and node.output != skip:
+    for node in reversed(between):
+        if node.output in needed and node.output in follows:
             inside.append(node)
             needed.update(node.inputs)
     writes = {node.output for node in inside}
-    readers = graph.consumers()
     serves_others = any(
-        tensor in graph.outputs or any(reader not in (*inside, total) for reader in readers[tensor])
+        tensor in graph.outputs or any(reader not in (*inside, total) for reader in graph.consumers[tensor])
         for tensor in writes
     )
     layers = tuple(dict.fromkeys(node.name for node in reversed(inside) if graph.variables[node.name]))

@@ -46,7 +46,7 @@ def foldable(graph: Graph) -> dict[Node, Node]:
     writes, and neither layer is called twice.
     """
     makers = {node.output: node for node in graph.nodes}
-    readers = graph.consumers()
+    readers = graph.consumers
     calls = [node.name for node in graph.nodes]
     pairs = {}
     for node in graph.nodes:

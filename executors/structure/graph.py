@@ -9,6 +9,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -96,16 +97,17 @@ class Graph:
         """The weights of every layer, by its name in the graph."""
         return {name: [weight.numpy() for weight in own] for name, own in self.variables.items()}
 
-    @property
+    @cached_property
     def variables(self) -> dict[str, list[keras.Variable]]:
         """The variables of every layer, by its name in the graph; an operation has none."""
         return {name: list(getattr(layer, "weights", ())) for name, layer in self.layers.items()}
 
-    @property
+    @cached_property
     def layers(self) -> dict[str, keras.layers.Layer]:
         """Every layer once, by its name in the graph."""
         return {node.name: node.layer for node in self.nodes}
 
+    @cached_property
     def consumers(self) -> dict[int, list[Node]]:
         """The calls that read each tensor."""
         readers: dict[int, list[Node]] = {}

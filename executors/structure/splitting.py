@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import keras
 
@@ -25,21 +25,16 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
     """
     graph = structure.graph
     costs = {layer.output: layer.multiply_adds for layer in structure.network().layers}
-    spent, best = 0, 0
-    for count, node in enumerate(graph.nodes[:-1], start=1):
-        spent += costs[node.output]
-        if spent > most:
-            break
-        if _ends_base(graph, count):
-            best = count
+    spent = accumulate(costs[node.output] for node in graph.nodes)
+    affordable = sum(total <= most for total in spent)
+    best = max((count for count in _ends(graph) if count <= affordable), default=0)
     return tuple(dict.fromkeys(node.name for node in graph.nodes[:best]))
 
 
 def blocks(graph: Graph) -> list[list[str]]:
     """The layers with weights between two places where all goes through one tensor, from the inputs on."""
-    ends = [count for count in range(1, len(graph.nodes)) if _ends_base(graph, count)]
     found = []
-    for first, last in pairwise([0, *ends, len(graph.nodes)]):
+    for first, last in pairwise([0, *_ends(graph), len(graph.nodes)]):
         names = dict.fromkeys(node.name for node in graph.nodes[first:last])
         if learned := [name for name in names if graph.variables[name]]:
             found.append(learned)
@@ -68,16 +63,22 @@ def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
     )
 
 
-def _ends_base(graph: Graph, count: int) -> bool:
-    """Whether one tensor of the first calls, and no layer, is all that the rest needs of them."""
-    first, rest = graph.nodes[:count], graph.nodes[count:]
-    if not {node.name for node in first}.isdisjoint(node.name for node in rest):
-        return False
+def _ends(graph: Graph) -> Iterator[int]:
+    """How many of the first calls can be a base: one tensor of them, and no layer, is all the rest needs."""
+    last_call = {node.name: place for place, node in enumerate(graph.nodes)}
+    last_read = {tensor: place for place, node in enumerate(graph.nodes) for tensor in node.inputs}
+    last_read.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
     learned: set[int] = set()
-    for node in first:
+    needed: set[int] = set()
+    called_until = 0
+    for count, node in enumerate(graph.nodes[:-1], start=1):
+        called_until = max(called_until, last_call[node.name])
         if graph.variables[node.name] or not learned.isdisjoint(node.inputs):
             learned.add(node.output)
-    return sum(tensor in learned for tensor in _passed(graph, first, rest)) == 1
+            needed.add(node.output)
+        needed = {tensor for tensor in needed if last_read[tensor] >= count}
+        if called_until < count and len(needed) == 1:
+            yield count
 
 
 def _passed(graph: Graph, first: tuple[Node, ...], rest: tuple[Node, ...]) -> Iterator[int]:

@@ -1,11 +1,13 @@
 """Residual blocks, and networks without some of them."""
 
+from collections import Counter
+
 import keras
 import numpy as np
 import pytest
 
 from executors.signature import output_names
-from executors.structure import analyse, narrow, residual_blocks, shallower
+from executors.structure import analyse, narrow, residual_blocks, shallower, splitting
 from executors.structure.graph import read_graph
 
 from .networks import batch, outputs, randomised, same
@@ -119,6 +121,27 @@ def test_a_sum_that_is_an_output_stays_with_its_name():
     (block,) = residual_blocks(structure.graph)
     assert block.name == "first"
     assert output_names(narrow(shallower(structure, [block]), {})) == output_names(model)
+
+
+def test_layers_are_asked_for_their_weights_once():
+    """However many blocks and places to divide a network at there are."""
+    asked = Counter()
+
+    class Asked(layers.Dense):
+        @property
+        def weights(self):
+            asked[self.name] += 1
+            return super().weights
+
+    x = inputs = keras.Input((4,))
+    for number in range(5):
+        x = layers.Add()([x, Asked(4, name=f"out_{number}")(Asked(4, name=f"in_{number}")(x))])
+    graph = read_graph(keras.Model(inputs, layers.Dense(3)(x)))
+    asked.clear()
+    assert len(residual_blocks(graph)) == 5
+    assert len(splitting.blocks(graph)) == 7
+    assert len(asked) == 10
+    assert set(asked.values()) == {1}
 
 
 def test_a_shallower_network_is_narrowed_like_any_other():
