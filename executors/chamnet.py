@@ -113,8 +113,7 @@ class ChamNetExecutor(SearchExecutor):
             log2(architecture.widths[name] / group.size) if name in there else _GONE
             for name, group in source.groups.items()
         ]
-        left = self._space.blocks.keys() - architecture.left_out
-        blocks = [float(name in left) for name in self._source_blocks]
+        blocks = [float(name in structure.graph.layers) for name in self._source_blocks]
         widths_before = self._masks.widths.items()
         before = [
             log2(width / source.groups[name].size) for name, width in widths_before if name in source.groups

@@ -57,6 +57,9 @@ class _Whole:
 class Space:
     """The architectures that can be cut from a network, as genes.
 
+    Frozen layers stay, and compute what they did: no block that has one is left out, and images are as large
+    as before.
+
     Args:
         structure: The network's.
         widths: Units that are left of each group.
@@ -70,7 +73,9 @@ class Space:
         self._profiles = profiles
         self._groups = list(structure.groups)
         self._at = dict(_resolutions(structure))
-        self.blocks = self._at[1.0].blocks
+        whole, frozen = self._at[1.0], structure.graph.frozen
+        self.blocks = {name: block for name, block in whole.blocks.items() if frozen.isdisjoint(block.layers)}
+        self._frozen_blocks = len(whole.blocks) - len(self.blocks)
         self._cut = lru_cache(maxsize=64)(self._without)
         self._deepest = np.log2(1 / max(widths.values(), default=1))
 
@@ -133,7 +138,8 @@ class Space:
     def _deepened(self, genes: Genes, depth: int) -> Genes:
         start, end = len(self._groups), len(self._groups) + len(self.blocks)
         stays = genes[start:end] != 0
-        back = np.flatnonzero(~stays)[: max(0, depth - np.count_nonzero(stays))]
+        staying = self._frozen_blocks + np.count_nonzero(stays)
+        back = np.flatnonzero(~stays)[: max(0, depth - staying)]
         genes = genes.copy()
         genes[start + back] = 1
         return genes
@@ -157,6 +163,8 @@ class Space:
 def _resolutions(structure: Structure) -> Iterator[tuple[float, _Whole]]:
     """The network at the shares of its images' sides that it can look at, the largest first."""
     yield 1.0, _Whole.of(structure)
+    if structure.graph.frozen:
+        return
     for left_out in range(1, _LEFT_OUT + 1):
         scale = 1 - left_out / _PARTS
         smaller = at_resolution(structure, scale)

@@ -148,7 +148,7 @@ def analyse(model: keras.Model) -> Structure:
         handler = handler_of(node.name, node.layer)
         inputs = [tensors[index] for index in node.inputs]
         tensors[node.output] = handler.couple(node, inputs, graph.shapes[node.output], space)
-        if not getattr(node.layer, "trainable", True):
+        if node.name in graph.frozen:
             space.fix_layer(node.name)
     for index in graph.outputs:
         space.fix(tensors[index])

@@ -108,6 +108,13 @@ class Graph:
         return {node.name: node.layer for node in self.nodes}
 
     @cached_property
+    def frozen(self) -> frozenset[str]:
+        """The layers whose weights no adaptation may change."""
+        return frozenset(
+            name for name, own in self.variables.items() if own and not self.layers[name].trainable
+        )
+
+    @cached_property
     def consumers(self) -> dict[int, list[Node]]:
         """The calls that read each tensor."""
         readers: dict[int, list[Node]] = {}

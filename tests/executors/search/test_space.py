@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.search import Space
-from executors.structure import analyse, at_resolution, narrow, residual_blocks, shallower
+from executors.structure import analyse, at_resolution, freeze, narrow, residual_blocks, shallower
 from mistify.budget import FLOPS, PARAMS, meets
 
 layers = keras.layers
@@ -95,6 +95,29 @@ def test_as_many_blocks_as_are_asked_for_come_back(space, structure, depth, stay
     genes = np.array([-1.0, -1.0, -1.0, 0.0, 0.0, *WHOLE])
     assert space.fitted(genes, limits, depth)[3:5].tolist() == stay
     assert genes[3:5].tolist() == [0.0, 0.0]
+
+
+@pytest.fixture
+def frozen():
+    """The structure of the network whose stem and first block are frozen."""
+    model = residual()
+    freeze(model, ["stem", "in_1", "out_1", "sum_1"])
+    return analyse(model)
+
+
+def test_frozen_layers_see_the_same_images_and_none_of_their_blocks_is_left_out(frozen):
+    space = Space(frozen, frozen.widths, ())
+    assert list(frozen.groups) == ["in_2"]
+    assert list(space.blocks) == ["sum_2"]
+    assert space.size == (1, 1)
+    assert set(space.structure(space.architecture(space.least)).graph.layers) >= {"in_1", "out_1", "sum_1"}
+
+
+@pytest.mark.parametrize(("depth", "stays"), [(0, 0.0), (1, 0.0), (2, 1.0)])
+def test_frozen_blocks_are_among_those_that_stay(frozen, depth, stays):
+    space = Space(frozen, frozen.widths, ())
+    limits = {FLOPS: frozen.network().flops}
+    assert space.fitted(np.array([0.0, 0.0]), limits, depth)[1:].tolist() == [stays]
 
 
 def test_what_no_widths_can_meet_fits_nothing(space):
