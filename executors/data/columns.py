@@ -1,39 +1,22 @@
 """Rows of cells, as CSV and JSONL files have them, made into arrays."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from executors.data.cells import NO_CLASS, CellError, Cells, Inputs, Targets, is_number, names_of
 from executors.data.formats import Arrays, ClassNames, Request, X, Y, append, invalid
 from executors.data.storage import Array, Rows
-from executors.data.text import Tokenizer
-from executors.objectives import IGNORED
-from executors.signature import Input, Output, Signature
+from executors.signature import Signature
 from mistify.errors import Problem
 
 #: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
 Row = tuple[int, Mapping[str, object]]
 
 _BLOCK: Final = 1_000
-_PADDING: Final = 0
-
-#: What stands among the names of classes for a position that is to be ignored.
-_NO_CLASS: Final = str(IGNORED)
-
-
-class CellError(ValueError):
-    """A cell that cannot be used: what was given, what was expected, and how to mend it."""
-
-    def __init__(self, given: str, expected: str, fix: str = "repair the row") -> None:
-        super().__init__(given)
-        self.given = given
-        self.expected = expected
-        self.fix = fix
 
 
 def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
@@ -64,11 +47,11 @@ def names_in_columns(rows: Iterator[Row], request: Request) -> ClassNames:
     for _, cells in rows:
         for output in outputs:
             cell = cells.get(_column(list(cells), output.name, Y, len(outputs)) or "")
-            found[output.name].update(_tokens(cell, output))
+            found[output.name].update(names_of(cell, output))
     return {
-        name: tuple(sorted(names - {_NO_CLASS}))
+        name: tuple(sorted(names - {NO_CLASS}))
         for name, names in found.items()
-        if not all(map(_is_number, names))
+        if not all(map(is_number, names))
     }
 
 
@@ -78,13 +61,13 @@ def figures_of_table(rows: Iterator[Row], request: Request) -> tuple[str, ...]:
     return _figure_columns(list(first[1]), request.signature) if first else ()
 
 
-def _converters(path: Path, columns: list[str], request: Request) -> dict[str, "_Cells"]:
+def _converters(path: Path, columns: list[str], request: Request) -> dict[str, Cells]:
     signature = request.signature
-    found: dict[str, _Cells] = {}
+    found: dict[str, Cells] = {}
     for output in signature.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
         if column:
-            found[output.name] = _Targets((column,), output, request.classes.get(output.name))
+            found[output.name] = Targets((column,), output, request.classes.get(output.name))
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
         given = (column,) if column else request.figure_columns or _figure_columns(columns, signature)
@@ -95,7 +78,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, "
                 Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
             )
         if given:
-            found[tensor.name] = _Inputs(given, tensor, request)
+            found[tensor.name] = Inputs(given, tensor, request)
     return found
 
 
@@ -113,7 +96,7 @@ def _column(columns: list[str], name: str, alias: str, count: int) -> str | None
     return name if name in columns else alias if count == 1 and alias in columns else None
 
 
-def _converted(path: Path, name: str, row: Row, convert: "_Cells") -> Array:
+def _converted(path: Path, name: str, row: Row, convert: Cells) -> Array:
     try:
         return convert(row[1])
     except CellError as error:
@@ -121,157 +104,5 @@ def _converted(path: Path, name: str, row: Row, convert: "_Cells") -> Array:
         raise invalid(problem) from error
 
 
-def _whole(array: Array, convert: "_Cells") -> Array:
+def _whole(array: Array, convert: Cells) -> Array:
     return array.astype(np.int64) if convert.whole and array.dtype != np.int64 else array
-
-
-@dataclass
-class _Cells(ABC):
-    """Makes a row of an array from the cells of some columns.
-
-    Attributes:
-        columns: Several are the figures of one input.
-        whole: Whether all numbers so far were whole.
-    """
-
-    columns: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        self.whole = True
-
-    @abstractmethod
-    def __call__(self, cells: Mapping[str, object]) -> Array:
-        """A row of the array, from the cells of one of the file's."""
-
-    def figures(self, cell: object) -> Array:
-        """The numbers of a cell, in the shape in which they are nested."""
-        given: object = cell
-        if isinstance(cell, str):
-            parts = cell.split()
-            given = parts[0] if len(parts) == 1 else parts
-            self.whole = self.whole and all(part.lstrip("+-").isdigit() for part in parts)
-        try:
-            found = np.asarray(given, np.float64 if isinstance(cell, str) else None)
-        except ValueError as error:
-            raise CellError(repr(cell), "numbers, as many in each list") from error
-        if found.dtype.kind not in "biuf" or not found.size:
-            raise CellError(repr(cell), "numbers")
-        self.whole = self.whole and (isinstance(cell, str) or found.dtype.kind in "biu")
-        return found.astype(np.float64)
-
-
-class _Inputs(_Cells):
-    """Figures, token ids or text, in the shape of an input."""
-
-    def __init__(self, columns: tuple[str, ...], tensor: Input, request: Request) -> None:
-        super().__init__(columns)
-        self._tensor = tensor
-        self._tokenizer = Tokenizer(request.text) if request.text else None
-        self._length = request.text.length if request.text else None
-
-    def __call__(self, cells: Mapping[str, object]) -> Array:
-        given = [cells[column] for column in self.columns]
-        if len(given) == 1 and not self._tensor.figures:
-            return self._ids(given[0])
-        found = self.figures(given[0]) if len(given) == 1 else self._joined(given)
-        if not self._tensor.figures:
-            return self._shaped(_whole_numbers(found))
-        self.whole = False
-        return self._shaped(found.astype(np.float32))
-
-    def _joined(self, given: list[object]) -> Array:
-        """The figures of several columns."""
-        try:
-            return self.figures(" ".join(map(str, given)))
-        except CellError as error:
-            expected = f"numbers in each of the columns {', '.join(self.columns)}"
-            fix = f"name the one column that is meant {self._tensor.name} (or {X})"
-            raise CellError(error.given, expected, fix) from error
-
-    def _ids(self, cell: object) -> Array:
-        length = (self._tensor.shape[0] if self._tensor.shape else None) or self._length or 0
-        words = isinstance(cell, list) and bool(cell) and all(isinstance(word, str) for word in cell)
-        if isinstance(cell, str) and self._tokenizer:
-            ids = self._tokenizer.text(cell, length)
-        elif words and self._tokenizer:
-            ids = [self._tokenizer.word(word) for word in cell]  # type: ignore[attr-defined]
-        elif words or (isinstance(cell, str) and not all(map(_is_number, cell.split()))):
-            raise CellError(repr(cell), 'token ids, or "text" in the dataset of the config')
-        else:
-            found = _whole_numbers(self.figures(cell))
-            if len(self._tensor.shape) != 1:
-                return self._shaped(found)
-            ids = found.reshape(-1).tolist()
-        return _padded(ids, length, _PADDING)
-
-    def _shaped(self, found: Array) -> Array:
-        wanted = self._tensor.shape
-        if wanted == (1,) and not found.ndim:
-            return found.reshape(1)
-        if len(wanted) != found.ndim or any(
-            size not in (None, given) for size, given in zip(wanted, found.shape, strict=True)
-        ):
-            raise CellError(f"figures of shape {list(found.shape)}", f"shape {list(wanted)}")
-        return found
-
-
-class _Targets(_Cells):
-    """Classes by name or number, or figures, in the shape of what an output learns."""
-
-    def __init__(self, columns: tuple[str, ...], output: Output, names: tuple[str, ...] | None) -> None:
-        super().__init__(columns)
-        self._output = output
-        self._names = names
-        self._numbers = {_NO_CLASS: IGNORED, **{name: number for number, name in enumerate(names or ())}}
-        # Only classes can be ignored, and where there is one figure for each position there are none.
-        self._padded_to = output.shape[0] if len(output.shape) == 2 and output.shape[1] != 1 else None
-
-    def __call__(self, cells: Mapping[str, object]) -> Array:
-        cell = cells[self.columns[0]]
-        if self._names is None:
-            found = self.figures(cell)
-        else:
-            tokens = _tokens(cell, self._output)
-            unknown = [token for token in tokens if token not in self._numbers]
-            if unknown or not tokens:
-                known = ", ".join(self._names[:10])
-                raise CellError(repr(unknown[0] if unknown else cell), f"one of the training data's {known}")
-            numbers = [self._numbers[token] for token in tokens]
-            found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
-        if self._padded_to and self.whole and found.ndim < 2:
-            # In one type with rows of figures, which might follow.
-            return _padded(found.reshape(-1).tolist(), self._padded_to, IGNORED).astype(np.float64)
-        return found
-
-
-def _whole_numbers(figures: Array) -> Array:
-    if not all(map(float.is_integer, figures.reshape(-1).tolist())):
-        raise CellError(str(figures.tolist()), "whole numbers")
-    return figures.astype(np.int64)
-
-
-def _padded(values: list[int], length: int, padding: int) -> Array:
-    if not length:
-        raise CellError(
-            f"{len(values)} values", 'a model of a fixed length, or "length" of the text settings'
-        )
-    if len(values) > length:
-        raise CellError(f"{len(values)} values", f"{length} at the most")
-    return np.asarray([*values, *[padding] * (length - len(values))], np.int64)
-
-
-def _tokens(cell: object, output: Output) -> list[str]:
-    """The names in a cell: one, or one for each position; none where it has numbers alone."""
-    if isinstance(cell, str):
-        return cell.split() if len(output.shape) > 1 else [cell.strip()]
-    if isinstance(cell, list) and any(isinstance(item, str) for item in cell):
-        return [str(item) for item in cell]
-    return []
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -1,19 +1,23 @@
 """Every format against what was written, without TensorFlow's readers; and the row that is wrong."""
 
-import csv
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from PIL import Image
 
 from executors.data import storage
 from executors.data.loading import load_dataset
-from executors.signature import Activation, Input, Output, Signature
+from executors.signature import Activation, Input, Output
 from mistify.dataset import TextSettings
-from mistify.errors import MistifyError
+from tests.executors.data.files import (
+    problem_of,
+    signature,
+    write_csv,
+    write_images,
+    write_jsonl,
+    write_records,
+    write_table,
+)
 
 RNG = np.random.default_rng(0)
 FIGURES = Input("figures", (3,), "float32")
@@ -27,58 +31,6 @@ PRICE = Output("price", (1,), Activation.NONE)
 FORECAST = Output("forecast", (3, 1), Activation.NONE)
 HASHED = TextSettings(hashing=50)
 KINDS = ["dog", "cat", "eel", "cat"]
-
-
-def signature(inputs, outputs):
-    return Signature(tuple(inputs), tuple(outputs))
-
-
-def problem_of(source, sig, **options):
-    with pytest.raises(MistifyError, match="cannot be used") as caught:
-        load_dataset(str(source), sig, **options)
-    assert caught.value.problems[0].place == str(source)
-    return str(caught.value.problems[0])
-
-
-def write_csv(path, header, rows):
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
-def write_jsonl(path, rows):
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
-    return path
-
-
-def write_table(path, header, rows):
-    if path.suffix == ".csv":
-        return write_csv(path, header, rows)
-    return write_jsonl(path, [dict(zip(header, row, strict=True)) for row in rows])
-
-
-def write_images(root, images):
-    for name, pixels in images.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(pixels).save(root / name)
-    return root
-
-
-def write_records(path, rows):
-    def feature(value):
-        if isinstance(value, bytes | str):
-            content = value if isinstance(value, bytes) else value.encode()
-            return tf.train.Feature(bytes_list=tf.train.BytesList(value=[content]))
-        array = np.ravel(value)
-        if array.dtype.kind == "f":
-            return tf.train.Feature(float_list=tf.train.FloatList(value=array))
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=array))
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in rows:
-            features = tf.train.Features(feature={name: feature(value) for name, value in row.items()})
-            writer.write(tf.train.Example(features=features).SerializeToString())
-    return path
 
 
 def test_csv_columns_beside_the_target_are_the_figures(tmp_path):
