@@ -11,7 +11,7 @@ from executors.data.formats import Request, X
 from executors.data.storage import Array
 from executors.data.text import Tokenizer
 from executors.objectives import IGNORED
-from executors.signature import Input, Output
+from executors.signature import Activation, Input, Output
 
 _PADDING: Final = 0
 
@@ -141,7 +141,8 @@ class Targets(Cells):
             unknown = [token for token in tokens if token not in self._numbers]
             if unknown or not tokens:
                 known = ", ".join(self._names[:10])
-                raise CellError(repr(unknown[0] if unknown else cell), f"one of the training data's {known}")
+                given = next(filter(None, unknown), cell)
+                raise CellError(repr(given), f"one of the training data's {known}")
             numbers = [self._numbers[token] for token in tokens]
             found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
         if self._padded_to and self.whole and found.ndim < 2:
@@ -167,12 +168,21 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
 
 
 def names_of(cell: object, output: Output) -> list[str]:
-    """The names in a cell: one, or one for each position; none where it has numbers alone."""
+    """The names in a cell: one, or one for each position, blank where there is none; no names of numbers."""
     if isinstance(cell, str):
         return cell.split() if len(output.shape) > 1 else [cell.strip()]
     if isinstance(cell, list) and any(isinstance(item, str) for item in cell):
-        return [str(item) for item in cell]
+        return ["" if item is None else str(item).strip() for item in cell]
     return []
+
+
+def are_classes(names: set[str], output: Output) -> bool:
+    """Whether these, numbers among them, are names of classes, and no figures with something amiss."""
+    numbers = [is_number(name) for name in names]
+    if output.shape[-1:] in ((), (1,)):
+        # A yes or no, where there are two names; a text beside numbers is none of them.
+        return bool(names) and not any(numbers)
+    return output.activation is not Activation.SIGMOID and not all(numbers)
 
 
 def is_number(text: str) -> bool:

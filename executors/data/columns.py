@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from executors.data.cells import NO_CLASS, CellError, Cells, Inputs, Targets, is_number, names_of
+from executors.data.cells import NO_CLASS, CellError, Cells, Inputs, Targets, are_classes, names_of
 from executors.data.formats import Arrays, ClassNames, Request, X, Y, append, invalid
 from executors.data.storage import Array, Rows
 from executors.signature import Signature
@@ -41,17 +41,18 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
 
 
 def names_in_columns(rows: Iterator[Row], request: Request) -> ClassNames:
-    """The names of classes in the columns of the outputs, sorted; none where they are numbers."""
+    """The names of classes in the columns of the outputs, sorted; none where these are numbers."""
     outputs = request.signature.outputs
     found: dict[str, set[str]] = {output.name: set() for output in outputs}
     for _, cells in rows:
         for output in outputs:
             cell = cells.get(_column(list(cells), output.name, Y, len(outputs)) or "")
             found[output.name].update(names_of(cell, output))
+    named = {output.name: found[output.name] - {NO_CLASS, ""} for output in outputs}
     return {
-        name: tuple(sorted(names - {NO_CLASS}))
-        for name, names in found.items()
-        if not all(map(is_number, names))
+        output.name: tuple(sorted(named[output.name]))
+        for output in outputs
+        if are_classes(named[output.name], output)
     }
 
 
