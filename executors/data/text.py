@@ -41,8 +41,9 @@ class Tokenizer:
     def _ids(self) -> dict[str, int]:
         if self._settings.vocabulary is None:
             return {}
-        lines = Path(self._settings.vocabulary).read_text(encoding="utf-8", errors="replace").splitlines()
-        return {token: number for number, token in enumerate(lines)}
+        # What else splits lines for Python, such as U+2028, may stand in a token.
+        with Path(self._settings.vocabulary).open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            return {line.rstrip("\r\n"): number for number, line in enumerate(lines)}
 
     @cached_property
     def _unknown(self) -> int:
