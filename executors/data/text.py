@@ -16,6 +16,9 @@ _LAST: Final = ("[SEP]", "</s>")
 #: Begins a token that goes on with a word, in vocabularies of pieces of words.
 _ONWARD: Final = "##"
 
+#: Characters of the longest word that is cut into pieces, as in Hugging Face's BERT.
+_LONGEST: Final = 100
+
 
 class Tokenizer:
     """Makes ids of words and punctuation, in lower case.
@@ -55,6 +58,8 @@ class Tokenizer:
     def _pieces(self, word: str) -> list[int]:
         if self._settings.hashing is not None:
             return [1 + crc32(word.encode()) % (self._settings.hashing - 1)]
+        if len(word) > _LONGEST:
+            return [self._unknown]
         found: list[int] = []
         rest = word
         while rest:

@@ -22,3 +22,10 @@ def tokenizer(tmp_path):
 def test_a_line_of_a_vocabulary_ends_with_a_line_feed_alone(tokenizer, token, end):
     ids = tokenizer(end.join(["[UNK]", f"a{token}b", "jazz", ""]))
     assert (ids.word("jazz"), ids.word("rock")) == (2, 0)
+
+
+def test_words_of_more_than_a_hundred_characters_are_unknown(tokenizer):
+    ids = tokenizer("[PAD]\n[UNK]\na\n##a\njazz\n")
+    assert ids.text("a" * 100, 200) == [2, *[3] * 99]
+    assert ids.text("a" * 101 + " jazz", 200) == [1, 4]
+    assert ids.word("a" * 101) == 1
