@@ -64,7 +64,7 @@ class Reader(ABC):
 
         Raises:
             MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
-            OSError: It cannot be read.
+            OSError: It cannot be read; StorageError, what was read of it cannot be kept.
         """
 
     def class_names(self, path: Path, request: Request) -> ClassNames:

@@ -12,6 +12,7 @@ from executors.data.formats import Reader, Request, invalid
 from executors.data.images import ImageFolderReader
 from executors.data.jsonl_files import JsonlReader
 from executors.data.npz import NpzReader
+from executors.data.storage import StorageError
 from executors.data.tfrecords import TFRecordReader
 from executors.signature import Signature
 from mistify.dataset import TextSettings, generated_count
@@ -43,6 +44,7 @@ def load_dataset(
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
+        StorageError: Data that are larger than memory cannot be kept in a file.
     """
     request = Request(signature, {}, text)
     if source.startswith(BUILTIN):
@@ -50,6 +52,8 @@ def load_dataset(
     try:
         request = _as_in_training(train or source, request)
         arrays = _reader(source).read(Path(source), request)
+    except StorageError:
+        raise
     except OSError as error:
         problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
         raise invalid(problem) from error

@@ -8,7 +8,7 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from executors.data.formats import Arrays, Reader, Request, invalid
-from executors.data.storage import Array, Rows
+from executors.data.storage import Array, Rows, StorageError
 from mistify.errors import Problem
 
 _SUFFIX = ".npy"
@@ -34,6 +34,8 @@ class NpzReader(Reader):
                     name: _array(archive, member) if name in wanted else np.empty(0)
                     for name, member in members.items()
                 }
+        except StorageError:
+            raise
         except (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error) as error:
             given = f"a file that cannot be read ({type(error).__name__}: {error})"
             problem = Problem(str(path), given, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")

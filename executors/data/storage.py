@@ -3,6 +3,8 @@
 import io
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
@@ -16,6 +18,10 @@ IN_MEMORY_BYTES: Final = 256 * 2**20
 
 #: Bytes that are copied at once.
 _BLOCK_BYTES: Final = 16 * 2**20
+
+
+class StorageError(OSError):
+    """An array could not be kept in a file: a matter of this machine, and not of the data it comes from."""
 
 
 class Rows:
@@ -38,29 +44,34 @@ class Rows:
         """Add rows [count, ...], of the shape and type of the first ones.
 
         Raises:
-            OSError: There is no room for the file.
+            StorageError: There is no room for the file.
             ValueError: Rows of another shape.
         """
         if self._like is None:
             self._like = rows[:0]
         if rows.shape[1:] != self._like.shape[1:]:
             raise ValueError(f"rows of shape {rows.shape[1:]} among rows of {self._like.shape[1:]}")
-        self._file.write(np.ascontiguousarray(rows, self._like.dtype).data.cast("B") if rows.size else b"")
+        content = np.ascontiguousarray(rows, self._like.dtype).data.cast("B") if rows.size else b""
+        with _written():
+            self._file.write(content)
+            if isinstance(self._file, io.BytesIO) and self._file.tell() > IN_MEMORY_BYTES:
+                self._file = _moved(self._file)
         self._count += len(rows)
-        if isinstance(self._file, io.BytesIO) and self._file.tell() > IN_MEMORY_BYTES:
-            content = self._file
-            self._file = tempfile.TemporaryFile(dir=cache_directory())  # noqa: SIM115 - open as long as it grows
-            self._file.write(content.getbuffer())
 
     def array(self) -> Array:
-        """All rows [examples, ...]."""
+        """All rows [examples, ...].
+
+        Raises:
+            StorageError: There is no room for the file.
+        """
         if self._like is None:
             return np.empty(0)
         shape = (self._count, *self._like.shape[1:])
         if isinstance(self._file, io.BytesIO):
             return np.frombuffer(self._file.getbuffer(), self._like.dtype).reshape(shape)
-        self._file.flush()
-        return np.memmap(self._file, self._like.dtype, "r", shape=shape)
+        with _written():
+            self._file.flush()
+            return np.memmap(self._file, self._like.dtype, "r", shape=shape)
 
 
 def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
@@ -78,3 +89,23 @@ def cache_directory() -> Path:
     directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
     directory.mkdir(parents=True, exist_ok=True)
     return directory
+
+
+def _moved(content: io.BytesIO) -> IO[bytes]:
+    """A file with what has grown too large for memory."""
+    file = tempfile.TemporaryFile(dir=cache_directory())  # noqa: SIM115 - open as long as it grows
+    file.write(content.getbuffer())
+    return file
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Tell what goes wrong with the file of an array.
+
+    Raises:
+        StorageError: With the number of the error.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(error.errno, error.strerror, error.filename) from error
