@@ -82,16 +82,21 @@ def invalid(*problems: Problem) -> MistifyError:
 
 
 def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:
-    """Append rows of one shape to an array; each comes with its place in the file.
+    """Append rows of one shape and type to an array; each comes with its place in the file.
 
     Raises:
-        MistifyError: INVALID_DATASET, naming the first row of another shape.
+        MistifyError: INVALID_DATASET, naming the first row of another shape, or of a type that loses digits.
     """
-    shape = rows[0][1].shape if arrays.row_shape is None else arrays.row_shape
+    like = rows[0][1][None] if arrays.like is None else arrays.like
     for place, row in rows:
-        if row.shape != shape:
-            given = f"{place}: {name} of shape {list(row.shape)}"
-            raise invalid(Problem(str(path), given, f"shape {list(shape)}, as before", "repair the row"))
+        if row.shape != like.shape[1:]:
+            given, expected = f"shape {list(row.shape)}", f"shape {list(like.shape[1:])}"
+        elif not np.can_cast(row.dtype, like.dtype):
+            given, expected = f"type {row.dtype}", f"type {like.dtype}"
+        else:
+            continue
+        given = f"{place}: {name} of {given}"
+        raise invalid(Problem(str(path), given, f"{expected}, as before", "repair the row"))
     arrays.append(np.stack([row for _, row in rows]))
 
 

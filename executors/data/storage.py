@@ -36,21 +36,23 @@ class Rows:
         self._count = 0
 
     @property
-    def row_shape(self) -> tuple[int, ...] | None:
-        """The shape of a row, None before the first."""
-        return None if self._like is None else self._like.shape[1:]
+    def like(self) -> Array | None:
+        """No rows [0, ...], of the shape and type of all; None before the first."""
+        return self._like
 
     def append(self, rows: Array) -> None:
-        """Add rows [count, ...], of the shape and type of the first ones.
+        """Add rows [count, ...], of the shape of the first ones, and of a type that theirs holds.
 
         Raises:
             StorageError: There is no room for the file.
-            ValueError: Rows of another shape.
+            ValueError: Rows of another shape, or of a type that would lose digits.
         """
         if self._like is None:
             self._like = rows[:0]
         if rows.shape[1:] != self._like.shape[1:]:
             raise ValueError(f"rows of shape {rows.shape[1:]} among rows of {self._like.shape[1:]}")
+        if not np.can_cast(rows.dtype, self._like.dtype):
+            raise ValueError(f"rows of type {rows.dtype} among rows of {self._like.dtype}")
         content = np.ascontiguousarray(rows, self._like.dtype).data.cast("B") if rows.size else b""
         with _written():
             self._file.write(content)

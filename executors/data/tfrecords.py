@@ -94,12 +94,13 @@ def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request
     feature = example.features.feature[name]
     kind = feature.WhichOneof("kind")
     try:
-        if kind is None:
+        values = getattr(feature, kind).value if kind else ()
+        if not values:
             raise ValueError("nothing")
-        values = getattr(feature, kind).value
         if kind == "bytes_list":
             return _from_bytes(values, tensor, request)
-        return _shaped(np.asarray(values, np.float32 if kind == "float_list" else np.int64), tensor)
+        figures = kind == "float_list" or (isinstance(tensor, Input) and tensor.figures)
+        return _shaped(np.asarray(values, np.float32 if figures else np.int64), tensor)
     except ValueError as error:
         given = f"{place}: {name} is {error}"
         problem = Problem(
