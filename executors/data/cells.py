@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from executors.data.formats import Request, X
+from executors.data.formats import Request, Schema, X
 from executors.data.storage import Array
 from executors.data.text import Tokenizer
 from executors.objectives import IGNORED
@@ -35,13 +35,9 @@ class Cells(ABC):
 
     Attributes:
         columns: Several are the figures of one input.
-        whole: Whether all numbers so far were whole.
     """
 
     columns: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        self.whole = True
 
     @abstractmethod
     def __call__(self, cells: Mapping[str, object]) -> Array:
@@ -53,14 +49,12 @@ class Cells(ABC):
         if isinstance(cell, str):
             parts = cell.split()
             given = parts[0] if len(parts) == 1 else parts
-            self.whole = self.whole and all(part.lstrip("+-").isdigit() for part in parts)
         try:
             found = np.asarray(given, np.float64 if isinstance(cell, str) else None)
         except ValueError as error:
             raise CellError(repr(cell), "numbers, as many in each list") from error
         if found.dtype.kind not in "biuf" or not found.size:
             raise CellError(repr(cell), "numbers")
-        self.whole = self.whole and (isinstance(cell, str) or found.dtype.kind in "biu")
         return found.astype(np.float64)
 
 
@@ -81,7 +75,6 @@ class Inputs(Cells):
         found = self.figures(given[0]) if len(given) == 1 else self._joined(given)
         if not self._tensor.figures:
             return self._shaped(_whole_numbers(found))
-        self.whole = False
         return self._shaped(found.astype(np.float32))
 
     def _joined(self, given: list[object]) -> Array:
@@ -123,11 +116,14 @@ class Inputs(Cells):
 class Targets(Cells):
     """Classes by name or number, or figures, in the shape of what an output learns."""
 
-    def __init__(self, columns: tuple[str, ...], output: Output, names: tuple[str, ...] | None) -> None:
+    def __init__(self, columns: tuple[str, ...], output: Output, schema: Schema) -> None:
         super().__init__(columns)
         self._output = output
-        self._names = names
-        self._numbers = {NO_CLASS: IGNORED, **{name: number for number, name in enumerate(names or ())}}
+        self._names = schema.classes.get(output.name)
+        self._numbers = {NO_CLASS: IGNORED}
+        self._numbers |= {name: number for number, name in enumerate(self._names or ())}
+        # Training data that cannot be read tell nothing; a softmax or a sigmoid is about classes in any case.
+        self._whole = schema.whole.get(output.name, output.activation is not Activation.NONE)
         # Only classes can be ignored, and where there is one figure for each position there are none.
         self._padded_to = output.shape[0] if len(output.shape) == 2 and output.shape[1] != 1 else None
 
@@ -145,15 +141,14 @@ class Targets(Cells):
                 raise CellError(repr(given), f"one of the training data's {known}")
             numbers = [self._numbers[token] for token in tokens]
             found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
-        if self._padded_to and self.whole and found.ndim < 2:
-            # In one type with rows of figures, which might follow.
-            return _padded(found.reshape(-1).tolist(), self._padded_to, IGNORED).astype(np.float64)
-        return found
+        if self._padded_to and found.ndim < 2:
+            return _padded(_whole_numbers(found).reshape(-1).tolist(), self._padded_to, IGNORED)
+        return _whole_numbers(found, ", as in the training data") if self._whole else found
 
 
-def _whole_numbers(figures: Array) -> Array:
+def _whole_numbers(figures: Array, reason: str = "") -> Array:
     if not all(map(float.is_integer, figures.reshape(-1).tolist())):
-        raise CellError(str(figures.tolist()), "whole numbers")
+        raise CellError(str(figures.tolist()), f"whole numbers{reason}")
     return figures.astype(np.int64)
 
 
@@ -183,6 +178,13 @@ def are_classes(names: set[str], output: Output) -> bool:
         # A yes or no, where there are two names; a text beside numbers is none of them.
         return bool(names) and not any(numbers)
     return output.activation is not Activation.SIGMOID and not all(numbers)
+
+
+def is_whole(cell: object) -> bool:
+    """Whether all numbers of a cell are written as whole ones."""
+    if isinstance(cell, str):
+        return all(part.lstrip("+-").isdigit() for part in cell.split())
+    return all(map(is_whole, cell)) if isinstance(cell, list) else isinstance(cell, int)
 
 
 def is_number(text: str) -> bool:

@@ -1,16 +1,16 @@
 """Rows of cells, as CSV and JSONL files have them, made into arrays."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from executors.data.cells import NO_CLASS, CellError, Cells, Inputs, Targets, are_classes, names_of
-from executors.data.formats import Arrays, ClassNames, Request, X, Y, append, invalid
+from executors.data.cells import NO_CLASS, CellError, Cells, Inputs, Targets, are_classes, is_whole, names_of
+from executors.data.formats import Arrays, Request, Schema, X, Y, append, invalid
 from executors.data.storage import Array, Rows
-from executors.signature import Signature
+from executors.signature import Output, Signature
 from mistify.errors import Problem
 
 #: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
@@ -37,29 +37,29 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
             made = [(f"row {row[0]}", _converted(path, name, row, convert)) for row in block]
             append(arrays[name], path, name, made)
     unused: Arrays = dict.fromkeys(first[1], np.empty(0))
-    return {**unused, **{name: _whole(found.array(), converters[name]) for name, found in arrays.items()}}
+    return {**unused, **{name: found.array() for name, found in arrays.items()}}
 
 
-def names_in_columns(rows: Iterator[Row], request: Request) -> ClassNames:
-    """The names of classes in the columns of the outputs, sorted; none where these are numbers."""
-    outputs = request.signature.outputs
-    found: dict[str, set[str]] = {output.name: set() for output in outputs}
-    for _, cells in rows:
-        for output in outputs:
-            cell = cells.get(_column(list(cells), output.name, Y, len(outputs)) or "")
-            found[output.name].update(names_of(cell, output))
-    named = {output.name: found[output.name] - {NO_CLASS, ""} for output in outputs}
-    return {
-        output.name: tuple(sorted(named[output.name]))
-        for output in outputs
-        if are_classes(named[output.name], output)
-    }
-
-
-def figures_of_table(rows: Iterator[Row], request: Request) -> tuple[str, ...]:
-    """The columns that are the figures of the one input; none where one is named after it."""
+def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
+    """What the targets of a table are: sorted names of classes, or numbers, and whether these are whole."""
     first = next(rows, None)
-    return _figure_columns(list(first[1]), request.signature) if first else ()
+    if first is None:
+        return Schema()
+    columns, outputs = list(first[1]), request.signature.outputs
+    called = {output: _column(columns, output.name, Y, len(outputs)) for output in outputs}
+    targets = {output: column for output, column in called.items() if column is not None}
+    names: dict[Output, set[str]] = {output: set() for output in targets}
+    whole = dict.fromkeys(targets, True)
+    for _, cells in chain([first], rows):
+        for output, column in targets.items():
+            names[output].update(names_of(cells[column], output))
+            whole[output] = whole[output] and is_whole(cells[column])
+    named = {output: found - {NO_CLASS, ""} for output, found in names.items()}
+    classes = {
+        output.name: tuple(sorted(found)) for output, found in named.items() if are_classes(found, output)
+    }
+    numbered = {output.name: whole[output] or output.name in classes for output in targets}
+    return Schema(classes, numbered, _figure_columns(columns, request.signature))
 
 
 def _converters(path: Path, columns: list[str], request: Request) -> dict[str, Cells]:
@@ -68,10 +68,10 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
     for output in signature.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
         if column:
-            found[output.name] = Targets((column,), output, request.classes.get(output.name))
+            found[output.name] = Targets((column,), output, request.schema)
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
-        given = (column,) if column else request.figure_columns or _figure_columns(columns, signature)
+        given = (column,) if column else request.schema.figure_columns or _figure_columns(columns, signature)
         missing = [name for name in given if name not in columns]
         if missing:
             expected = f"the training data's {', '.join(given)}"
@@ -103,7 +103,3 @@ def _converted(path: Path, name: str, row: Row, convert: Cells) -> Array:
     except CellError as error:
         problem = Problem(str(path), f"row {row[0]}: {name} = {error.given[:80]}", error.expected, error.fix)
         raise invalid(problem) from error
-
-
-def _whole(array: Array, convert: Cells) -> Array:
-    return array.astype(np.int64) if convert.whole and array.dtype != np.int64 else array

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from executors.data.dataset import Dataset
-from executors.data.formats import Arrays, Request, X, Y, first_of, invalid
+from executors.data.formats import Arrays, Request, Schema, X, Y, first_of, invalid
 from executors.data.storage import Array
 from executors.objectives import IGNORED, Binary, Categorical, Objective, class_count, objective_of
-from executors.signature import Input, Output, Tensor
+from executors.signature import Activation, Input, Output, Tensor
 from mistify.errors import Problem
 from mistify.validation import InvalidValue
 
@@ -44,7 +44,7 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
         if isinstance(tensor, Input):
             problems += _unfit_inputs(source, name, array, tensor)
         elif isinstance(tensor, Output):
-            targets[tensor.name], found = _target(source, name, array, tensor)
+            targets[tensor.name], found = _target(source, name, array, tensor, request.schema)
             problems += found
     if not problems:
         for output in signature.outputs:
@@ -122,7 +122,9 @@ def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[P
             return
 
 
-def _target(source: str, name: str, array: Array, output: Output) -> tuple[Array, list[Problem]]:
+def _target(
+    source: str, name: str, array: Array, output: Output, schema: Schema
+) -> tuple[Array, list[Problem]]:
     """Targets in their type, and what is wrong with them."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
@@ -132,16 +134,39 @@ def _target(source: str, name: str, array: Array, output: Output) -> tuple[Array
         return array, []  # told as no rows
     if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
         return array, [Problem(source, f"{name} of type {array.dtype}", "numbers", f"cast {name}")]
+    trained = _as_in_training(array, output, schema)
     try:
-        objective = objective_of(output, array)
+        objective = objective_of(output, trained)
     except InvalidValue as error:
-        given = f"{name} of shape {array.shape} and type {array.dtype}"
-        return array, [Problem(source, given, error.expected, error.fix)]
-    problems = list(_not_finite(source, name, array)) or list(
-        _out_of_range(source, name, array, objective, output)
+        also = "" if trained.dtype == array.dtype else ", as in the training data"
+        given = f"{name} of shape {trained.shape} and type {trained.dtype}{also}"
+        return trained, [Problem(source, given, error.expected, error.fix)]
+    problems = (
+        list(_not_finite(source, name, trained))
+        or list(_fractions(source, name, trained, output, schema))
+        or list(_out_of_range(source, name, trained, objective, output))
     )
     whole = isinstance(objective, Categorical | Binary)
-    return array if problems else array.astype(np.int64 if whole else np.float32), problems
+    return trained if problems else trained.astype(np.int64 if whole else np.float32), problems
+
+
+def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
+    """Targets in the type of the training data's, if they can be.
+
+    It tells classes from figures where an output has no activation to tell them by.
+    """
+    if output.activation is not Activation.NONE or output.name not in schema.whole:
+        return array
+    if schema.whole[output.name]:
+        return array.astype(np.int64) if (np.isfinite(array) & (array == np.floor(array))).all() else array
+    return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array
+
+
+def _fractions(source: str, name: str, array: Array, output: Output, schema: Schema) -> Iterator[Problem]:
+    """Figures where the training data have classes."""
+    if output.activation is Activation.NONE and schema.whole.get(output.name):
+        wrong = array != np.floor(array)
+        yield from _first(source, name, array, wrong, "whole numbers, as in the training data")
 
 
 def _out_of_range(
@@ -157,6 +182,11 @@ def _out_of_range(
         wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats where figures are meant"
     else:
         return
+    yield from _first(source, name, target, wrong, expected)
+
+
+def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -> Iterator[Problem]:
+    """The first target that is wrong."""
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         shown = ", ".join(map(str, place))
@@ -165,7 +195,10 @@ def _out_of_range(
 
 def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
     """Classes are numbered in the order of their names: the names of some alone would give other numbers."""
-    names, classes = request.classes.get(output.name, ()), class_count(objective_of(output, target), output)
+    names, classes = (
+        request.schema.classes.get(output.name, ()),
+        class_count(objective_of(output, target), output),
+    )
     if 0 < len(names) < classes:
         yield Problem(
             source, f"names of {len(names)} classes of {output.name}", f"names of all {classes}",

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,30 +24,43 @@ Y: Final = "y"
 
 
 @dataclass(frozen=True)
+class Schema:
+    """What training data decide for test data as well.
+
+    Attributes:
+        classes: Names of the classes, where they have names.
+        whole: Whether the targets of an output are whole numbers, as classes are, or figures; by output.
+        figure_columns: Columns that are the figures of the one input, in their order, where none is named
+            after it.
+    """
+
+    classes: ClassNames = field(default_factory=dict)
+    whole: Mapping[str, bool] = field(default_factory=dict)
+    figure_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Request:
     """What is asked of a reader.
 
     Attributes:
         signature: What the model takes and gives.
-        classes: Names of the classes, where the training data name them.
         text: How text becomes token ids.
-        figure_columns: Columns that are the figures of the one input, in the order of the training data,
-            where they do not name it.
+        schema: That of the training data.
     """
 
     signature: Signature
-    classes: ClassNames
     text: TextSettings | None = None
-    figure_columns: tuple[str, ...] = ()
+    schema: Schema = field(default_factory=Schema)
 
-    def names(self) -> dict[str, Tensor]:
-        """The arrays that are needed, by each name that a file may give them."""
-        takes, gives = self.signature.inputs, self.signature.outputs
-        found: dict[str, Tensor] = {tensor.name: tensor for tensor in (*takes, *gives)}
-        if len(takes) == 1:
-            found.setdefault(X, takes[0])
-        if len(gives) == 1:
-            found.setdefault(Y, gives[0])
+    def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
+        """What the model needs of the arrays of a file, by their names there."""
+        found: dict[str, Tensor] = {}
+        for tensors, alias in ((self.signature.inputs, X), (self.signature.outputs, Y)):
+            for tensor in tensors:
+                name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
+                if name is not None:
+                    found[name] = tensor
         return found
 
 
@@ -67,13 +80,13 @@ class Reader(ABC):
             OSError: It cannot be read; StorageError, what was read of it cannot be kept.
         """
 
-    def class_names(self, path: Path, request: Request) -> ClassNames:
-        """The names of the classes in training data, sorted; none where classes have numbers."""
-        return {}
+    @abstractmethod
+    def schema(self, path: Path, request: Request) -> Schema:
+        """What training data decide for test data.
 
-    def figure_columns(self, path: Path, request: Request) -> tuple[str, ...]:
-        """The columns of training data that are the figures of the one input, where they do not name it."""
-        return ()
+        Raises:
+            As `read` does.
+        """
 
 
 def invalid(*problems: Problem) -> MistifyError:

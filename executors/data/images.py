@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import tensorflow as tf
 
-from executors.data.formats import Arrays, ClassNames, Reader, Request, append, invalid
+from executors.data.formats import Arrays, Reader, Request, Schema, append, invalid
 from executors.data.storage import Array, Rows
 from executors.signature import Shape
 from mistify.errors import MistifyError, Problem
@@ -38,7 +38,7 @@ class ImageFolderReader(Reader):
             raise invalid(
                 Problem(str(path), "an image folder", "data for this model's inputs", "use another format")
             )
-        names = request.classes.get(signature.outputs[0].name, ())
+        names = request.schema.classes.get(signature.outputs[0].name, ())
         files = list(_files(path, names))
         shape, images = signature.inputs[0].shape, Rows()
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -47,10 +47,11 @@ class ImageFolderReader(Reader):
                 _append(images, path, block, [file for file, _ in files[at : at + _BLOCK]])
         return {"x": images.array(), "y": np.array([label for _, label in files], np.int64)}
 
-    def class_names(self, path: Path, request: Request) -> ClassNames:
+    def schema(self, path: Path, request: Request) -> Schema:
         """The sorted names of the directories."""
         names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and _shown(entry))
-        return {output.name: tuple(names) for output in request.signature.outputs}
+        outputs = [output.name for output in request.signature.outputs]
+        return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
 
 
 def decode_image(content: bytes, shape: Shape) -> Array:

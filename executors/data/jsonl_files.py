@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from executors.data.columns import Row, figures_of_table, names_in_columns, read_columns
-from executors.data.formats import Arrays, ClassNames, Reader, Request, invalid
+from executors.data.columns import Row, read_columns, schema_of_table
+from executors.data.formats import Arrays, Reader, Request, Schema, invalid
 from mistify.errors import Problem
 
 
@@ -20,13 +20,9 @@ class JsonlReader(Reader):
         """The values of each key as an array."""
         return read_columns(path, _rows(path), request)
 
-    def class_names(self, path: Path, request: Request) -> ClassNames:
-        """The sorted names under the keys of the outputs."""
-        return names_in_columns(_rows(path), request)
-
-    def figure_columns(self, path: Path, request: Request) -> tuple[str, ...]:
-        """All keys but the target, where none is named after the one input."""
-        return figures_of_table(_rows(path), request)
+    def schema(self, path: Path, request: Request) -> Schema:
+        """By all targets; and the other keys, where none is named after the one input."""
+        return schema_of_table(_rows(path), request)
 
 
 def _rows(path: Path) -> Iterator[Row]:

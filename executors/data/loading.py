@@ -8,13 +8,13 @@ from executors.data.builtin import BUILTIN, read_builtin
 from executors.data.csv_files import CsvReader
 from executors.data.dataset import Dataset
 from executors.data.fitting import fitted
-from executors.data.formats import Reader, Request, invalid
+from executors.data.formats import Reader, Request, Schema, invalid
 from executors.data.images import ImageFolderReader
 from executors.data.jsonl_files import JsonlReader
 from executors.data.npz import NpzReader
 from executors.data.storage import StorageError
 from executors.data.tfrecords import TFRecordReader
-from executors.signature import Signature
+from executors.signature import Activation, Signature
 from mistify.dataset import TextSettings, generated_count
 from mistify.errors import Problem
 
@@ -39,18 +39,18 @@ def load_dataset(
     Args:
         source: A file or directory of a format that one of `READERS` reads, or built-in data.
         signature: What the model takes and gives.
-        train: For test data, the training data, whose classes they share.
+        train: For test data, the training data, whose classes, columns and kinds of targets they share.
         text: How text becomes token ids.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
         StorageError: Data that are larger than memory cannot be kept in a file.
     """
-    request = Request(signature, {}, text)
+    request = Request(signature, text)
     if source.startswith(BUILTIN):
         return fitted(read_builtin(source, request), request, source)
     try:
-        request = _as_in_training(train or source, request)
+        request = replace(request, schema=_schema(train or source, request))
         arrays = _reader(source).read(Path(source), request)
     except StorageError:
         raise
@@ -60,13 +60,15 @@ def load_dataset(
     return fitted(arrays, request, source)
 
 
-def _as_in_training(source: str, request: Request) -> Request:
-    """What is asked for, with the classes and columns as the training data name them."""
-    if source.startswith(BUILTIN) or generated_count(source):
-        return request
-    reader, path = _reader(source), Path(source)
-    classes, columns = reader.class_names(path, request), reader.figure_columns(path, request)
-    return replace(request, classes=classes, figure_columns=columns)
+def _schema(source: str, request: Request) -> Schema:
+    """What training data decide."""
+    outputs = request.signature.outputs
+    if source.startswith(BUILTIN):
+        return Schema(whole={output.name: True for output in outputs})
+    if generated_count(source):
+        # Their targets are what a network says: figures, unless its activation makes classes of them.
+        return Schema(whole={output.name: output.activation is not Activation.NONE for output in outputs})
+    return _reader(source).schema(Path(source), request)
 
 
 def _reader(source: str) -> Reader:

@@ -1,18 +1,23 @@
 """`.npz`: arrays by the names of the model's inputs and outputs, or `x` and `y`."""
 
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from executors.data.formats import Arrays, Reader, Request, invalid
+from executors.data.formats import Arrays, Reader, Request, Schema, invalid
 from executors.data.storage import Array, Rows, StorageError
+from executors.signature import Output
 from mistify.errors import Problem
 
 _SUFFIX = ".npy"
 _BLOCK_BYTES = 16 * 2**20
+
+#: What damaged files raise.
+_UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error)
 
 
 class NpzReader(Reader):
@@ -28,18 +33,35 @@ class NpzReader(Reader):
             if path.suffix == _SUFFIX:
                 raise ValueError("it is a single array")
             with ZipFile(path) as archive:
-                members = {name.removesuffix(_SUFFIX): name for name in archive.namelist()}
-                wanted = request.names()
+                members = _members(archive)
+                wanted = request.wanted(list(members))
                 return {
                     name: _array(archive, member) if name in wanted else np.empty(0)
                     for name, member in members.items()
                 }
         except StorageError:
             raise
-        except (OSError, ValueError, EOFError, RuntimeError, BadZipFile, zlib.error) as error:
+        except _UNREADABLE as error:
             given = f"a file that cannot be read ({type(error).__name__}: {error})"
             problem = Problem(str(path), given, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")
             raise invalid(problem) from error
+
+    def schema(self, path: Path, request: Request) -> Schema:
+        """Whether targets are whole numbers, by their types; nothing of what `read` will refuse."""
+        whole: dict[str, bool] = {}
+        with suppress(*_UNREADABLE), ZipFile(path) as archive:
+            members = _members(archive)
+            for name, tensor in request.wanted(list(members)).items():
+                if isinstance(tensor, Output):
+                    with archive.open(members[name]) as file:
+                        _, _, dtype = _header(file)
+                    whole[tensor.name] = dtype.kind in "biu"
+        return Schema(whole=whole)
+
+
+def _members(archive: ZipFile) -> dict[str, str]:
+    """The files in an archive by the names of their arrays."""
+    return {name.removesuffix(_SUFFIX): name for name in archive.namelist()}
 
 
 def _array(archive: ZipFile, member: str) -> Array:

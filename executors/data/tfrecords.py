@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from executors.data.formats import Arrays, ClassNames, Reader, Request, X, Y, append, first_of, invalid
+from executors.data.formats import Arrays, Reader, Request, Schema, append, invalid
 from executors.data.images import decode_image
 from executors.data.storage import Array, Rows
-from executors.signature import Input, Tensor
+from executors.signature import Input, Output, Tensor
 from mistify.errors import Problem
 
 _BLOCK: Final = 256
@@ -34,22 +34,23 @@ class TFRecordReader(Reader):
         arrays: dict[str, Rows] = {}
         records = _records(path)
         while block := list(islice(records, _BLOCK)):
-            for name, tensor in _wanted(block[0][1], request).items():
+            for name, tensor in request.wanted(list(block[0][1].features.feature)).items():
                 rows = [(record[0], _row(path, record, name, tensor, request)) for record in block]
                 append(arrays.setdefault(name, Rows()), path, name, rows)
         return {name: rows.array() for name, rows in arrays.items()}
 
-    def class_names(self, path: Path, request: Request) -> ClassNames:
-        """The sorted texts of features that are named as outputs."""
-        found: dict[str, set[str]] = {}
+    def schema(self, path: Path, request: Request) -> Schema:
+        """The sorted texts of features that are named as outputs, and which of these have no floats."""
+        names: dict[str, set[str]] = {}
+        whole: dict[str, bool] = {}
         for _, example in _records(path):
-            for name, tensor in _wanted(example, request).items():
-                texts = example.features.feature[name].bytes_list.value
-                if texts and not isinstance(tensor, Input):
-                    found.setdefault(tensor.name, set()).update(
-                        text.decode("utf-8", "replace") for text in texts
-                    )
-        return {name: tuple(sorted(names)) for name, names in found.items()}
+            for name, tensor in request.wanted(list(example.features.feature)).items():
+                if isinstance(tensor, Output):
+                    feature = example.features.feature[name]
+                    whole[tensor.name] = whole.get(tensor.name, True) and not feature.HasField("float_list")
+                    if feature.bytes_list.value:
+                        names.setdefault(tensor.name, set()).update(_texts(feature.bytes_list.value))
+        return Schema({name: tuple(sorted(found)) for name, found in names.items()}, whole)
 
 
 def _shards(path: Path) -> list[Path]:
@@ -74,19 +75,6 @@ def _records(path: Path) -> Iterator[Record]:
         except (tf.errors.OpError, DecodeError) as error:
             given = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
             raise invalid(Problem(str(path), given, "tf.train.Example", "write the file again")) from error
-
-
-def _wanted(example: Any, request: Request) -> dict[str, Tensor]:
-    """The features that the model needs, by their names in the file."""
-    names = list(example.features.feature)
-    signature = request.signature
-    found: dict[str, Tensor] = {}
-    for tensors, alias in ((signature.inputs, X), (signature.outputs, Y)):
-        for tensor in tensors:
-            name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
-            if name is not None:
-                found[name] = tensor
-    return found
 
 
 def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request) -> Array:
@@ -114,13 +102,17 @@ def _from_bytes(values: Any, tensor: Tensor, request: Request) -> Array:
         if len(tensor.shape) != 3:
             raise ValueError("bytes")
         return decode_image(values[0], tensor.shape)
-    names = request.classes.get(tensor.name, ())
-    texts = [text.decode("utf-8", "replace") for text in values]
+    names = request.schema.classes.get(tensor.name, ())
+    texts = _texts(values)
     unknown = [text for text in texts if text not in names]
     if unknown:
         raise ValueError(f"{unknown[0]!r}, which the training data do not have")
     numbers = np.array([names.index(text) for text in texts], np.int64)
     return numbers if len(tensor.shape) > 1 else numbers[0]
+
+
+def _texts(values: Any) -> list[str]:
+    return [text.decode("utf-8", "replace") for text in values]
 
 
 def _shaped(values: Array, tensor: Tensor) -> Array:

@@ -12,7 +12,7 @@ from executors.data import storage
 from executors.data.loading import load_dataset
 from executors.signature import Activation, Input, Output, Signature
 from mistify.errors import ErrorCode, MistifyError
-from tests.executors.data.files import write_records, write_table
+from tests.executors.data.files import problem_of, write_records, write_table
 
 X = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -264,3 +264,31 @@ def test_a_disk_without_room_for_large_arrays_is_no_matter_of_the_data(labelled,
     with pytest.raises(OSError, match=os.strerror(number)) as raised:
         load_dataset(source, OPEN)
     assert raised.value.errno == number
+
+
+@pytest.mark.parametrize("train", [*FORMATS, "generated"])
+@pytest.mark.parametrize("test", FORMATS)
+def test_whole_figures_are_figures_where_the_training_data_have_others(labelled, train, test):
+    known = "generated:10" if train == "generated" else labelled(f"train.{train}", [2.5, 4.0])
+    target = load_dataset(labelled(f"test.{test}", [1, 0, 3]), OPEN, known).targets["price"]
+    assert (target.tolist(), target.dtype) == ([1, 0, 3], np.float32)
+
+
+@pytest.mark.parametrize("train", FORMATS)
+@pytest.mark.parametrize("test", FORMATS)
+def test_classes_are_classes_in_whatever_type_the_test_data_have_them(labelled, train, test):
+    known = labelled(f"train.{train}", [1, 0])
+    target = load_dataset(labelled(f"test.{test}", [1.0, 0.0]), OPEN, known).targets["price"]
+    assert (target.tolist(), target.dtype) == ([1, 0], np.int64)
+    told = problem_of(labelled(f"test.{test}", [1.0, 0.5]), OPEN, train=known)
+    assert "0.5" in told
+    assert "expected whole numbers, as in the training data" in told
+
+
+def test_test_data_are_not_blamed_for_the_training_data(saved, tmp_path, labelled):
+    test = labelled("test.npz", [0, 2])
+    sig = Signature((FIGURES,), (SCORES,))
+    assert len(load_dataset(test, sig, labelled("train.npz", [0.5, 2]))) == 2
+    (tmp_path / "train.npz").write_bytes(b"noise")
+    assert len(load_dataset(test, sig, str(tmp_path / "train.npz"))) == 2
+    assert len(load_dataset(test, sig, saved(labels=Y))) == 2
