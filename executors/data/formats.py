@@ -53,6 +53,13 @@ class Request:
     text: TextSettings | None = None
     schema: Schema = field(default_factory=Schema)
 
+    def expected_class(self, output: Tensor) -> str:
+        """What an error says of names that the training data do not have."""
+        names = self.schema.classes.get(output.name, ())
+        if not names:
+            return "numbers of classes, as the training data have no names"
+        return f"one of the training data's {', '.join(names[:10])}"
+
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
         """What the model needs of the arrays of a file, by their names there."""
         found: dict[str, Tensor] = {}

@@ -38,8 +38,7 @@ class ImageFolderReader(Reader):
             raise invalid(
                 Problem(str(path), "an image folder", "data for this model's inputs", "use another format")
             )
-        names = request.schema.classes.get(signature.outputs[0].name, ())
-        files = list(_files(path, names))
+        files = list(_files(path, request))
         shape, images = signature.inputs[0].shape, Rows()
         with ThreadPoolExecutor(_THREADS) as pool:
             for at in range(0, len(files), _BLOCK):
@@ -71,20 +70,19 @@ def decode_image(content: bytes, shape: Shape) -> Array:
     return np.asarray(image)
 
 
-def _files(path: Path, names: tuple[str, ...]) -> Iterator[tuple[Path, int]]:
+def _files(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
     """Every image with its class, in the order of their names.
 
     Raises:
         MistifyError: A class that the training data do not have, or a link that leads out of the folder.
     """
     root = path.resolve()
+    (output,) = request.signature.outputs
+    names = request.schema.classes.get(output.name, ())
     for directory in sorted(entry for entry in path.iterdir() if entry.is_dir() and _shown(entry)):
         if directory.name not in names:
-            problem = Problem(
-                str(path), f"a class {directory.name}", f"one of the training data's {', '.join(names[:10])}",
-                "rename or remove it",
-            )  # fmt: skip
-            raise invalid(problem)
+            expected = request.expected_class(output)
+            raise invalid(Problem(str(path), f"a class {directory.name}", expected, "rename or remove it"))
         for file in sorted(directory.iterdir()):
             if file.suffix.lower() not in _SUFFIXES or not _shown(file):
                 continue

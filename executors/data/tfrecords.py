@@ -50,7 +50,7 @@ class TFRecordReader(Reader):
                     whole[tensor.name] = whole.get(tensor.name, True) and not feature.HasField("float_list")
                     if feature.bytes_list.value:
                         names.setdefault(tensor.name, set()).update(_texts(feature.bytes_list.value))
-        return Schema({name: tuple(sorted(found)) for name, found in names.items()}, whole)
+        return Schema({name: tuple(sorted(found - {""})) for name, found in names.items()}, whole)
 
 
 def _shards(path: Path) -> list[Path]:
@@ -81,33 +81,36 @@ def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request
     place, example = record
     feature = example.features.feature[name]
     kind = feature.WhichOneof("kind")
+    named = isinstance(tensor, Output) and (kind == "bytes_list" or tensor.name in request.schema.classes)
     try:
         values = getattr(feature, kind).value if kind else ()
         if not values:
             raise ValueError("nothing")
+        if named:
+            return _classes(values, tensor, request.schema.classes.get(tensor.name, ()))
         if kind == "bytes_list":
-            return _from_bytes(values, tensor, request)
+            return _image(values[0], tensor)
         figures = kind == "float_list" or (isinstance(tensor, Input) and tensor.figures)
         return _shaped(np.asarray(values, np.float32 if figures else np.int64), tensor)
     except ValueError as error:
         given = f"{place}: {name} is {error}"
-        problem = Problem(
-            str(path), given, f"numbers of shape {list(tensor.shape)}", "write the record again"
-        )
-        raise invalid(problem) from error
+        expected = request.expected_class(tensor) if named else f"numbers of shape {list(tensor.shape)}"
+        raise invalid(Problem(str(path), given, expected, "write the record again")) from error
 
 
-def _from_bytes(values: Any, tensor: Tensor, request: Request) -> Array:
-    if isinstance(tensor, Input):
-        if len(tensor.shape) != 3:
-            raise ValueError("bytes")
-        return decode_image(values[0], tensor.shape)
-    names = request.schema.classes.get(tensor.name, ())
-    texts = _texts(values)
-    unknown = [text for text in texts if text not in names]
+def _image(content: bytes, tensor: Tensor) -> Array:
+    if len(tensor.shape) != 3:
+        raise ValueError("bytes")
+    return decode_image(content, tensor.shape)
+
+
+def _classes(values: Any, tensor: Tensor, names: tuple[str, ...]) -> Array:
+    """The numbers of classes, from their names."""
+    found = _texts(values) if isinstance(values[0], bytes) else list(values)
+    unknown = [name for name in found if name not in names]
     if unknown:
-        raise ValueError(f"{unknown[0]!r}, which the training data do not have")
-    numbers = np.array([names.index(text) for text in texts], np.int64)
+        raise ValueError(repr(unknown[0]))
+    numbers = np.array([names.index(name) for name in found], np.int64)
     return numbers if len(tensor.shape) > 1 else numbers[0]
 
 

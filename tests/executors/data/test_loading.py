@@ -12,7 +12,7 @@ from executors.data import storage
 from executors.data.loading import load_dataset
 from executors.signature import Activation, Input, Output, Signature
 from mistify.errors import ErrorCode, MistifyError
-from tests.executors.data.files import problem_of, write_records, write_table
+from tests.executors.data.files import problem_of, write_images, write_records, write_table
 
 X = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -292,3 +292,17 @@ def test_test_data_are_not_blamed_for_the_training_data(saved, tmp_path, labelle
     (tmp_path / "train.npz").write_bytes(b"noise")
     assert len(load_dataset(test, sig, str(tmp_path / "train.npz"))) == 2
     assert len(load_dataset(test, sig, saved(labels=Y))) == 2
+
+
+@pytest.mark.parametrize("train", ["train.npz", "generated:10", "builtin:digits-train"])
+def test_names_of_classes_are_none_of_training_data_without(labelled, tmp_path, train):
+    known = labelled(train, [0, 1, 2]) if train == "train.npz" else train
+    sig = Signature((FIGURES,), (SCORES,))
+    names = ["cat", "dog", "eel"]
+    assert "row 2: scores = 'cat'; expected numbers" in problem_of(labelled("t.csv", names), sig, train=known)
+    told = problem_of(labelled("t.tfrecord", names), sig, train=known)
+    assert "record 0: y is 'cat'; expected numbers of classes, as the training data have no names" in told
+    image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
+    pets = write_images(tmp_path / "pets", {f"{name}/1.png": np.zeros((6, 5, 3), np.uint8) for name in names})
+    told = problem_of(pets, image, train=known)
+    assert "a class cat; expected numbers of classes, as the training data have no names" in told

@@ -42,3 +42,11 @@ def test_the_record_with_a_target_of_another_type_is_told(tmp_path, before, firs
     assert f"t.tfrecord, record {before}: {told}, as before" in problem_of(
         path, signature([FIGURES], [PRICE])
     )
+
+
+@pytest.mark.parametrize("other", [1, ""])
+def test_what_is_no_name_among_names_is_told(tmp_path, other):
+    rows = [{"x": np.ones(3), "y": kind} for kind in ("cat", "dog", "eel", other)]
+    path = write_records(tmp_path / "t.tfrecord", rows)
+    told = problem_of(path, signature([FIGURES], [KIND]))
+    assert f"t.tfrecord, record 3: y is {other!r}; expected one of the training data's cat, dog, eel" in told
