@@ -1,8 +1,5 @@
 """Data of files as a model takes them, and every problem with them."""
 
-import errno
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +9,7 @@ from executors.data import storage
 from executors.data.loading import load_dataset
 from executors.signature import Activation, Input, Output, Signature
 from mistify.errors import ErrorCode, MistifyError
-from tests.executors.data.files import problem_of, write_images, write_records, write_table
+from tests.executors.data.files import FORMATS, problem_of, write_images, write_labelled
 
 X = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -38,7 +35,6 @@ ARRAYS = {
 #: What may be figures or classes, as its targets tell.
 FIGURES = Input("figures", (3,), "float32")
 OPEN = Signature((FIGURES,), (PRICE,))
-FORMATS = ["npz", "csv", "jsonl", "tfrecord"]
 
 
 @pytest.fixture
@@ -52,17 +48,7 @@ def saved(tmp_path):
 
 @pytest.fixture
 def labelled(tmp_path):
-    def write(name, targets):
-        path = tmp_path / name
-        if path.suffix == ".npz":
-            np.savez(path, x=np.ones((len(targets), 3), np.float32), y=np.array(targets))
-        elif path.suffix == ".tfrecord":
-            write_records(path, [{"x": np.ones(3), "y": target} for target in targets])
-        else:
-            write_table(path, ["x", "y"], [["1 1 1", target] for target in targets])
-        return str(path)
-
-    return write
+    return lambda name, targets: str(write_labelled(tmp_path / name, targets))
 
 
 def problems_of(source, signature=ONE, train=None):
@@ -249,21 +235,6 @@ def test_a_single_array_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["none.npz", "none.mat"])
 def test_what_is_not_there_or_unknown_is_refused(tmp_path, name):
     problems_of(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
-@pytest.mark.parametrize("suffix", FORMATS)
-def test_a_disk_without_room_for_large_arrays_is_no_matter_of_the_data(labelled, monkeypatch, number, suffix):
-    source = labelled(f"data.{suffix}", [0.5, 1.5])
-
-    def refuse(**_options):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    with pytest.raises(OSError, match=os.strerror(number)) as raised:
-        load_dataset(source, OPEN)
-    assert raised.value.errno == number
 
 
 @pytest.mark.parametrize("train", [*FORMATS, "generated"])

@@ -1,9 +1,19 @@
-"""Arrays that grow."""
+"""Arrays that grow, also in a file."""
+
+import errno
+import os
+import tempfile
 
 import numpy as np
 import pytest
 
+from executors.data import storage
+from executors.data.loading import load_dataset
 from executors.data.storage import Rows
+from executors.signature import Activation, Input, Output
+from tests.executors.data.files import FORMATS, signature, write_labelled
+
+PRICED = signature([Input("figures", (3,), "float32")], [Output("price", (1,), Activation.NONE)])
 
 
 @pytest.mark.parametrize(
@@ -21,3 +31,18 @@ def test_rows_of_a_narrower_type_are_taken():
     rows.append(np.array([0.5], "float32"))
     rows.append(np.array([255], "uint8"))
     assert (rows.array().tolist(), rows.array().dtype) == ([0.5, 255.0], np.float32)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_disk_without_room_for_large_arrays_is_no_matter_of_the_data(tmp_path, monkeypatch, number, suffix):
+    source = write_labelled(tmp_path / f"data.{suffix}", [0.5, 1.5])
+
+    def refuse(**_options):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(storage, "IN_MEMORY_BYTES", 10)
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(OSError, match=os.strerror(number)) as raised:
+        load_dataset(str(source), PRICED)
+    assert raised.value.errno == number
