@@ -51,6 +51,14 @@ class Node:
     inputs: tuple[int, ...]
     output: int
 
+    def given(self, tensor: Callable[[int], Any]) -> tuple[Any, Any]:
+        """Positional and keyword arguments with tensors in place of their numbers."""
+        args, kwargs = (
+            _map_leaves(values, TensorRef, lambda ref: tensor(ref.index))
+            for values in (self.args, self.kwargs)
+        )
+        return args, kwargs
+
     def argument(self, name: str) -> int | None:
         """Which of the `inputs` a parameter of the layer's `call` is given; None if it is given no tensor."""
         given = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
@@ -143,8 +151,7 @@ class Graph:
         }
         inputs = list(tensors.values())
         for node in self.nodes:
-            args = _map_leaves(node.args, TensorRef, lambda ref: tensors[ref.index])
-            kwargs = _map_leaves(node.kwargs, TensorRef, lambda ref: tensors[ref.index])
+            args, kwargs = node.given(tensors.__getitem__)
             tensors[node.output] = layers[node.name](*args, **kwargs)
         for name, values in weights.items():
             set_weights(layers[name], values)
@@ -264,7 +271,7 @@ class _Reader:
             if value is not None and key != "training"
         }
         name = self._name(wanted, operation)
-        node_outputs = output_specs(operation, args, kwargs, self.shapes, self.dtypes)
+        node_outputs = _output_specs(operation, args, kwargs, self.shapes, self.dtypes)
         outputs = [self.add(tuple(spec.shape), spec.dtype) for spec in node_outputs]
         if len(outputs) != 1:
             raise TypeError(
@@ -312,7 +319,7 @@ def _functional(model: keras.Model) -> keras.Model:
     return keras.Model(model.inputs, model.outputs, name=model.name)
 
 
-def output_specs(
+def _output_specs(
     operation: Any, args: Any, kwargs: Any, shapes: list[Shape], dtypes: list[str]
 ) -> list[keras.KerasTensor]:
     """Shapes and types of what a call returns, found without running it."""

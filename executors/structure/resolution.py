@@ -1,12 +1,13 @@
 """The resolution at which a network looks at the images that it is given."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import keras
 
 from executors.structure.analysis import Structure
-from executors.structure.graph import Graph, Node, Shape, TensorRef, output_specs
+from executors.structure.graph import Graph, Node, Shape, TensorRef
 
 layers = keras.layers
 
@@ -18,6 +19,9 @@ _SLIDING: Final = (
     layers.DepthwiseConv2D,
     layers.SeparableConv2D,
 )
+
+#: How many of them a network is tried with: reshaped for another size, they become more or fewer.
+_EXAMPLES: Final = 2
 
 
 def resolution(graph: Graph) -> float:
@@ -90,15 +94,34 @@ def _resized(graph: Graph, image: int, share: float) -> Graph | None:
     nodes.insert(0, Node(name, layer, (TensorRef(image),), {}, (image,), made))
     try:
         for node in nodes:
-            (spec,) = output_specs(node.layer, node.args, node.kwargs, shapes, dtypes)
-            shapes[node.output] = tuple(spec.shape)
+            shapes[node.output] = _written(node, shapes, dtypes)
     except Exception:  # layers refuse a size in many ways, and some are the user's
         return None
     return replace(graph, shapes=tuple(shapes), dtypes=tuple(dtypes), nodes=tuple(nodes))
 
 
+def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shape:
+    """The shape that a call writes now; what was free, and is the number of examples tried, stays free.
+
+    Operations are run: many tell their shape from their arguments alone, and not from what they are given.
+    """
+    is_layer = isinstance(node.layer, layers.Layer)
+    make = keras.KerasTensor if is_layer else keras.ops.zeros
+
+    def example(index: int) -> Any:
+        return make([_EXAMPLES if size is None else size for size in shapes[index]], dtype=dtypes[index])
+
+    args, kwargs = node.given(example)
+    run = node.layer.compute_output_spec if is_layer else node.layer
+    (made,) = keras.tree.flatten(run(*args, **kwargs))
+    sizes = zip(shapes[node.output], made.shape, strict=True)
+    return tuple(None if was is None and size == _EXAMPLES else size for was, size in sizes)
+
+
 def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
     """Whether a call gives as many channels as before, at one position at least, and its weights can stay.
+
+    What was free, as the number of examples is, has to be free still.
 
     Args:
         node: The call as it was.
@@ -107,7 +130,9 @@ def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Sha
         after: As they are.
     """
     was, now = before[node.output], after[smaller.output]
-    if len(was) != len(now) or was[-1] != now[-1] or any(side is not None and side < 1 for side in now):
+    if was[-1:] != now[-1:] or any(side is not None and side < 1 for side in now):
+        return False
+    if [size is None for size in was] != [size is None for size in now]:
         return False
     given = zip(node.inputs, smaller.inputs, strict=True)
     if isinstance(node.layer, _SLIDING) or all(before[one] == after[other] for one, other in given):

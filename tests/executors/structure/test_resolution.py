@@ -9,7 +9,7 @@ from executors.structure.handlers.elementwise import Pooling
 
 from .networks import batch, outputs, randomised, same
 
-layers = keras.layers
+layers, ops = keras.layers, keras.ops
 
 
 def network(front=(), first="image"):
@@ -81,6 +81,16 @@ def test_a_network_of_smaller_images_is_narrowed_like_any_other():
     assert found.network(widths).costs(()) == analyse(narrowed).network().costs(())
 
 
+def test_operations_that_take_images_of_any_size_do_not_stand_in_the_way():
+    inputs = images()
+    x = ops.mean(ops.transpose(layers.Conv2D(4, 3, name="only")(inputs), (0, 2, 1, 3)), axis=2)
+    x = ops.max(x[:, 1:], axis=1)
+    model = randomised(keras.Model(inputs, layers.Dense(3)(x)))
+    found = at_resolution(analyse(model), 0.75)
+    assert narrow(found, {}).output_shape == model.output_shape
+    assert found.graph.shapes[found.graph.outputs[0]] == (None, 3)
+
+
 def pooled(x):
     return layers.Dense(3)(layers.GlobalAveragePooling2D()(x))
 
@@ -105,9 +115,30 @@ class Minding(layers.ZeroPadding2D):
 register(Minding)(Pooling)
 
 
+class Halving(layers.UpSampling2D):
+    """A layer of a user's that folds images of one size."""
+
+    def call(self, inputs):
+        return ops.reshape(inputs, (-1, 4, 16, 3))
+
+    compute_output_spec = keras.Operation.compute_output_spec
+
+
+register(Halving)(Pooling)
+
+
 MADE_FOR_THEIR_SIZE = {
     "flattened": lambda: of(lambda x: layers.Dense(3)(layers.Flatten()(x)), images()),
     "reshaped": lambda: of(lambda x: layers.Dense(3)(layers.Reshape((192,))(x)), images()),
+    "reshaped by an operation": lambda: of(
+        lambda x: layers.Dense(3)(ops.mean(ops.reshape(layers.ReLU()(x), (-1, 64, 3)), axis=1)), images()
+    ),
+    "cut into patches": lambda: of(
+        lambda x: ops.reshape(pooled(ops.reshape(layers.ReLU()(x), (-1, 3, 3, 3))), (-1, 27)),
+        images((9, 9, 3)),
+    ),
+    "some rows": lambda: of(lambda x: pooled(ops.take(layers.ReLU()(x), [0, 7], axis=1)), images()),
+    "reshaped by a layer of a user's": lambda: of(lambda x: pooled(Halving()(x)), images()),
     "weights of positions": lambda: of(lambda x: pooled(layers.PReLU()(layers.Conv2D(4, 3)(x))), images()),
     "weights of positions first of all": lambda: of(lambda x: pooled(layers.PReLU()(x)), images()),
     "a layer that minds": lambda: of(lambda x: pooled(Minding()(x)), images()),
