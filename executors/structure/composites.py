@@ -22,8 +22,8 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
         arguments: Of the call, as Keras keeps them; its tensors are the inputs of the model, in order.
 
     Raises:
-        UnsupportedLayerError: The layer has weights of its own, does something of its own in training, takes
-            an implicit mask, or its call does not run on symbolic tensors.
+        UnsupportedLayerError: The layer has weights of its own, reads those of other layers, does something
+            of its own in training, takes an implicit mask, or its call does not run on symbolic tensors.
     """
     own = [*layer._trainable_variables, *layer._non_trainable_variables]
     if own:
@@ -71,12 +71,32 @@ def _called(
     name: str, layer: keras.layers.Layer, inputs: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> keras.Model:
     try:
-        outputs = layer.call(*args, **kwargs)
-        return keras.Model(inputs, keras.tree.flatten(outputs), name=layer.name)
+        with _Reads() as reads:
+            outputs = layer.call(*args, **kwargs)
+        model = keras.Model(inputs, keras.tree.flatten(outputs), name=layer.name)
     except Exception as error:
         # A foreign call may fail in any way.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _opaque(name, layer, f"cannot be called on symbolic tensors ({reason[:200]})") from error
+    if reads.paths:
+        raise _opaque(name, layer, f"reads weights or states itself ({', '.join(sorted(reads.paths))})")
+    return model
+
+
+class _Reads(keras.StatelessScope):  # type: ignore[misc]  # Keras has no types
+    """Notes the variables that are read outside of the layers called in it: their values would be constants.
+
+    Layers that are called on symbolic tensors read theirs in a scope of their own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: set[str] = set()
+
+    def get_current_value(self, variable: keras.Variable) -> Any:
+        """Called with each variable that is read."""
+        self.paths.add(variable.path)
+        return super().get_current_value(variable)
 
 
 def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:

@@ -16,6 +16,7 @@ import keras
 import numpy.typing as npt
 
 from executors.structure.composites import expanded, subclassed
+from executors.structure.errors import UnsupportedLayerError
 from executors.structure.operations import as_layer_call
 
 Shape = tuple[int | None, ...]
@@ -261,6 +262,12 @@ class _Reader:
             return self.read(_functional(operation), inputs, f"{wanted}_")
         operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
         given = keras.tree.flatten((args, kwargs))
+        for item in given:
+            if isinstance(item, keras.Variable):
+                raise UnsupportedLayerError(
+                    f"{wanted!r} is given the weight {item.path!r} itself; expected tensors; "
+                    "let a layer that has the weight compute with it, and register a handler for that"
+                )
         inputs = [tensors[id(item)] for item in given if isinstance(item, keras.KerasTensor)]
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
             return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")

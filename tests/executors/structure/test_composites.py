@@ -173,6 +173,78 @@ def test_a_call_that_hides_what_it_does_is_refused(layer, reason):
         expanded("odd", layer, arguments)
 
 
+class Tied(layers.Layer):
+    """Goes back by the kernel that it came by."""
+
+    def __init__(self, back, **kwargs):
+        super().__init__(**kwargs)
+        self.there, self.back = layers.Dense(4, name="there"), back
+
+    def build(self, input_shape):
+        self.there.build(input_shape)
+
+    def call(self, inputs):
+        return self.back(self.there(inputs), self.there.kernel)
+
+
+class Drawing(layers.Layer):
+    """Adds noise."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense, self.seed = layers.Dense(4), keras.random.SeedGenerator(0)
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+
+    def call(self, inputs):
+        return self.dense(inputs) + keras.random.normal((4,), seed=self.seed)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (
+            Tied(lambda x, kernel: keras.ops.matmul(x, keras.ops.transpose(kernel)), name="odd"),
+            "there/kernel",
+        ),
+        (Tied(lambda x, kernel: x * kernel[:, 0], name="odd"), "there/kernel"),
+        (Drawing(name="odd"), "seed_generator_state"),
+    ],
+)
+def test_a_call_that_reads_variables_itself_is_refused(layer, reason):
+    """They would be constants: neither cut nor trained with the layers that they are of."""
+    with pytest.raises(UnsupportedLayerError, match=f"layer 'odd' is a .* reads .*{reason}.*register"):
+        analyse(model_with(layer))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_operation_on_a_weight_is_refused(nested):
+    inputs = keras.Input((4,), name="given")
+    hidden = layers.Dense(4, name="hidden")
+    x = hidden(inputs)
+    outputs_ = Tied(keras.ops.matmul, name="odd")(x) if nested else x @ hidden.kernel
+    name, weight = ("odd_matmul.*", "odd/there/kernel") if nested else ("matmul.*", "hidden/kernel")
+    with pytest.raises(UnsupportedLayerError, match=f"'{name}' is given the weight '{weight}'"):
+        analyse(keras.Model(inputs, layers.Dense(2)(outputs_)))
+
+
+def test_a_subclassed_model_with_weights_of_its_own_is_refused():
+    class Own(keras.Model):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.out = layers.Dense(4, name="out")
+            self.offset = self.add_weight(shape=(4,), name="offset")
+
+        def call(self, inputs):
+            return self.out(inputs) + self.offset
+
+    source = Own(name="own")
+    source(np.ones((1, 4)))
+    with pytest.raises(UnsupportedLayerError, match=r"given the weight '.*offset'"):
+        analyse(source)
+
+
 def test_an_implicit_mask_is_refused():
     inputs = keras.Input((5,), dtype="int32")
     x = layers.Embedding(7, 4, mask_zero=True)(inputs)
