@@ -1,7 +1,7 @@
 """What a composite layer or a subclassed model is made of: its `call`, run on symbolic tensors."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -58,6 +58,19 @@ def subclassed(model: keras.Model) -> keras.Model:
         raise _opaque(model.name, model, "was never built on one input")
     inputs = keras.Input(batch_shape=(None, *shapes[0][1:]), name="inputs")
     return _called(model.name, model, [inputs], (inputs,), {})
+
+
+def masked(model: keras.Model, masks: Sequence[keras.KerasTensor | None]) -> keras.Model:
+    """A functional model as it computes on tensors that have masks, which are its further inputs.
+
+    Masks go with the tensors into a nested model; those that it was made on have none.
+    """
+    inputs = [_input_like(tensor) for tensor in model.inputs]
+    given = [None if mask is None else _input_like(mask) for mask in masks]
+    for tensor, mask in zip(inputs, given, strict=False):  # as Keras does: a dictionary may have more
+        keras.src.backend.set_keras_mask(tensor, mask)
+    outputs = keras.tree.flatten(model._run_through_graph(inputs))
+    return keras.Model([*inputs, *(mask for mask in given if mask is not None)], outputs, name=model.name)
 
 
 def _built_shapes(model: keras.Model) -> list[Shape]:

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import numpy.typing as npt
 
-from executors.structure.composites import expanded, subclassed
+from executors.structure.composites import expanded, masked, subclassed
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.operations import as_layer_call
 
@@ -258,8 +258,12 @@ class _Reader:
 
         wanted = f"{prefix}{operation.name}"
         if _is_functional(operation):
-            inputs = [tensors[id(tensor)] for tensor in _by_name(operation, arguments)]
-            return self.read(_functional(operation), inputs, f"{wanted}_")
+            model, given = _functional(operation), _given(operation, arguments)
+            masks = keras.tree.flatten(arguments.kwargs.get("mask"))
+            if any(mask is not None for mask in masks):
+                model = masked(model, masks)
+                given += [mask for mask in masks if mask is not None]
+            return self.read(model, [tensors[id(tensor)] for tensor in given], f"{wanted}_")
         operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
         given = keras.tree.flatten((args, kwargs))
         for item in given:
@@ -311,13 +315,12 @@ def _is_functional(layer: Any) -> bool:
     )
 
 
-def _by_name(model: keras.Model, arguments: Any) -> Sequence[keras.KerasTensor]:
+def _given(model: keras.Model, arguments: Any) -> list[keras.KerasTensor]:
     """What a nested model is given, in the order of its inputs: a list takes what is in a dict by name."""
-    given = arguments.args[0] if arguments.args else None
+    given = arguments.args[0] if arguments.args else arguments.kwargs["inputs"]
     if isinstance(given, dict) and not isinstance(model.input, dict):
         return [given[tensor.name] for tensor in model.inputs]
-    tensors: Sequence[keras.KerasTensor] = arguments.keras_tensors
-    return tensors
+    return list(keras.tree.flatten(given))
 
 
 def _functional(model: keras.Model) -> keras.Model:

@@ -52,12 +52,52 @@ def both_ways(ids):
     return layers.Dense(3, name="class")(layers.Bidirectional(layers.LSTM(6), name="both")(embedded()(ids)))
 
 
+def tower(*steps, name="tower"):
+    """A model that is nested, as a function of a sequence."""
+    inputs = x = keras.Input((LENGTH, WIDTH))
+    for step in steps:
+        x = step(x)
+    return keras.Model(inputs, x, name=name)
+
+
+def nested(ids):
+    return classified(tower(layers.LSTM(7, return_sequences=True, name="lstm"))(embedded()(ids)))
+
+
+def nested_with_an_operation(ids):
+    """What is behind it in the nested model looks at the padding."""
+    steps = keras.ops.relu, layers.LSTM(WIDTH, name="lstm"), layers.Dense(3)
+    return tower(*steps)(embedded()(ids))
+
+
+def nested_sequential(ids):
+    steps = [keras.Input((LENGTH, WIDTH)), layers.Dropout(0.1), layers.LSTM(7, name="lstm")]
+    return layers.Dense(3, name="class")(keras.Sequential(steps, name="tower")(embedded()(ids)))
+
+
+def nested_twice(ids):
+    inner = tower(layers.Activation("tanh"), layers.GRU(WIDTH, return_sequences=True), name="inner")
+    return classified(tower(inner, layers.LSTM(7, return_sequences=True))(embedded()(ids)))
+
+
+def nested_with_two_texts(ids):
+    """One of which is padded."""
+    inputs = [keras.Input((LENGTH, WIDTH)), keras.Input((LENGTH, WIDTH))]
+    x = layers.Concatenate()([layers.LSTM(7)(inputs[0]), layers.GRU(5)(inputs[1])])
+    both = keras.Model(inputs, x, name="tower")
+    plain = layers.Embedding(WORDS, WIDTH, name="plain")
+    return layers.Dense(3, name="class")(both([embedded()(ids), plain(ids)]))
+
+
+NESTED = [nested, nested_with_an_operation, nested_sequential, nested_twice, nested_with_two_texts]
+
+
 def network(outputs):
     ids = keras.Input((LENGTH,), dtype="int32", name="ids")
     return randomised(keras.Model(ids, outputs(ids)))
 
 
-@pytest.mark.parametrize("outputs", [attending, activated, added, masked, recurrent, both_ways])
+@pytest.mark.parametrize("outputs", [attending, activated, added, masked, recurrent, both_ways, *NESTED])
 def test_a_flat_copy_looks_at_padding_as_its_model_does(outputs):
     source = network(outputs)
     same([np.asarray(source(texts()))], [np.asarray(narrow(analyse(source), {})(texts()))])
