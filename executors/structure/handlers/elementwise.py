@@ -82,11 +82,17 @@ _POOLING: Mapping[type, Kind] = {
 
 
 @register(
+    layers.ActivityRegularization,
+    layers.AlphaDropout,
+    layers.Dropout,
     layers.ELU,
     layers.GaussianDropout,
     layers.GaussianNoise,
+    layers.Identity,
     layers.LeakyReLU,
     layers.ReLU,
+    layers.SpatialDropout1D,
+    layers.SpatialDropout2D,
 )
 class Pointwise(PassesChannels):
     """Fused into the layer before it, or nothing at inference."""
@@ -104,18 +110,6 @@ class Pointwise(PassesChannels):
 
 
 _ACTIVATIONS = frozenset({layers.ELU, layers.LeakyReLU})
-
-
-@register(
-    layers.ActivityRegularization,
-    layers.AlphaDropout,
-    layers.Dropout,
-    layers.Identity,
-    layers.SpatialDropout1D,
-    layers.SpatialDropout2D,
-)
-class Dropout(Pointwise):
-    """Nothing at inference."""
 
 
 @register(layers.Rescaling)

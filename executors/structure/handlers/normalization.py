@@ -91,7 +91,3 @@ class InputNormalization(LayerHandler):
         """Keep the channels."""
         space.fix(inputs[0])
         return inputs[0]
-
-    def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Unchanged."""
-        return dict(layer.get_config())
