@@ -6,7 +6,8 @@ from typing import Any
 import keras
 
 from executors.signature import signature_of
-from executors.structure.graph import Graph, Node, TensorRef, read_graph
+from executors.structure.graph import Graph, Node, TensorRef
+from executors.structure.reading import read_graph
 from mistify.dataset import Scaling
 from mistify.validation import InvalidValue
 

@@ -9,7 +9,7 @@ from executors.evaluation import recalibrate
 from executors.optimization.training import PRIMING_STEPS, Training, train
 from executors.optimization.translation import translated, wrapped
 from executors.structure import copied, fold_batch_norm, set_weights
-from executors.structure.graph import read_graph
+from executors.structure.reading import read_graph
 from executors.training import Schooling
 from mistify.compression import CompressionConfig
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from executors.data import Array
 from executors.evaluation import call
-from executors.structure.graph import read_graph
+from executors.structure.reading import read_graph
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 #: Examples that model and translation are compared on, and how far their outputs may differ.

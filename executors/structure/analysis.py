@@ -11,8 +11,9 @@ import numpy as np
 from executors.structure.channels import FIXED, ChannelGroup, ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import foldable
-from executors.structure.graph import Graph, Shape, read_graph
+from executors.structure.graph import Graph, Shape
 from executors.structure.handlers import elements, handler_of, is_leaf
+from executors.structure.reading import read_graph
 from mistify.costs import LayerCost, NetworkCost
 
 #: units that are left of each channel group, by the group's name

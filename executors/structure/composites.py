@@ -7,8 +7,7 @@ from typing import Any
 import keras
 
 from executors.structure.errors import UnsupportedLayerError
-
-Shape = tuple[int | None, ...]
+from executors.structure.graph import Shape
 
 
 def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Model:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import keras
 
-from executors.structure.graph import Graph, read_graph
+from executors.structure.graph import Graph
+from executors.structure.reading import read_graph
 from executors.structure.splitting import blocks
 from mistify.training import TuningConfig
 

@@ -8,7 +8,7 @@ import pytest
 
 from executors.signature import output_names
 from executors.structure import analyse, narrow, residual_blocks, shallower, splitting
-from executors.structure.graph import read_graph
+from executors.structure.reading import read_graph
 
 from .networks import batch, outputs, randomised, same
 

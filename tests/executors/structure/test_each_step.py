@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.structure import UnsupportedLayerError, analyse, narrow
-from executors.structure.graph import read_graph
+from executors.structure.reading import read_graph
 
 from .networks import alternate, batch, check_narrow, check_widen, outputs, randomised, same, unmasked
 

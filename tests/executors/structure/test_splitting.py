@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.structure import analyse, freeze, narrow, shareable_base, split, widen
-from executors.structure.graph import read_graph
+from executors.structure.reading import read_graph
 
 from .networks import batch, outputs, randomised
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from executors.structure import UnsupportedLayerError, analyse, copied, narrow
-from executors.structure.graph import read_graph
+from executors.structure.reading import read_graph
 
 from .networks import (
     alternate,
