@@ -8,7 +8,7 @@ step towards the goal asks.
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from math import sqrt
+from math import ceil, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -25,6 +25,15 @@ from mistify.budget import FLOPS, Costs, exceeded
 #: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
 #: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
 STRONGEST: Final = 0.03
+
+#: No group loses more than this power of the scale at which all groups alike would meet the limits, as long
+#: as others can be cut. Importance says little about units of different groups, and nothing about what they
+#: save: to save memory where an embedding has nearly all of it, everything else would be cut to nothing.
+_LOPSIDED: Final = 1.5
+
+#: Scales that are tried: so many to a halving, and so many halvings.
+_SCALES_PER_HALVING: Final = 16
+_HALVINGS: Final = 16
 
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
@@ -76,7 +85,7 @@ class MorphNetExecutor(GradualExecutor):
     def _cut(self, limits: Costs) -> None:
         """Cut the dead units and, above the threshold, the least important ones until the limits hold."""
         moments = self._compensation.moments(self._assignment.schooling.train)
-        candidates = self._candidates(moments)
+        candidates = self._candidates(moments, limits)
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
         gone = min(dead, self._cuts_until(self._assignment.budget, candidates))
@@ -86,7 +95,7 @@ class MorphNetExecutor(GradualExecutor):
             over = ", ".join(exceeded(self.measure(), self._assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
 
-    def _candidates(self, moments: Mapping[int, Moments]) -> list[Candidate]:
+    def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
         """Every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
@@ -94,9 +103,11 @@ class MorphNetExecutor(GradualExecutor):
         different groups, and a group that lost more than the others is a bottleneck. Others, as one of two
         attention heads is half of what is left. It counts for the root of the layers that make it: what is
         cut from a residual stream is cut from every block. Costs do not count here: they act through the
-        structure losses. Dividing by them as well starves the layers near the input.
+        structure losses, and through `_LOPSIDED`: living units without which a group would have lost too much
+        come last. Dividing by costs as well starves the layers near the input.
         """
         pressure = self._marginal_costs()
+        narrowest = self._scale(limits) ** _LOPSIDED
         found = []
         for name, values in self._values(moments).items():
             left = np.flatnonzero(self._masks.keep[name])
@@ -107,8 +118,29 @@ class MorphNetExecutor(GradualExecutor):
             importance = values * others * sqrt(group.makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
-                found += [(float(importance[unit]), name, int(unit)) for unit in cuttable]
-        return sorted(found)
+                spare = len(left) - ceil(narrowest * source.size)
+                found += [
+                    (
+                        place >= spare and importance[unit] >= self._params.threshold,
+                        importance[unit],
+                        name,
+                        unit,
+                    )
+                    for place, unit in enumerate(cuttable)
+                ]
+        return [(float(importance), name, int(unit)) for _, importance, name, unit in sorted(found)]
+
+    def _scale(self, limits: Costs) -> float:
+        """The share of each of the source's groups with which it would meet the limits."""
+        source = self._assignment.source
+
+        def holds(step: int) -> bool:
+            scale = 2 ** (-step / _SCALES_PER_HALVING)
+            widths = {name: max(1, round(scale * group.size)) for name, group in source.groups.items()}
+            return not exceeded(source.network(widths).costs(self._assignment.profiles), limits)
+
+        steps = range(_SCALES_PER_HALVING * _HALVINGS)
+        return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
 
     def _cuts_until(self, limits: Costs, candidates: list[Candidate]) -> int:
         """How many of the candidates have to go for the limits to hold; costs fall with every cut."""

@@ -225,6 +225,47 @@ def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, so
         assert analyse(model).widths == widths
 
 
+def cheap_beside_costly(weights):
+    """Eight units that 16 layers make, which count four times as much, beside eight that one layer makes.
+
+    Args:
+        weights: Outgoing ones of those that one layer makes; of the others they are alike.
+    """
+    inputs = keras.Input((16,), name="signs")
+    makers = [keras.layers.Dense(8, use_bias=False, name=f"costly_{index}") for index in range(16)]
+    costly = keras.layers.Add()([maker(inputs) for maker in makers])
+    cheap = keras.layers.Dense(8, use_bias=False, name="cheap")(inputs)
+    outputs = keras.layers.Dense(16, name="side")(keras.layers.Concatenate()([costly, cheap]))
+    model = keras.Model(inputs, outputs)
+    for maker in makers:
+        maker.set_weights([np.eye(16)[:, :8] / 16])
+    model.get_layer("cheap").set_weights([np.eye(16)[:, 8:]])
+    model.get_layer("side").set_weights([np.diag([100.0] * 8 + weights), np.zeros(16)])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("weights", "left"),
+    [
+        # Four costly ones go, and none else; three of them with seven cheap ones would do as well.
+        ([100.0] * 8, 8),
+        # Dead ones are no loss.
+        ([100.0] * 2 + [1e-3] * 6, 2),
+    ],
+)
+def test_what_saves_little_is_not_cut_to_nothing_for_what_is_costly(weights, left):
+    _, lesson = two_branches(8, 8)
+    model = cheap_beside_costly(weights)
+    structure = analyse(model)
+    budget = {PARAMS: 2448 - 3 * 272 - 7 * 32}
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, init_reg_strength=0))
+    executor.init(Assignment(model, budget, (), lesson, 0, structure))
+    executor.adjust({PARAMS: 1.0})
+    executor.iterate()
+    assert analyse(executor.network()).widths["cheap"] == left
+    assert not exceeded(executor.measure(), budget)
+
+
 def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
     """A masked channel would still count in the norm's statistics, as a zero."""
     keras.utils.set_random_seed(0)
