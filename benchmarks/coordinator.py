@@ -29,11 +29,11 @@ from rich.table import Table
 from benchmarks import fleet
 from benchmarks.fleet import Device
 from benchmarks.harness import Figures, Target, paired_ratio, run
-from mistify import serde_tuning as serde
-from mistify.correlation import correlation
-from mistify.tuning import PackageReference
+from mistify.peers.correlation import correlation
+from mistify.peers.membership import PackageReference
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
+from mistify.wire import tuning as serde
 from mistify_client.tuning_client import TuningClient, describe
 
 TARGETS: Final[dict[str, Target]] = {

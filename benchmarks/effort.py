@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, run
-from mistify.jobs import GoalState
+from mistify.jobs.job import GoalState
 from mistify_client.client import PortingClient
 from mistify_client.embedded import embedded_server
 from mistify_client.porting import package_directory

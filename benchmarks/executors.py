@@ -30,7 +30,7 @@ from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
 from executors.structure import analyse
-from mistify.config import AUTO
+from mistify.config.porting import AUTO
 from mistify_server.forecast.choice import Chooser, Edge
 from mistify_server.forecast.experience import Experience
 from mistify_server.settings import params_of

@@ -13,12 +13,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mistify.config import DatasetConfig
-from mistify.hints import Hints, Location
-from mistify.jobs import Goal, GoalState, Job, JobState, PackageFile
-from mistify.manifest import MANIFEST, Manifest, MeasuredLatency, PackagedFile, TunableTensor, Versions
-from mistify.tuning import SECRET_BYTES, MemberKey, PackageReference
-from mistify.weights import write_weights
+from mistify.config.porting import DatasetConfig
+from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile
+from mistify.package.manifest import (
+    MANIFEST,
+    Manifest,
+    MeasuredLatency,
+    PackagedFile,
+    TunableTensor,
+    Versions,
+)
+from mistify.package.weights import write_weights
+from mistify.peers.hints import Hints, Location
+from mistify.peers.membership import SECRET_BYTES, MemberKey, PackageReference
 from mistify_server.store.base import BatchPlan, GoalChanged, Submission
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.tuning import Group

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, median_seconds, paired_ratio, run, seconds
-from mistify.dominance import Floats, Indices, log_sums
-from mistify.goals import GoalTree
+from mistify.jobs.dominance import Floats, Indices, log_sums
+from mistify.jobs.goal_tree import GoalTree
 
 TARGETS: Final[dict[str, Target]] = {
     "build_1000_ms": {"max": 5},

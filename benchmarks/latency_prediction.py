@@ -30,8 +30,8 @@ from rich.table import Table
 from scipy.stats import kendalltau
 
 from benchmarks.harness import Figures, Target, median_seconds, run
-from mistify.costs import NetworkCost
-from mistify.profiles import MeasuredProfile
+from mistify.costs.network import NetworkCost
+from mistify.costs.profiles import MeasuredProfile
 from mistify_client.profiling.measuring import BUDGET_SECONDS, measure_device
 from mistify_server.devices.fitting import fitted
 
@@ -175,7 +175,8 @@ def figures_of(rows: Sequence[Row]) -> dict[str, float]:
 
 def _converted(family: str, model: Any) -> Network:
     from executors.structure import analyse  # noqa: PLC0415
-    from mistify.quantization import Quantization, QuantizationConfig  # noqa: PLC0415
+    from mistify.config.quantization import QuantizationConfig  # noqa: PLC0415
+    from mistify.costs.quantization import Quantization  # noqa: PLC0415
     from mistify_server.packaging.conversion import convert  # noqa: PLC0415
 
     (tensor,) = model.inputs

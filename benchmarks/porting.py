@@ -12,10 +12,11 @@ from executors.data.loading import load_dataset
 from executors.evaluation import evaluate
 from executors.gradual import LEAST_CUT
 from executors.signature import signature_of
-from mistify.budget import FLOPS, latency_axis, size_axis
-from mistify.hardware import HOST
-from mistify.quantization import Quantization, QuantizationConfig
-from mistify.training import TuningConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.budget import FLOPS, latency_axis, size_axis
+from mistify.costs.catalogue import HOST
+from mistify.costs.quantization import Quantization
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import (
     AdaptResult,

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Packaged, Porting, resnet8
-from mistify.quantization import STORED, Quantization
+from mistify.costs.quantization import STORED, Quantization
 
 #: Multiply-adds as shares of the source's, and training steps of the half in a full run.
 SHARES: Final = (1.0, 0.5)

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from executors.base import Params
-from mistify.jobs import GoalState, Job
+from mistify.jobs.job import GoalState, Job
 from mistify_client.client import PortingClient
 from mistify_client.embedded import embedded_server
 

@@ -50,7 +50,7 @@ from rich.table import Table
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, depthwise, resnet8
 from benchmarks.switching_load import example, timed, under_load
-from mistify.branches import BranchesConfig
+from mistify.config.branches import BranchesConfig
 from mistify_client.runtime import PortedModel, load
 
 SHARE: Final = 0.5

@@ -96,7 +96,7 @@ def tensors(x: npt.NDArray[np.generic]) -> Tensor:
 
 
 def multiply_adds(network: nn.Module, image: Tensor) -> int:
-    """Multiply-adds of one inference, as `mistify.costs` counts them: convolutions and dense layers."""
+    """Multiply-adds of one inference, as Mistify counts them: convolutions and dense layers."""
     counted = []
 
     def count(layer: Any, _inputs: Any, output: Tensor) -> None:

@@ -30,9 +30,9 @@ from rich.table import Table
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
-from mistify.budget import FLOPS, MEMORY, latency_axis
-from mistify.hardware import HOST
-from mistify.jobs import Goal, GoalState, Job
+from mistify.costs.budget import FLOPS, MEMORY, latency_axis
+from mistify.costs.catalogue import HOST
+from mistify.jobs.job import Goal, GoalState, Job
 from mistify_client.client import PortingClient
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server

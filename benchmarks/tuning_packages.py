@@ -9,8 +9,8 @@ from benchmarks import fleet, tuning_step
 from benchmarks.porting import Porting
 from executors.evaluation import call
 from executors.sources import load_source
-from mistify.manifest import Manifest
-from mistify.training import TuningConfig
+from mistify.config.tuning import TuningConfig
+from mistify.package.manifest import Manifest
 from mistify_client.inputs import Array
 from mistify_server.tasks import DataSource, ModelSource
 

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mistify.manifest import Manifest, describe_file
-from mistify.training import with_weights
-from mistify.tuning import PackageReference, Peer
-from mistify.weights import write_weights
+from mistify.package.manifest import Manifest, describe_file
+from mistify.package.training import with_weights
+from mistify.package.weights import write_weights
+from mistify.peers.membership import PackageReference, Peer
 from mistify_client.inputs import Array
 from mistify_client.ledger import PrivacyLedger
 from mistify_client.network import NETWORK, Execution, Network

@@ -25,7 +25,7 @@ from benchmarks.harness import Figures, Target, run
 from executors.objectives import Categorical
 from executors.signature import Activation
 from executors.structure import fold_batch_norm
-from mistify.training import TuningConfig
+from mistify.config.tuning import TuningConfig
 from mistify_server.packaging.training.network import TrainingNetwork, convert_training
 from mistify_server.packaging.training.parts import trainable_weights
 

@@ -6,7 +6,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from benchmarks.tuning_side import KD_WEIGHT, RATE, lesson, serve
-from mistify import training
+from mistify.package import training
 
 
 def main(directory: str, batch: int, threads: int) -> None:

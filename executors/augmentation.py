@@ -7,8 +7,8 @@ import keras
 import tensorflow as tf
 
 from executors.signature import Shape, signature_of
-from mistify.dataset import Augmentation
-from mistify.validation import InvalidValue
+from mistify.config.dataset import Augmentation
+from mistify.parsing.validation import InvalidValue
 
 #: Changes inputs, by name, at random; the seed is two integers.
 Augment = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, tf.Tensor]]

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from executors.structure import Structure
 from executors.training import Schooling, Trainer
-from mistify.budget import Budget, Costs
+from mistify.costs.budget import Budget, Costs
+from mistify.costs.profiles import Profile
 from mistify.errors import ErrorCode, MistifyError
-from mistify.plug_ins import UnusablePlugInError, load_class, plug_ins
-from mistify.profiles import Profile
+from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
 ENTRY_POINTS: Final = "mistify.executors"
 

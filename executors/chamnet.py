@@ -19,7 +19,7 @@ from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.predictor import Floats
 from executors.searching import Fitted, SearchExecutor
 from executors.structure import copied, resolution
-from mistify.budget import FLOPS
+from mistify.costs.budget import FLOPS
 
 #: Searches in each iteration, after each of which the predictor learns.
 _ROUNDS: Final = 3

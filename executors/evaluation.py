@@ -16,8 +16,8 @@ from executors.objectives import objectives_of
 from executors.signature import output_names
 from executors.structure import calls, tensors
 from executors.timesheet import activity
-from mistify.costs import FLOAT_BYTES
-from mistify.metric import Metric
+from mistify.config.metric import Metric
+from mistify.costs.network import FLOAT_BYTES
 
 Arrays = Mapping[str, Array]
 Tensors = Mapping[str, tf.Tensor]

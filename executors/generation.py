@@ -14,7 +14,7 @@ from executors.objectives import SMALLEST
 from executors.signature import Activation, Output, signature_of
 from executors.structure import analyse
 from executors.timesheet import activity
-from mistify.dataset import GENERATED
+from mistify.config.dataset import GENERATED
 from mistify.errors import Problem
 
 #: Inputs that are made at once at the most, and the steps in which they become what the network expects.

@@ -16,7 +16,8 @@ from executors.sparsity import Masks, importances
 from executors.structure import Keep, Structure, analyse, copied, narrow, narrow_arrays
 from executors.timesheet import activity
 from executors.training import Memory, Trainer, constant
-from mistify.budget import Costs, share_left
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, share_left
 
 layers = keras.layers
 
@@ -104,7 +105,7 @@ class GradualExecutor(AdaptationExecutor):
 
     def measure(self) -> Costs:
         """Costs at the masked widths."""
-        return self._structure.network(self._masks.widths).costs(self._assignment.profiles)
+        return costs_of(self._structure.network(self._masks.widths), self._assignment.profiles)
 
     def network(self) -> keras.Model:
         """The network without its masked units."""
@@ -192,7 +193,7 @@ class GradualExecutor(AdaptationExecutor):
 
     def _set_pace(self) -> None:
         """Learn the faster, the less will be left of the source: there is less to keep than to relearn."""
-        source = self._assignment.source.network().costs(self._assignment.profiles)
+        source = costs_of(self._assignment.source.network(), self._assignment.profiles)
         narrowest = self._assignment.narrowest
         limits = {
             axis: min(limit, narrowest.get(axis, limit)) for axis, limit in self._assignment.budget.items()

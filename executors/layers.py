@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from mistify.plug_ins import UnusablePlugInError, load_plug_in, plug_ins
+from mistify.plugins import UnusablePlugInError, load_plug_in, plug_ins
 
 ENTRY_POINTS: Final = "mistify.layers"
 

@@ -8,8 +8,8 @@ from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
 
 from executors.data.storage import Array
 from executors.objectives import IGNORED, Binary, Categorical, Objective, Regression
-from mistify.metric import Metric
-from mistify.validation import InvalidValue
+from mistify.config.metric import Metric
+from mistify.parsing.validation import InvalidValue
 
 #: A metric of one output: predictions and targets, without what is ignored.
 OfOutput = Callable[[Array, Array], float]

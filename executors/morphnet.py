@@ -20,7 +20,8 @@ from executors.compensation import Moments
 from executors.gradual import GradualExecutor, GradualParams
 from executors.sparsity import StructureLoss
 from executors.structure import Keep, Structure
-from mistify.budget import FLOPS, Costs, exceeded
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, Costs, exceeded
 
 #: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
 #: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
@@ -137,7 +138,7 @@ class MorphNetExecutor(GradualExecutor):
         def holds(step: int) -> bool:
             scale = 2 ** (-step / _SCALES_PER_HALVING)
             widths = {name: max(1, round(scale * group.size)) for name, group in source.groups.items()}
-            return not exceeded(source.network(widths).costs(self._assignment.profiles), limits)
+            return not exceeded(costs_of(source.network(widths), self._assignment.profiles), limits)
 
         steps = range(_SCALES_PER_HALVING * _HALVINGS)
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
@@ -171,7 +172,7 @@ class MorphNetExecutor(GradualExecutor):
     def _hold(self, limits: Costs, cut: list[Candidate]) -> bool:
         """Whether the limits hold without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
-        return not exceeded(self._structure.network(widths).costs(self._assignment.profiles), limits)
+        return not exceeded(costs_of(self._structure.network(widths), self._assignment.profiles), limits)
 
     def _keep_without(self, cut: list[Candidate]) -> Keep:
         keep = {name: mask.copy() for name, mask in self._masks.keep.items()}
@@ -185,7 +186,7 @@ class MorphNetExecutor(GradualExecutor):
         now = self.measure()
         found = {}
         for name, width in widths.items():
-            less = self._structure.network({**widths, name: width - 1}).costs(self._assignment.profiles)
+            less = costs_of(self._structure.network({**widths, name: width - 1}), self._assignment.profiles)
             found[name] = sum(
                 weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items()
             )

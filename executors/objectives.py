@@ -24,8 +24,8 @@ from scipy.special import expit, softmax
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
 from executors.signature import Activation, Output, Shape, Signature, signature_of
-from mistify.dataset import ClassWeights
-from mistify.validation import InvalidValue
+from mistify.config.dataset import ClassWeights
+from mistify.parsing.validation import InvalidValue
 
 Floats = npt.NDArray[np.float32]
 

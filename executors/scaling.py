@@ -8,8 +8,8 @@ import keras
 from executors.signature import signature_of
 from executors.structure.graph import Graph, Node, TensorRef
 from executors.structure.reading import read_graph
-from mistify.dataset import Scaling
-from mistify.validation import InvalidValue
+from mistify.config.dataset import Scaling
+from mistify.parsing.validation import InvalidValue
 
 
 def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:

@@ -13,7 +13,8 @@ from executors.base import StuckError
 from executors.gradual import GradualExecutor, GradualParams
 from executors.search import Genes, Inheritance, Space, founders
 from executors.structure import residual_blocks
-from mistify.budget import Costs, exceeded, share_left
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, exceeded, share_left
 
 #: The depth that suits a share of a network's costs, as a power of it: of the networks that are best at each
 #: size those with twice the multiply-adds are 1.2 times as deep (Tan and Le, 2019: compound scaling).
@@ -67,7 +68,7 @@ class SearchExecutor(GradualExecutor):
         all, and what is left learns less than a narrower network would.
         """
         source = self._assignment.source
-        share = share_left(source.network().costs(self._assignment.profiles), limits)
+        share = share_left(costs_of(source.network(), self._assignment.profiles), limits)
         return round(len(self._source_blocks) * float(share**_DEPTH))
 
     def _survey(self) -> None:

@@ -13,8 +13,8 @@ from executors.data import Array, Dataset
 from executors.evaluation import Evaluation, Tensors, call
 from executors.objectives import Floats, objectives_of
 from executors.timesheet import activity
-from mistify.dataset import DataSettings
-from mistify.metric import Metric
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50

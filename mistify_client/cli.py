@@ -17,8 +17,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mistify.config import parse_batch
-from mistify.jobs import Goal, GoalState, JobState
+from mistify.config.batch import parse_batch
+from mistify.jobs.job import Goal, GoalState, JobState
 from mistify_client.client import PortingClient
 from mistify_client.embedded import embedded_server
 from mistify_client.files import output_directory, read_text, read_token

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, Job, JobEvent
-from mistify.plans import Plan
-from mistify.serde_plans import plan_from_proto
+from mistify.jobs.job import Goal, Job, JobEvent
+from mistify.jobs.plan import Plan
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
+from mistify.wire import porting
+from mistify.wire.plans import plan_from_proto
 from mistify_client.download import ReadFrom, download_package
 from mistify_client.retry import resumed, retried
 from mistify_client.rpc import Traffic
@@ -44,7 +44,7 @@ class PortingClient(ServiceClient):
                 nothing was started; CONFLICT where the key belongs to another batch.
         """
         request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
-        return serde.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+        return porting.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
     def plan(self, config_json: str) -> Plan:
         """What would come of a batch of configs: its goal tree, algorithms, costs, accuracy, seconds.
@@ -69,12 +69,12 @@ class PortingClient(ServiceClient):
         """
         key = hashlib.sha256(config_json.encode()).hexdigest()
         request = pb.AddGoalsRequest(job_id=job_id, config_json=config_json, idempotency_key=key)
-        return serde.job_from_proto(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
+        return porting.job_from_proto(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
 
     def job(self, job_id: str) -> Job:
         """A job as it stands now."""
         request = pb.GetJobRequest(job_id=job_id)
-        return serde.job_from_proto(
+        return porting.job_from_proto(
             retried(lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff)
         )
 
@@ -83,7 +83,7 @@ class PortingClient(ServiceClient):
         request = pb.ListJobsRequest(page_size=PAGE_SIZE)
         while True:
             page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
-            yield from map(serde.job_from_proto, page.jobs)
+            yield from map(porting.job_from_proto, page.jobs)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
@@ -91,7 +91,7 @@ class PortingClient(ServiceClient):
     def cancel(self, job_id: str) -> Job:
         """Stop a job; the goals that are met keep their packages."""
         request = pb.CancelJobRequest(job_id=job_id)
-        return serde.job_from_proto(self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS))
+        return porting.job_from_proto(self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS))
 
     def watch(self, job_id: str, after_sequence: int = 0) -> Iterator[JobEvent]:
         """The events of a job after a sequence number, then new ones as they come, until it has ended."""
@@ -99,7 +99,7 @@ class PortingClient(ServiceClient):
         def events(seen: int) -> Iterator[JobEvent]:
             request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen)
             for message in self._connection.stream(self._stub.WatchJob, request):
-                yield serde.event_from_proto(message)
+                yield porting.event_from_proto(message)
 
         return resumed(events, after_sequence, lambda _, event: event.sequence, self._backoff)
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from mistify import serde_devices as serde
-from mistify.devices import Device, DeviceTable
+from mistify.costs.devices import Device, DeviceTable
 from mistify.errors import ErrorCode, MistifyError
-from mistify.quantities import format_time
+from mistify.parsing.quantities import format_time
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
+from mistify.wire import devices as serde
 from mistify_client.retry import retried
 from mistify_client.service import ServiceClient
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import PackageFile
-from mistify.manifest import MANIFEST, describe_file
+from mistify.jobs.job import PackageFile
+from mistify.package.manifest import MANIFEST, describe_file
 from mistify_client.files import locked
 
 #: Opens a file of the package: name, offset -> its bytes from there on.

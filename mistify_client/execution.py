@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.files import locked
 from mistify_client.json_files import write_json
 from mistify_client.network import NETWORK, Execution, Network

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from mistify.axes import built_in_legends
-from mistify.budget import Costs, quantity_of, source_axis
-from mistify.jobs import Source
-from mistify.legend import INVERSE, Legend, legend_of
-from mistify.metric import Metric
+from mistify.config.metric import Metric
+from mistify.costs.axes import built_in_legends
+from mistify.costs.budget import Costs, quantity_of, source_axis
+from mistify.costs.formats import INVERSE, Legend, legend_of
+from mistify.jobs.job import Source
 
 _DIGITS = 3
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Required, TypedDict
 
-from mistify.config import parse_batch
+from mistify.config.batch import parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState
-from mistify.manifest import verify
+from mistify.jobs.job import GoalState
+from mistify.package.manifest import verify
 from mistify_client import runtime
 from mistify_client.client import PortingClient
 from mistify_client.files import cache_directory, locked

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.manifest import TensorInfo
+from mistify.package.manifest import TensorInfo
 
 Array = npt.NDArray[Any]
 

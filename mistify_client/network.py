@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import BRANCH_INPUT, Manifest, branch_signature
+from mistify.package.manifest import BRANCH_INPUT, Manifest, branch_signature
 from mistify_client.inputs import Array
 
 NETWORK: Final = "serve.tflite"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import describe_file
-from mistify.tuning import Peer
+from mistify.package.manifest import describe_file
+from mistify.peers.membership import Peer
 
 _SUFFIX = ".weights"
 _PART = ".part"

@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.tree import Tree
 
-from mistify.budget import FLOPS, MEMORY, PARAMS, Costs
-from mistify.jobs import Source
-from mistify.metric import Metric
-from mistify.plans import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.config.metric import Metric
+from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
+from mistify.jobs.job import Source
+from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify_client.figures import amounts, shares
 
 #: Shown of every network, besides what its goals limit.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from mistify.config import is_id
+from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_client.client import PortingClient
 from mistify_client.json_files import write_json
 from mistify_client.progress import SOURCE, Display

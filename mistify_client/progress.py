@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from mistify.jobs import Goal, GoalState, ProgressUpdate, Source
+from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
 from mistify_client.figures import quality, shares
 
 #: Stands for the work that concerns the whole job, such as tuning the source model.

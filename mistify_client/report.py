@@ -6,7 +6,8 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from mistify.budget import (
+from mistify.config.compression import COMPRESSION_AXES
+from mistify.costs.budget import (
     FLOPS,
     LATENCY,
     MEMORY,
@@ -18,10 +19,9 @@ from mistify.budget import (
     memory_axis,
     quantity_of,
 )
-from mistify.compression import COMPRESSION_AXES
-from mistify.hardware import HOST
-from mistify.jobs import BranchFigures, Goal, GoalState, Job, Source
-from mistify.quantization import Quantization
+from mistify.costs.catalogue import HOST
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify_client.figures import amount, amounts, quality
 
 REPORT = "report.json"

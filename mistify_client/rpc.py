@@ -10,10 +10,10 @@ from typing import Any
 
 import grpc
 
-from mistify import serde
-from mistify.address import TLS, is_on_this_machine
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import porting_pb2 as pb
+from mistify.wire import porting
+from mistify.wire.address import TLS, is_on_this_machine
 
 ERROR_METADATA = "mistify-error-bin"
 
@@ -139,7 +139,7 @@ class Connection:
 def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
     for attached in call.trailing_metadata() or ():
         if attached.key == ERROR_METADATA:
-            return serde.error_from_proto(pb.ErrorInfo.FromString(attached.value))
+            return porting.error_from_proto(pb.ErrorInfo.FromString(attached.value))
     match call.code():
         case grpc.StatusCode.UNAVAILABLE if _UNPROVEN.search(call.details() or ""):
             return MistifyError(

@@ -13,7 +13,7 @@ from typing import overload
 import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Branch, Manifest, TensorInfo, verify
+from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
 from mistify_client.client import PortingClient
 from mistify_client.execution import best_execution
 from mistify_client.files import cache_directory

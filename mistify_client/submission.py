@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mistify.errors import MistifyError
-from mistify.jobs import Job, JobState
+from mistify.jobs.job import Job, JobState
 from mistify_client.client import PortingClient
 from mistify_client.json_files import write_durably
 

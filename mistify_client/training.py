@@ -11,8 +11,8 @@ import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.manifest import Manifest, TensorInfo, verify
-from mistify.training import (
+from mistify.package.manifest import Manifest, TensorInfo, verify
+from mistify.package.training import (
     ADAPT_STEP,
     EVALUATE,
     INFER,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mistify.budget import LATENCY
+from mistify.costs.budget import LATENCY
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify_client.figures import amount
 from mistify_client.inputs import Array

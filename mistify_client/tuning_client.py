@@ -5,11 +5,11 @@ from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
-from mistify import serde_tuning as serde
-from mistify.hints import Hints
-from mistify.tuning import MemberKey, Membership, PackageReference, Publication
+from mistify.peers.hints import Hints
+from mistify.peers.membership import MemberKey, Membership, PackageReference, Publication
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
+from mistify.wire import tuning as serde
 from mistify_client.peer_files import PeerFile, PeerFiles
 from mistify_client.retry import resumed, retried
 from mistify_client.rpc import Traffic

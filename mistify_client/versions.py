@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.manifest import MANIFEST, Manifest, TensorInfo, verify
+from mistify.package.manifest import MANIFEST, Manifest, TensorInfo, verify
 from mistify_client.files import locked
 from mistify_client.switchboard import Switchboard
 

@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from mistify.config import CollectiveBatch, PortingConfig, collective_batches
+from mistify.config.batch import CollectiveBatch, collective_batches
+from mistify.config.porting import PortingConfig
+from mistify.costs.catalogue import HOST
 from mistify.errors import Problem, invalid_config
-from mistify.hardware import HOST
-from mistify.jobs import Goal, Job
-from mistify.validation import InvalidValue
+from mistify.jobs.job import Goal, Job
+from mistify.parsing.validation import InvalidValue
 from mistify_server.adaptor.insertion import insert_goals, promises
 from mistify_server.adaptor.plan import ResolvedBatch, asked_goals, unreachable
 from mistify_server.devices.naming import find_devices

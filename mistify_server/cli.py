@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.quantities import format_bytes
+from mistify.parsing.quantities import format_bytes
 from mistify_server.coordinator.groups import add_group
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.listening import DEFAULT_LISTEN, Certificate

@@ -14,11 +14,12 @@ from executors.objectives import check_balanced, objectives_of
 from executors.scaling import scaled
 from executors.signature import input_names, signature_of
 from executors.structure import analyse
-from mistify.budget import Costs
-from mistify.dataset import generated_count
+from mistify.config.dataset import generated_count
+from mistify.config.metric import Metric
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs
+from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError
-from mistify.metric import Metric
-from mistify.profiles import by_name
 from mistify_server.adaptor.latency import calibrated
 from mistify_server.findings import Findings
 from mistify_server.lessons import schooling
@@ -59,8 +60,8 @@ class Examination:
         if model is not None:
             profiles = calibrated(profiles, model)
             structure = analyse(model)
-            costs = structure.network().costs(profiles)
-            floor = structure.network(dict.fromkeys(structure.groups, 1)).costs(profiles)
+            costs = costs_of(structure.network(), profiles)
+            floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
             if params is not None and not findings.problems:
                 prospects = prospects_of(structure, task, profiles)
             if prospects is not None and params is not None and data is not None and task.measures:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mistify.errors import MistifyError, Problem
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 
 T = TypeVar("T")
 

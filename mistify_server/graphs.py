@@ -15,11 +15,12 @@ from executors.metrics import check_defined, default_metric
 from executors.objectives import objectives_for
 from executors.sources.graphs import FrozenGraph
 from executors.timesheet import activity
-from mistify.budget import Costs, hardware_of
-from mistify.dataset import generated_count
+from mistify.config.dataset import generated_count
+from mistify.config.metric import Metric
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, hardware_of
+from mistify.costs.profiles import by_name
 from mistify.errors import Problem
-from mistify.metric import Metric
-from mistify.profiles import by_name
 from mistify_server.adaptor.latency import calibrated_by
 from mistify_server.findings import Findings
 from mistify_server.materials import Materials, parts_of
@@ -96,7 +97,7 @@ class GraphWorkshop:
             cost = findings.collect("model", lambda: network_cost(network))
             if cost is not None:
                 profiles = calibrated_by(profiles, cost, network)
-                costs = cost.costs(profiles)
+                costs = costs_of(cost, profiles)
             if not generated_count(task.data.train) and not generated_count(task.data.test):
                 metric = self._examine_data(findings, task.data, graph)
         return Inspection(
@@ -124,7 +125,7 @@ class GraphWorkshop:
     def _prepare(self, task: SourceTask) -> SourceResult:
         graph = self._materials.graph(task.model)
         artifact = self._artifacts.put(graph.content, _SUFFIX)
-        costs = network_cost(self._network(artifact)).costs(tuple(task.hardware.values()))
+        costs = costs_of(network_cost(self._network(artifact)), tuple(task.hardware.values()))
         accuracy = self._accuracy(artifact, task.data)
         return SourceResult(
             source_costs=dict(costs),
@@ -138,7 +139,7 @@ class GraphWorkshop:
         )
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
-        costs = network_cost(self._network(task.parent)).costs(tuple(task.hardware.values()))
+        costs = costs_of(network_cost(self._network(task.parent)), tuple(task.hardware.values()))
         return AdaptResult(
             checkpoint=task.parent,
             costs=dict(costs),

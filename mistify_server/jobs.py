@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.adaptor.runner import JobRunner
 from mistify_server.engines.base import Engine

@@ -10,7 +10,7 @@ from executors.evaluation import Evaluation
 from executors.objectives import objectives_of, predictions
 from executors.signature import signature_of
 from executors.training import Schooling
-from mistify.dataset import DataSettings
+from mistify.config.dataset import DataSettings
 from mistify_server.materials import Materials, parts_of
 from mistify_server.tasks import DataSource
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from mistify.address import TLS
 from mistify.errors import ErrorCode, MistifyError
+from mistify.wire.address import TLS
 
 DEFAULT_LISTEN = "127.0.0.1:7465"
 

@@ -14,7 +14,7 @@ from executors.signature import Signature
 from executors.sources import builtin_source, flatten, load_application, load_source
 from executors.sources.graphs import FrozenGraph, load_graph
 from executors.timesheet import activity
-from mistify.dataset import TextSettings
+from mistify.config.dataset import TextSettings
 from mistify_server.tasks import LOADING, DataSource, ModelSource, Progress
 
 K = TypeVar("K", bound=Hashable)

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from executors.inspection.names import APPLICATIONS
-from mistify.validation import InvalidValue, unknown_name
+from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify_server.paths import DataRoots, Wanted
 from mistify_server.tasks import ModelSource
 

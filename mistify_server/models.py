@@ -6,9 +6,9 @@ from pathlib import Path
 
 from executors.inspection import inspect_source
 from executors.layers import in_plug_in
-from mistify.dataset import generated_count
+from mistify.config.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 from mistify_server.model_names import parse_name
 from mistify_server.paths import DataRoots, Wanted
 from mistify_server.store.artifacts import Artifacts

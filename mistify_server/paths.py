@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 
 _MOST_SUGGESTIONS_FROM = 1000
 

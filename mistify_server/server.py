@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from mistify.axes import registry
+from mistify.costs.axes import registry
 from mistify.v1 import (
     devices_pb2,
     devices_pb2_grpc,

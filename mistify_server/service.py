@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from itertools import starmap
 
-from mistify.config import collective_batches, parse_batch
+from mistify.config.batch import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, Job, JobEvent, JobState, PackageFile
-from mistify.plans import Plan, PlannedBatch
+from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
+from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.adaptor.plan import ResolvedBatch, out_of_reach, plan_batch, within_reach
 from mistify_server.addition import Standing
 from mistify_server.forecast.planning import Forecast, as_it_is, forecast_of, told

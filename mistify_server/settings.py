@@ -5,9 +5,9 @@ from dataclasses import replace
 from pydantic import ValidationError
 
 from executors.base import Params, executor_class, executor_classes
-from mistify.config import AUTO
+from mistify.config.porting import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.validation import problems_of
+from mistify.parsing.validation import problems_of
 
 _PLACE = "algorithm.config"
 

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mistify.config import AUTO, CollectiveBatch
+from mistify.config.batch import CollectiveBatch
+from mistify.config.porting import AUTO
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.plug_ins import plug_ins
-from mistify.validation import InvalidValue, shown, unknown_name
+from mistify.parsing.validation import InvalidValue, shown, unknown_name
+from mistify.plugins import plug_ins
 from mistify_server.adaptor.plan import ResolvedBatch, unreachable, unusable
 from mistify_server.devices.naming import find_devices
 from mistify_server.engines.base import Engine

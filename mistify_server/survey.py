@@ -14,9 +14,10 @@ from executors.evaluation import evaluate
 from executors.kinds import digest_of, kind_of
 from executors.structure import Structure, copied, residual_blocks
 from executors.training import Schooling, Trainer
-from mistify.config import AUTO
-from mistify.dataset import generated_count
-from mistify.profiles import HardwareProfile
+from mistify.config.dataset import generated_count
+from mistify.config.porting import AUTO
+from mistify.costs.axes import costs_of
+from mistify.costs.profiles import HardwareProfile
 from mistify_server.forecast.known import PER_HALVING, Candidate, Prospects, Traits
 from mistify_server.settings import params_of
 from mistify_server.tasks import InspectTask
@@ -103,7 +104,7 @@ def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tupl
     for place in range(count):
         scale = _WIDEST * _STEP**place
         widths = {name: max(1, round(width * scale)) for name, width in structure.widths.items()}
-        found.append(dict(structure.network(widths).costs(profiles)))
+        found.append(dict(costs_of(structure.network(widths), profiles)))
     return tuple(reversed(found))
 
 

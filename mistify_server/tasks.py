@@ -9,13 +9,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from mistify.compression import CompressionConfig
-from mistify.dataset import DataSettings
-from mistify.jobs import BranchFigures
-from mistify.metric import Metric
-from mistify.profiles import Profile
-from mistify.quantization import QuantizationConfig
-from mistify.training import TuningConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.profiles import Profile
+from mistify.jobs.job import BranchFigures
 from mistify_server.forecast.known import Prospects
 from mistify_server.messages import Message
 

@@ -21,9 +21,10 @@ from executors.signature import signature_of
 from executors.structure import analyse
 from executors.timesheet import activity, timesheet
 from executors.training import Schooling
-from mistify.budget import Budget, Costs
-from mistify.dataset import generated_count
-from mistify.metric import Metric
+from mistify.config.dataset import generated_count
+from mistify.config.metric import Metric
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Budget, Costs
 from mistify_server.adaptor.branching import adapt_branches
 from mistify_server.adaptor.edge import EdgeOutcome, Report, run_edge, source_if_better
 from mistify_server.adaptor.latency import stopwatch
@@ -125,7 +126,7 @@ class Workshop:
         steps = params.source_steps if data.train == task.data.train else 0
         lesson = schooling(train, test, None, params, task.data.settings)
         progress = self._reporting(metric)
-        source_costs = analyse(source).network().costs(profiles)
+        source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, test, metric)
         progress("tuning the source", 0, steps, source_costs, source_accuracy)
         teacher = tuned_source(
@@ -144,7 +145,7 @@ class Workshop:
             teacher=self._keep(teacher),
             teacher_accuracy=evaluate(teacher, test, metric),
             root=self._keep(root),
-            root_costs=dict(analyse(root).network().costs(profiles)),
+            root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,
             data=None if data == task.data else data,
             prepared=self._prepared(task, teacher, lesson),

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from mistify.devices import DeviceTable, Reading
-from mistify.latency import Tile, is_product, is_tiled, routine_of
-from mistify.operations import Operation
+from mistify.costs.devices import DeviceTable, Reading
+from mistify.costs.latency import Tile, is_product, is_tiled, routine_of
+from mistify.costs.operators import Operation
 from mistify_client.profiling.samples import Chain, samples
 
 #: A device: every inference takes 2 us, every operator 1 us, every multiply-add of a tile 0.1 ns, every

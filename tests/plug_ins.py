@@ -4,7 +4,8 @@ import os
 import tomllib
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[1]
+from tests.paths import REPOSITORY
+
 EXAMPLES = REPOSITORY / "docs" / "examples"
 METRICS, LAYERS = "mistify.metrics", "mistify.layers"
 

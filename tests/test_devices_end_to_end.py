@@ -12,9 +12,9 @@ import pytest
 import tensorflow as tf
 from pydantic import TypeAdapter
 
-from mistify.devices import DeviceTable, Power
-from mistify.operations import Kind, Operation
-from mistify.quantities import parse_time
+from mistify.costs.devices import DeviceTable, Power
+from mistify.costs.operators import Kind, Operation
+from mistify.parsing.quantities import parse_time
 from mistify_client.json_files import write_json
 from tests.boards import table, taken
 from tests.networks import two_convolutions

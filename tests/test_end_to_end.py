@@ -18,8 +18,8 @@ from executors.data.loading import load_dataset
 from executors.signature import signature_of
 from executors.sources import flatten
 from executors.structure import analyse
-from mistify.budget import FLOPS
-from mistify.plans import Plan
+from mistify.costs.budget import FLOPS
+from mistify.jobs.plan import Plan
 from mistify_client import load
 from mistify_client.client import PortingClient
 from mistify_server.store.base import BatchState

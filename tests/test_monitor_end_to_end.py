@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.client import PortingClient
 from tests.test_end_to_end import MISTIFY, SETTINGS, server

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import mistify_client
+from tests.paths import REPOSITORY
 
-ROOT = Path(__file__).parents[1]
 DATA = os.environ.get("MISTIFY_TEST_DATA")
 
 #: What has to be reached on the test file, as shares.
@@ -22,7 +22,7 @@ LEAST = {"flop-75": 0.790, "flop-50": 0.765, "flop-35": 0.735, "flop-25": 0.700}
 @pytest.mark.skipif(not DATA, reason="MISTIFY_TEST_DATA names no directory with cifar10/ and mlperf_tiny/")
 @pytest.mark.timeout(1800)
 def test_resnet8_keeps_its_accuracy(tmp_path):
-    command = [Path(sys.executable).with_name("mistify"), "port", ROOT / "configs/resnet8_cifar10.json"]
+    command = [Path(sys.executable).with_name("mistify"), "port", REPOSITORY / "configs/resnet8_cifar10.json"]
     subprocess.run([*command, "--data-root", DATA, "--out", tmp_path], check=True)
     report = json.loads((tmp_path / "report.json").read_text())
     goals = {goal["id"]: goal for goal in report["goals"]}

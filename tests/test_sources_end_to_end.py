@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from executors.data.builtin import read_builtin
 from mistify_client import load
+from tests.paths import REPOSITORY
 from tests.saved_models import save_digits
 
 MISTIFY = [sys.executable, "-c", "from mistify_client.cli import app; app()"]
@@ -29,7 +30,7 @@ def port(base: Path, goals: list[dict[str, Any]], **environment: str) -> subproc
     (base / "goals.json").write_text(json.dumps(goals))
     command = [*MISTIFY, "port", "goals.json", "--out", "out", "--data-root", str(base)]
     # The sources that are under test, wherever the command runs.
-    path = str(Path(__file__).parent.parent)
+    path = str(REPOSITORY)
     return subprocess.run(
         command, cwd=base, env={**os.environ, "PYTHONPATH": path, **environment}, capture_output=True,
         text=True, check=False, timeout=280,

@@ -10,7 +10,7 @@ from executors.data.storage import Array
 from executors.objectives import IGNORED, Binary, Categorical, Objective, class_count, objective_of
 from executors.signature import Activation, Input, Output, Tensor
 from mistify.errors import Problem
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 
 #: Examples that are looked through for NaN at once.
 _BLOCK = 1_000

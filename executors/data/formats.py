@@ -10,7 +10,7 @@ import numpy as np
 
 from executors.data.storage import Array, Rows
 from executors.signature import Signature, Tensor
-from mistify.dataset import TextSettings
+from mistify.config.dataset import TextSettings
 from mistify.errors import ErrorCode, MistifyError, Problem
 
 Arrays = Mapping[str, Array]

@@ -15,7 +15,7 @@ from executors.data.npz import NpzReader
 from executors.data.storage import StorageError
 from executors.data.tfrecords import TFRecordReader
 from executors.signature import Activation, Signature
-from mistify.dataset import TextSettings, generated_count
+from mistify.config.dataset import TextSettings, generated_count
 from mistify.errors import Problem
 
 READERS: Final[tuple[Reader, ...]] = (

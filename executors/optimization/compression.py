@@ -11,7 +11,7 @@ from executors.optimization.translation import translated, wrapped
 from executors.structure import copied, fold_batch_norm, set_weights
 from executors.structure.reading import read_graph
 from executors.training import Schooling
-from mistify.compression import CompressionConfig
+from mistify.config.compression import CompressionConfig
 
 #: Adam's highest rates; a folded network of unscaled inputs has weights of very different sizes.
 _PRUNING_RATE: Final = 1e-3

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.structure import ResidualBlock, Structure, at_resolution, residual_blocks, shallower
-from mistify.budget import Costs, exceeded
-from mistify.profiles import Profile
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, exceeded
+from mistify.costs.profiles import Profile
 
 #: Of an architecture: for each group the binary logarithm of the share of its units that stay, at most 0;
 #: then for each block, and for some eighths of the images' sides, whether it stays, 0 or 1.
@@ -112,7 +113,7 @@ class Space:
         """What an architecture costs."""
         structure = self.structure(architecture)
         widths = {name: architecture.widths[name] for name in structure.groups}
-        return structure.network(widths).costs(self._profiles)
+        return costs_of(structure.network(widths), self._profiles)
 
     def fitted(self, genes: Genes, limits: Costs, depth: int = 0) -> Genes | None:
         """The genes with all widths scaled alike, to the largest that meet the limits.

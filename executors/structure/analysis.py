@@ -14,7 +14,7 @@ from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Shape
 from executors.structure.handlers import elements, handler_of, is_leaf
 from executors.structure.reading import read_graph
-from mistify.costs import LayerCost, NetworkCost
+from mistify.costs.network import LayerCost, NetworkCost
 
 #: units that are left of each channel group, by the group's name
 Widths = Mapping[str, int]

@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from mistify.config import PortingConfig
+from mistify.config.porting import PortingConfig
 from mistify.errors import MistifyError
-from mistify.manifest import Manifest
-from mistify.quantities import format_time
+from mistify.package.manifest import Manifest
+from mistify.parsing.quantities import format_time
 from mistify_client.client import PortingClient
 from mistify_client.monitor.access import RETRY, ServerAccess, passes
 from mistify_client.monitor.candidate import try_candidate

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.manifest import Manifest, TensorInfo, verify
+from mistify.package.manifest import Manifest, TensorInfo, verify
 from mistify_client.execution import best_execution
 from mistify_client.inputs import Array, bind, checked
 from mistify_client.monitor.costs import expected_costs

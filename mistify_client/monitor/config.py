@@ -7,10 +7,11 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, PositiveInt, ValidationError
 
-from mistify.address import is_address
-from mistify.config import PortingConfig, parse_batch
+from mistify.config.batch import parse_batch
+from mistify.config.porting import PortingConfig
 from mistify.errors import Problem, invalid_config
-from mistify.validation import InvalidValue, Settings, problems_of
+from mistify.parsing.validation import InvalidValue, Settings, problems_of
+from mistify.wire.address import is_address
 from mistify_client.files import read_text, read_token
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policy import Policy, make_policy

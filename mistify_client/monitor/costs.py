@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from mistify.budget import latency_axis, memory_axis
-from mistify.hardware import HOST
-from mistify.manifest import Branch, Manifest
-from mistify.metric import Metric
+from mistify.config.metric import Metric
+from mistify.costs.budget import latency_axis, memory_axis
+from mistify.costs.catalogue import HOST
+from mistify.package.manifest import Branch, Manifest
 
 
 @dataclass(frozen=True)

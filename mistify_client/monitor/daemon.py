@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from mistify.costs.catalogue import HOST
 from mistify.errors import MistifyError
-from mistify.hardware import HOST
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.json_files import write_json
 from mistify_client.monitor.background import Background
 from mistify_client.monitor.candidate import read_examples

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
 
-from mistify.quantities import format_time, parse_time
-from mistify.validation import InvalidValue
+from mistify.parsing.quantities import format_time, parse_time
+from mistify.parsing.validation import InvalidValue
 
 
 def _seconds(given: object) -> float:

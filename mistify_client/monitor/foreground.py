@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify.hardware import HOST
-from mistify.manifest import MANIFEST, Manifest
+from mistify.costs.catalogue import HOST
+from mistify.package.manifest import MANIFEST, Manifest
 from mistify_client.monitor.costs import BranchCosts, expected_costs, made_for
 from mistify_client.monitor.latency import LatencyModel
 from mistify_client.monitor.policy import Decision, Policy, Situation

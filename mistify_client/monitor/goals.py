@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass
 from math import floor, log
 
-from mistify.budget import FLOPS
-from mistify.config import PortingConfig
-from mistify.manifest import Manifest
-from mistify.quantities import format_bytes, format_count, format_share, format_time
+from mistify.config.porting import PortingConfig
+from mistify.costs.budget import FLOPS
+from mistify.package.manifest import Manifest
+from mistify.parsing.quantities import format_bytes, format_count, format_share, format_time
 from mistify_client.monitor.costs import made_for
 from mistify_client.monitor.targets import Targets
 

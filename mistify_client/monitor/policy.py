@@ -9,8 +9,8 @@ from typing import ClassVar
 from pydantic import ValidationError
 
 from mistify.errors import Problem, invalid_config
-from mistify.plug_ins import UnusablePlugInError, load_class, plug_ins
-from mistify.validation import Settings, problems_of, shown, unknown_name
+from mistify.parsing.validation import Settings, problems_of, shown, unknown_name
+from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 from mistify_client.monitor.costs import BranchCosts
 from mistify_client.monitor.sensors import Reading
 from mistify_client.monitor.targets import Targets

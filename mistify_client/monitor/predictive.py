@@ -5,8 +5,8 @@ from typing import Final
 
 from pydantic import Field
 
-from mistify.quantities import format_time
-from mistify.validation import Settings
+from mistify.parsing.quantities import format_time
+from mistify.parsing.validation import Settings
 from mistify_client.monitor.costs import BranchCosts
 from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policy import Decision, Policy, Situation

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mistify.errors import MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.json_files import write_durably
 from mistify_client.monitor.access import RETRY, ServerAccess, passes

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.files import locked
 from mistify_client.versions import state_directory
 

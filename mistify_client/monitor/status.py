@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from mistify.quantities import format_bytes, format_time
+from mistify.parsing.quantities import format_bytes, format_time
 from mistify_client.monitor.foreground import Outcome
 from mistify_client.monitor.replacement import Replacement
 from mistify_client.monitor.targets import Targets

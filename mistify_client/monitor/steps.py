@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, GoalState, Job, JobEvent
-from mistify.manifest import Manifest
-from mistify.quantities import format_time
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent
+from mistify.package.manifest import Manifest
+from mistify.parsing.quantities import format_time
 from mistify_client.client import PortingClient
 from mistify_client.monitor.candidate import Trial, try_candidate
 from mistify_client.monitor.config import ReplacementConfig

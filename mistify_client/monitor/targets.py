@@ -7,16 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
-from mistify.config import Figure
+from mistify.config.porting import Figure
 from mistify.errors import Problem, invalid_config
-from mistify.quantities import (
-    Quantity,
-    format_bytes,
-    format_time,
-    parse_bytes,
-    parse_time,
-)
-from mistify.validation import InvalidValue, Settings, problems_of
+from mistify.parsing.quantities import Quantity, format_bytes, format_time, parse_bytes, parse_time
+from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify_client.json_files import write_durably
 from mistify_client.monitor.state import stamp
 

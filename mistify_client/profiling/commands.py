@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mistify.devices import Device, DeviceTable, check_name, check_table
+from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.devices_client import DevicesClient
 from mistify_client.embedded import embedded_server
 from mistify_client.files import output_directory, read_text, read_token

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.devices import DeviceTable, Power, Reading
+from mistify.costs.devices import DeviceTable, Power, Reading
 from mistify.machine import machine
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.network import NETWORK, Execution, Network
 from mistify_client.profiling.energy import EnergyCounter
 from mistify_client.profiling.networks import network_of

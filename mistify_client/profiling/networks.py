@@ -9,7 +9,7 @@ import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.operations import Kind, Operation
+from mistify.costs.operators import Kind, Operation
 
 Shape = tuple[int, ...]
 

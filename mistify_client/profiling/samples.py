@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from mistify.operations import Kind, Operation, elementwise
+from mistify.costs.operators import Kind, Operation, elementwise
 
 #: Operators in a row, each of which reads what the one before it has written.
 Chain: TypeAlias = tuple[Operation, ...]

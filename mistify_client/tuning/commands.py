@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from mistify.errors import Problem, invalid_config
-from mistify.manifest import verify
-from mistify.training import Training
+from mistify.package.manifest import verify
+from mistify.package.training import Training
 from mistify_client.files import read_token
 from mistify_client.options import PackageOption, TokenFile
 from mistify_client.progress import display

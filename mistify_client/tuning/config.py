@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from mistify.errors import MistifyError, Problem, invalid_config
-from mistify.hints import Hints, invalid_hints
-from mistify.manifest import Manifest
-from mistify.training import OutputKind, Training
-from mistify.tuning import MOST_PEERS
-from mistify.validation import Settings, problems_of
+from mistify.package.manifest import Manifest
+from mistify.package.training import OutputKind, Training
+from mistify.parsing.validation import Settings, problems_of
+from mistify.peers.hints import Hints, invalid_hints
+from mistify.peers.membership import MOST_PEERS
 from mistify_client.files import read_text
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.fitting import Pace

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from mistify.training import OutputKind
+from mistify.package.training import OutputKind
 from mistify_client.inputs import Array
 from mistify_client.tuning.fitting import Lesson
 

@@ -11,8 +11,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.manifest import Manifest
-from mistify.training import OutputKind, Training
+from mistify.package.manifest import Manifest
+from mistify.package.training import OutputKind, Training
 from mistify_client.inputs import Array, bind
 
 #: Examples that are enough to tell when to stop.

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
-from mistify.correlation import correlation
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hints import Hints
-from mistify.manifest import MANIFEST
-from mistify.tuning import MemberKey, Membership, PackageReference
-from mistify.weights import Weights, write_weights
+from mistify.package.manifest import MANIFEST
+from mistify.package.weights import Weights, write_weights
+from mistify.peers.correlation import correlation
+from mistify.peers.hints import Hints
+from mistify.peers.membership import MemberKey, Membership, PackageReference
 from mistify_client.client import PortingClient
 from mistify_client.network import NETWORK
 from mistify_client.peer_files import PeerFile

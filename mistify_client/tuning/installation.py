@@ -5,9 +5,9 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mistify.manifest import Manifest, describe_file
-from mistify.metric import Metric
-from mistify.training import TRAIN
+from mistify.config.metric import Metric
+from mistify.package.manifest import Manifest, describe_file
+from mistify.package.training import TRAIN
 from mistify_client.network import NETWORK
 from mistify_client.training import Weights, write_weights
 from mistify_client.tuning.fitting import Score

@@ -21,10 +21,10 @@ from typing import BinaryIO
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest, describe_file
-from mistify.training import Training, with_weights
-from mistify.tuning import PackageReference, Peer
-from mistify.weights import read_weights
+from mistify.package.manifest import Manifest, describe_file
+from mistify.package.training import Training, with_weights
+from mistify.package.weights import read_weights
+from mistify.peers.membership import PackageReference, Peer
 from mistify_client.inputs import Array, bind
 from mistify_client.network import NETWORK, Execution, Network
 from mistify_client.peer_files import PeerFile

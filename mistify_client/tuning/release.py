@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mistify.errors import Problem, invalid_config
-from mistify.training import OutputKind, Training
-from mistify.validation import InvalidValue, Settings, shown
+from mistify.package.training import OutputKind, Training
+from mistify.parsing.validation import InvalidValue, Settings, shown
 from mistify_client.inputs import Array
 from mistify_client.ledger import PrivacyLedger
 from mistify_client.privacy import Mechanism, Unit, privatized

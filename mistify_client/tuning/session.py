@@ -11,8 +11,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import MANIFEST, Manifest, describe_file
-from mistify.tuning import SECRET_BYTES, PackageReference
+from mistify.package.manifest import MANIFEST, Manifest, describe_file
+from mistify.peers.membership import SECRET_BYTES, PackageReference
 from mistify_client.network import NETWORK
 from mistify_client.progress import Display, LineDisplay
 from mistify_client.rpc import Traffic

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.training import Training
+from mistify.package.training import Training
 from mistify_client.inputs import Array
 from mistify_client.peer_files import PeerFile
 from mistify_client.training import Trainer

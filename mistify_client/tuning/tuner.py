@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import ProgressUpdate
+from mistify.jobs.job import ProgressUpdate
 from mistify_client.progress import Display
 from mistify_client.training import Trainer
 from mistify_client.tuning.examples import Examples, Split, split

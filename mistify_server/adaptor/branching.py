@@ -7,8 +7,8 @@ from typing import Final
 import keras
 
 from executors.structure import analyse, freeze, shareable_base
-from mistify.budget import FLOPS, Budget
-from mistify.profiles import Profile
+from mistify.costs.budget import FLOPS, Budget
+from mistify.costs.profiles import Profile
 from mistify_server.adaptor.edge import EdgeOutcome
 from mistify_server.adaptor.source import expanded
 

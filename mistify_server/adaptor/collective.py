@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mistify.budget import Costs, exceeded, excess
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.budget import Costs, exceeded, excess
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs import Goal, GoalState, PackageFile
-from mistify.quantization import QuantizationConfig
+from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify_server.adaptor.agenda import Agenda, Step
 from mistify_server.adaptor.joblog import JobLog
 from mistify_server.adaptor.precision import Attempt, safer

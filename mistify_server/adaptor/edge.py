@@ -10,7 +10,8 @@ from executors.base import AdaptationExecutor, Assignment, Params, StuckError
 from executors.evaluation import evaluate
 from executors.structure import analyse
 from executors.training import Trainer, cosine
-from mistify.budget import Costs, excess, meets
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, excess, meets
 from mistify_server.adaptor.latency import (
     Reading,
     Stopwatch,
@@ -92,7 +93,7 @@ def source_if_better(
     It meets limits on latency with the same room as other networks, by what LiteRT takes for it.
     """
     network, schooling, profiles = analyse(source).network(), assignment.schooling, assignment.profiles
-    costs = network.costs(profiles)
+    costs = costs_of(network, profiles)
     if not meets(costs, assignment.budget):
         return outcome
     reached = evaluate(source, schooling.test, schooling.metric)
@@ -100,7 +101,7 @@ def source_if_better(
         return outcome
     if limits_latency(assignment.budget):
         deviation = Reading.of(source, measure(source), profiles).deviation
-        costs = network.costs(corrected(profiles, deviation))
+        costs = costs_of(network, corrected(profiles, deviation))
         if not meets(costs, aimed(assignment.budget)):
             return outcome
     reason = _shortfall(costs, assignment, reached, accuracy_target, outcome.steps)
@@ -147,7 +148,7 @@ def _adapt_by_measurement(
             break
         network = executor.network()
         readings.append(Reading.of(network, measure(network), nominal))
-        costs = analyse(network).network().costs(corrected(nominal, readings[-1].deviation))
+        costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
         if meets(costs, aim):
             break
         at = replace(at, model=network)

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mistify.budget import hardware_of
-from mistify.config import AUTO
-from mistify.goals import GoalTree
-from mistify.jobs import Goal
-from mistify.quantization import QuantizationConfig
+from mistify.config.porting import AUTO
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.budget import hardware_of
+from mistify.jobs.goal_tree import GoalTree
+from mistify.jobs.job import Goal
 from mistify_server.store.base import BatchPlan, BatchState, NodePlan
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
-from mistify.jobs import Goal, GoalState, Job, ProgressUpdate
+from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
 from mistify_server.engines.base import OnProgress
 from mistify_server.store.base import Advanced, Change, GoalChanged, JobStore
 from mistify_server.tasks import Progress, Result, TaskFailure

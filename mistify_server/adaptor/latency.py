@@ -10,11 +10,12 @@ import numpy as np
 from executors.data import Dataset
 from executors.structure import analyse
 from executors.timesheet import activity
-from mistify.budget import Budget, Costs, hardware_of
-from mistify.costs import NetworkCost
-from mistify.hardware import HOST
-from mistify.profiles import Profile
-from mistify.quantization import QuantizationConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Budget, Costs, hardware_of
+from mistify.costs.catalogue import HOST
+from mistify.costs.network import NetworkCost
+from mistify.costs.profiles import Profile
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.litert import measure_latency
 
@@ -70,7 +71,7 @@ class Reading:
     def of(cls, model: keras.Model, measured_ms: float, profiles: Profiles) -> "Reading":
         """Of a network that was measured."""
         cost = analyse(model).network()
-        return cls(_host(profiles).latency_ms(cost), measured_ms, cost.costs(profiles))
+        return cls(_host(profiles).latency_ms(cost), measured_ms, costs_of(cost, profiles))
 
     @property
     def deviation(self) -> float:

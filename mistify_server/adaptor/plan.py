@@ -4,19 +4,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from mistify.axes import axis_of
-from mistify.budget import Budget, Costs, hardware_of, source_axis
-from mistify.config import CollectiveBatch, PortingConfig, goal_budget, goal_path, profiles_of
+from mistify.config.batch import CollectiveBatch, goal_budget, goal_path, profiles_of
+from mistify.config.metric import Metric
+from mistify.config.porting import PortingConfig
+from mistify.costs.axes import axis_of
+from mistify.costs.budget import Budget, Costs, hardware_of, source_axis
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import MeasuredProfile, Profile, by_name
+from mistify.costs.quantization import Quantization
 from mistify.errors import Problem
-from mistify.hardware import HOST
-from mistify.jobs import Goal
-from mistify.manifest import BRANCH_INPUT
-from mistify.metric import Metric
-from mistify.plans import OutOfReach
-from mistify.profiles import MeasuredProfile, Profile, by_name
-from mistify.quantities import Quantity
-from mistify.quantization import Quantization
-from mistify.validation import shown
+from mistify.jobs.job import Goal
+from mistify.jobs.plan import OutOfReach
+from mistify.package.manifest import BRANCH_INPUT
+from mistify.parsing.quantities import Quantity
+from mistify.parsing.validation import shown
 from mistify_server.adaptor.insertion import derived_seed, insert_goals
 from mistify_server.adaptor.precision import settled
 from mistify_server.store.base import BatchPlan

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
 
-from mistify.axes import at_precision
-from mistify.budget import Budget, meets, share_left
-from mistify.config import PortingConfig, goal_budget
-from mistify.jobs import Goal
-from mistify.quantization import Quantization
+from mistify.config.batch import goal_budget
+from mistify.config.porting import PortingConfig
+from mistify.costs.axes import at_precision
+from mistify.costs.budget import Budget, meets, share_left
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import Goal
 from mistify_server.tasks import AdaptResult, Inspection, PackageResult, Result
 
 #: What a precision has cost at the most, as a share (benchmarks/RESULTS.md, precision); the safest first.

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mistify.jobs import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState
 from mistify_server.adaptor.agenda import Agenda
 from mistify_server.adaptor.collective import CollectiveAdaptation
 from mistify_server.adaptor.joblog import JobLog

@@ -1,6 +1,6 @@
 """Structure-loss scheduling: which constraint gets how much attention (paper 4.3)."""
 
-from mistify.budget import Budget, Costs
+from mistify.costs.budget import Budget, Costs
 
 
 class StructureLossSchedule:

@@ -9,7 +9,8 @@ from executors.data import split
 from executors.evaluation import evaluate, recalibrate
 from executors.structure import Structure, copied, widen, widened
 from executors.training import Schooling, Trainer
-from mistify.profiles import Profile
+from mistify.costs.axes import costs_of
+from mistify.costs.profiles import Profile
 from mistify_server.adaptor.edge import tune
 
 #: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
@@ -38,7 +39,7 @@ def expanded(
     """The model widened as little as it takes for every cost to reach what it has to exceed."""
     factor = 1.0
     for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
-        costs = structure.network(widened(structure, float(factor))).costs(profiles)
+        costs = costs_of(structure.network(widened(structure, float(factor))), profiles)
         if all(costs[axis] >= limit for axis, limit in exceed.items()):
             break
     return widen(structure, float(factor), seed)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from mistify import serde_devices as serde
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1 import devices_pb2_grpc
+from mistify.wire import devices as serde
 from mistify_server.devices.service import DeviceService
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import grpc
 
-from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
+from mistify.wire import porting
 
 #: Trailing metadata with the whole error (`ErrorInfo`).
 ERROR_METADATA = "mistify-error-bin"
@@ -69,7 +69,7 @@ async def _abort(context: Any, error: Exception) -> None:
 
 def _attached(error: MistifyError) -> bytes:
     """The error as a message, with as many of its problems as fit."""
-    info = serde.error_to_proto(error)
+    info = porting.error_to_proto(error)
     left_out = 0
     while info.problems and info.ByteSize() > _MOST_ERROR_BYTES:
         half = len(info.problems) // 2

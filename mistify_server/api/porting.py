@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mistify import serde
-from mistify.serde_plans import plan_to_proto
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
+from mistify.wire import porting
+from mistify.wire.plans import plan_to_proto
 from mistify_server.service import PortingService
 
 
@@ -18,7 +18,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
-        return serde.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
+        return porting.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
         """Say what would come of a batch."""
@@ -27,27 +27,27 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
     async def AddGoals(self, request: pb.AddGoalsRequest, context: Any) -> pb.Job:  # noqa: N802
         """Add goals to a job."""
         service, key = self._service, request.idempotency_key
-        return serde.job_to_proto(await service.add_goals(request.job_id, request.config_json, key))
+        return porting.job_to_proto(await service.add_goals(request.job_id, request.config_json, key))
 
     async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.Job:  # noqa: N802
         """Show a job."""
-        return serde.job_to_proto(self._service.job(request.job_id))
+        return porting.job_to_proto(self._service.job(request.job_id))
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
         """Show a page of jobs."""
         jobs, next_token = await self._service.jobs(request.page_size, request.page_token)
-        return pb.ListJobsResponse(jobs=map(serde.job_to_proto, jobs), next_page_token=next_token)
+        return pb.ListJobsResponse(jobs=map(porting.job_to_proto, jobs), next_page_token=next_token)
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.Job:  # noqa: N802
         """Stop a job."""
-        return serde.job_to_proto(await self._service.cancel(request.job_id))
+        return porting.job_to_proto(await self._service.cancel(request.job_id))
 
     async def WatchJob(  # noqa: N802
         self, request: pb.WatchJobRequest, context: Any
     ) -> AsyncIterator[pb.JobEvent]:
         """Follow a job."""
         async for event in self._service.watch(request.job_id, request.after_sequence):
-            yield serde.event_to_proto(event)
+            yield porting.event_to_proto(event)
 
     async def FetchPackage(  # noqa: N802
         self, request: pb.FetchPackageRequest, context: Any

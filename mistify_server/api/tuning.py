@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mistify import serde_tuning as serde
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1 import tuning_pb2_grpc
+from mistify.wire import tuning as serde
 from mistify_server.coordinator.service import TuningService
 
 

@@ -2,10 +2,10 @@
 
 import re
 
-from mistify.correlation import correlation as correlation_of
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.relaxed_json import JsonError, read_json
-from mistify.validation import shown
+from mistify.parsing.jsonc import JsonError, read_json
+from mistify.parsing.validation import shown
+from mistify.peers.correlation import correlation as correlation_of
 from mistify_server.store.tuning import Group, TuningStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -5,9 +5,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from mistify.correlation import correlation
 from mistify.errors import MistifyError
-from mistify.hints import Hints
+from mistify.peers.correlation import correlation
+from mistify.peers.hints import Hints
 from mistify_server.coordinator.hashing import Floats
 from mistify_server.coordinator.index import Neighbour, PeerIndex
 from mistify_server.coordinator.storage import IndexStorage

@@ -1,10 +1,10 @@
 """The packages whose weights the members of a group tune."""
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs import Goal
-from mistify.manifest import MANIFEST, Manifest
-from mistify.tuning import PackageReference
-from mistify.weights import Tunable
+from mistify.jobs.job import Goal
+from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.weights import Tunable
+from mistify.peers.membership import PackageReference
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.directory import Store
 from mistify_server.store.tuning import Group

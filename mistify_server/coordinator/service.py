@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, Never
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.tuning import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
-from mistify.weights import Tunable, most_bytes, read_weights
+from mistify.package.weights import Tunable, most_bytes, read_weights
+from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
 from mistify_server.coordinator.neighbourhoods import Neighbourhoods
 from mistify_server.coordinator.packages import Packages
 from mistify_server.coordinator.storage import IndexStorage

@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 from typing import IO, Final
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.tuning import Publication
+from mistify.peers.membership import Publication
 from mistify_server.store.artifacts import Artifacts, digest_of, writing
 from mistify_server.store.tuning import TuningStore
 

@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from mistify.devices import DeviceTable, Reading, Setting
-from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.latency import (
+from mistify.costs.devices import DeviceTable, Reading, Setting
+from mistify.costs.latency import (
     LatencyModel,
     RoutineModel,
     Tile,
@@ -25,8 +24,9 @@ from mistify.latency import (
     terms_between,
     terms_of,
 )
-from mistify.operations import Kind, Operation
-from mistify.profiles import MeasuredProfile, device_profile
+from mistify.costs.operators import Kind, Operation
+from mistify.costs.profiles import MeasuredProfile, device_profile
+from mistify.errors import ErrorCode, MistifyError, Problem
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Tiles: TypeAlias = Mapping[str, Tile]

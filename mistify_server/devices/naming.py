@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from mistify.config import CollectiveBatch
+from mistify.config.batch import CollectiveBatch
+from mistify.config.hardware import unknown_hardware
+from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import Problem
-from mistify.hardware import unknown_hardware
-from mistify.profiles import MeasuredProfile
 from mistify_server.store.devices import DeviceStore
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from mistify.budget import latency_axis
-from mistify.devices import Device, DeviceTable, check_table
+from mistify.costs.budget import latency_axis
+from mistify.costs.devices import Device, DeviceTable, check_table
+from mistify.costs.profiles import MeasuredProfile, device_profile_name
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.profiles import MeasuredProfile, device_profile_name
 from mistify_server.devices.fitting import fitted
 from mistify_server.store.base import JobStore
 from mistify_server.store.devices import DeviceStore

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mistify.plans import Estimate
+from mistify.jobs.plan import Estimate
 from mistify_server.forecast.cases import Case
 from mistify_server.forecast.experience import Experience
 from mistify_server.forecast.known import Candidate, Traits

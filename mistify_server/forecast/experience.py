@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mistify.plans import Estimate
+from mistify.jobs.plan import Estimate
 from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.forecast.known import Candidate
 

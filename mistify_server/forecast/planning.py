@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
-from mistify.axes import plugged_in
-from mistify.budget import FLOPS, Costs
-from mistify.jobs import Goal
-from mistify.metric import Metric
-from mistify.plans import Estimate, PlannedBatch, PlannedEdge
+from mistify.config.metric import Metric
+from mistify.costs.axes import plugged_in
+from mistify.costs.budget import FLOPS, Costs
+from mistify.jobs.job import Goal
+from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.forecast.choice import Chooser, Edge
 from mistify_server.forecast.experience import Experience

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from mistify.budget import FLOPS, Costs
+from mistify.costs.budget import FLOPS, Costs
 from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.forecast.known import Traits
 from mistify_server.forecast.scaling import Scaling, distance

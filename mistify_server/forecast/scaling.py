@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mistify.budget import FLOPS, Budget, Costs
+from mistify.costs.budget import FLOPS, Budget, Costs
 
 
 class Scaling:

@@ -10,7 +10,7 @@ from executors.data import Dataset
 from executors.data.storage import Array, Rows
 from executors.metrics import score
 from executors.objectives import Objective
-from mistify.metric import Metric
+from mistify.config.metric import Metric
 from mistify_server.packaging.litert import Runner
 
 #: Examples that are run at once, and the seconds after which no more are.

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from executors.structure import Structure, analyse, fold_batch_norm
-from mistify.budget import Costs, memory_axis
-from mistify.manifest import BRANCH_INPUT
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.budget import Costs, memory_axis
+from mistify.costs.quantization import Quantization
+from mistify.package.manifest import BRANCH_INPUT
 from mistify_server.packaging.conversion import (
     Examples,
     Function,

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from executors.signature import output_names
 from executors.structure import fold_batch_norm
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
 
 SIGNATURE = "serving_default"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 
 from executors.inspection.errors import invalid
-from mistify.costs import LayerCost, NetworkCost
+from mistify.costs.network import LayerCost, NetworkCost
 from mistify_server.packaging.flatbuffer import Operator, operators
 from mistify_server.packaging.litert import tensor_shapes
 from mistify_server.packaging.operators import operations_of

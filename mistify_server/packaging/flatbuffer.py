@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.budget import Costs
-from mistify.compression import GZIP, VALUES, ZEROS
+from mistify.config.compression import GZIP, VALUES, ZEROS
+from mistify.costs.budget import Costs
 
 #: How the weights of a kernel may be stored.
 _WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}

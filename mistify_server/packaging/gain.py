@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mistify.budget import Costs
-from mistify.compression import VALUES, ZEROS, CompressionConfig
-from mistify.metric import Metric
-from mistify.quantization import Quantization
+from mistify.config.compression import VALUES, ZEROS, CompressionConfig
+from mistify.config.metric import Metric
+from mistify.costs.budget import Costs
+from mistify.costs.quantization import Quantization
 from mistify_server.packaging.flatbuffer import operators
 from mistify_server.packaging.litert import measure_latency
 

@@ -11,8 +11,9 @@ from executors.data import Dataset
 from executors.inspection.errors import invalid
 from executors.objectives import objectives_for
 from executors.sources.graphs import FrozenGraph
-from mistify.costs import NetworkCost
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.network import NetworkCost
+from mistify.costs.quantization import Quantization
 from mistify_server.packaging.conversion import Examples, Function, convert_function, one_by_one
 from mistify_server.packaging.package import (
     Converted,

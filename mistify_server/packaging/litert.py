@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from mistify.machine import machine
-from mistify.manifest import MeasuredLatency, TensorInfo
+from mistify.package.manifest import MeasuredLatency, TensorInfo
 from mistify_server.packaging.conversion import SIGNATURE
 
 Array = npt.NDArray[Any]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from math import prod
 
-from mistify.operations import Kind, Operation, elementwise
+from mistify.costs.operators import Kind, Operation, elementwise
 from mistify_server.packaging.flatbuffer import Operator, Tensor
 
 #: Operators that compute the shape of a reshape to come, and belong to that.

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mistify.jobs import BranchFigures
+from mistify.jobs.job import BranchFigures
 from mistify_server.packaging.package import Package, PackageOrder
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks import PackageResult, PackageTask

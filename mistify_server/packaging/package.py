@@ -20,13 +20,18 @@ from executors.optimization import compressed, quantization_aware
 from executors.signature import output_names, signature_of
 from executors.structure import analyse
 from executors.training import Schooling
-from mistify.axes import known_axes
-from mistify.budget import Budget, Costs, latency_axis
-from mistify.compression import CompressionConfig
-from mistify.costs import NetworkCost
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.axes import known_axes
+from mistify.costs.budget import Budget, Costs, latency_axis
+from mistify.costs.catalogue import HOST
+from mistify.costs.network import NetworkCost
+from mistify.costs.profiles import Profile, by_name
+from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hardware import HOST
-from mistify.manifest import (
+from mistify.package.manifest import (
     MANIFEST,
     Branch,
     Manifest,
@@ -35,10 +40,7 @@ from mistify.manifest import (
     Versions,
     branch_signature,
 )
-from mistify.metric import Metric
-from mistify.profiles import Profile, by_name
-from mistify.quantization import Quantization, QuantizationConfig
-from mistify.training import TRAIN, TuningConfig
+from mistify.package.training import TRAIN
 from mistify_server.packaging import litert
 from mistify_server.packaging.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.packaging.branching import Branches, BranchNetwork, convert_branches

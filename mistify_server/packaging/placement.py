@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-from mistify.quantization import QuantizationConfig
-from mistify.training import WeightPlace
+from mistify.config.quantization import QuantizationConfig
+from mistify.package.training import WeightPlace
 from mistify_server.packaging.conversion import Function, constant, convert_function
 
 Array = npt.NDArray[np.float32]

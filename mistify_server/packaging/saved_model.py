@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from executors.structure import fold_batch_norm, split
 from executors.structure.reading import read_graph
-from mistify.manifest import BRANCH_INPUT
+from mistify.package.manifest import BRANCH_INPUT
 from mistify_server.packaging.branching import Branches
 from mistify_server.packaging.conversion import Function, save_function
 

@@ -10,7 +10,7 @@ from typing import Any
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.manifest import BRANCH_INPUT, branch_signature
+from mistify.package.manifest import BRANCH_INPUT, branch_signature
 
 #: Tensors of a graph by their numbers, with their names in a signature.
 _Names = Mapping[int, bytes]

@@ -10,8 +10,9 @@ from ai_edge_litert.interpreter import Interpreter
 from executors.objectives import Binary, Categorical, Objective
 from executors.signature import Activation
 from executors.structure import fold_batch_norm
-from mistify.manifest import TunableTensor
-from mistify.training import INFER, OutputKind, TrainedWeight, Training, TuningConfig
+from mistify.config.tuning import TuningConfig
+from mistify.package.manifest import TunableTensor
+from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.placement import Places, convert_placed

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import PackageFile
+from mistify.jobs.job import PackageFile
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mistify.config import DatasetConfig
-from mistify.jobs import Goal, Job, JobEvent, JobState, ProgressUpdate
-from mistify.profiles import Profile
+from mistify.config.porting import DatasetConfig
+from mistify.costs.profiles import Profile
+from mistify.jobs.job import Goal, Job, JobEvent, JobState, ProgressUpdate
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.forecast.known import Prospects
 from mistify_server.messages import Message

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from mistify.devices import Device, DeviceTable
-from mistify.profiles import MeasuredProfile
+from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.profiles import MeasuredProfile
 
 
 class DeviceStore(ABC):

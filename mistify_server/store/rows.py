@@ -8,11 +8,14 @@ from pydantic import TypeAdapter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mistify.axes import plugged_in
-from mistify.branches import BranchesConfig
-from mistify.budget import Costs
-from mistify.compression import CompressionConfig
-from mistify.jobs import (
+from mistify.config.branches import BranchesConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.axes import plugged_in
+from mistify.costs.budget import Costs
+from mistify.jobs.job import (
     BranchFigures,
     Goal,
     GoalState,
@@ -22,9 +25,6 @@ from mistify.jobs import (
     ProgressUpdate,
     Source,
 )
-from mistify.metric import Metric
-from mistify.quantization import QuantizationConfig
-from mistify.training import TuningConfig
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.store.base import Addition, Submission
 from mistify_server.store.schema import (

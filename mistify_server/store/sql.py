@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Job, JobEvent, JobState
+from mistify.jobs.job import Job, JobEvent, JobState
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.store.base import (
     Addition,

@@ -7,9 +7,9 @@ from pydantic import TypeAdapter
 from sqlalchemy import select
 from typing_extensions import override
 
-from mistify.devices import Device, DeviceTable
+from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.profiles import MeasuredProfile, shrunk_factor
 from mistify.errors import ErrorCode, MistifyError
-from mistify.profiles import MeasuredProfile, shrunk_factor
 from mistify_server.store.database import Database
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.schema import DeviceRow

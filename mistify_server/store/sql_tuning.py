@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hints import Hints
-from mistify.tuning import PackageReference, Publication
+from mistify.peers.hints import Hints
+from mistify.peers.membership import PackageReference, Publication
 from mistify_server.store.database import Database
 from mistify_server.store.schema import BatchRow, GroupRow, MemberRow, MetaRow, PublicationRow
 from mistify_server.store.tuning import Group, Member, TuningStore

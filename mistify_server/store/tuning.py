@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mistify.tuning import Publication
+from mistify.peers.membership import Publication
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ pytest.importorskip("networkx", reason="needs the extra: pip install -e '.[bench
 pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[bench]'")
 
 from benchmarks.goal_tree import KINDS, all_pairs, networkx_parents, tree_parents
-from mistify.goals import GoalTree
+from mistify.jobs.goal_tree import GoalTree
 
 
 @pytest.mark.parametrize("parents", [all_pairs, networkx_parents])

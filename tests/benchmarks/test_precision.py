@@ -5,7 +5,7 @@ import pytest
 from benchmarks.harness import EXIT_SKIPPED
 from benchmarks.porting import Packaged
 from benchmarks.precision import SHARES, TARGETS, Row, _lost, figures_of, main
-from mistify.quantization import Quantization
+from mistify.costs.quantization import Quantization
 
 
 def rows() -> list[Row]:

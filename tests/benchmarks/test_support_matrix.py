@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -16,9 +14,10 @@ from benchmarks.support_matrix import (
 )
 from executors.structure import analyse, narrow
 from tests.executors.structure.networks import randomised
+from tests.paths import REPOSITORY
 
 layers = keras.layers
-MATRIX = Path(__file__).parents[2] / "docs" / "support-matrix.md"
+MATRIX = REPOSITORY / "docs" / "support-matrix.md"
 
 
 def network():

@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[ben
 from benchmarks.harness import EXIT_SKIPPED
 from benchmarks.porting import RESNET8, TEST, TRAIN
 from benchmarks.tradeoffs import AXES, COUNT, Point, _goals, _within_reach, figures_of, main
-from mistify.config import parse_batch
+from mistify.config.batch import parse_batch
 from mistify_client.client import PortingClient
 from mistify_client.embedded import embedded_server
 

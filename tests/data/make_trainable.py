@@ -14,10 +14,10 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.training import Schooling
-from mistify.dataset import DataSettings
-from mistify.metric import Metric
-from mistify.quantization import QuantizationConfig
-from mistify.training import TuningConfig
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
 from mistify_server.packaging.package import PackageOrder, make_package
 
 HERE = Path(__file__).parent

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from executors.augmentation import augmenting
-from mistify.dataset import Augmentation
-from mistify.validation import InvalidValue
+from mistify.config.dataset import Augmentation
+from mistify.parsing.validation import InvalidValue
 
 IMAGE = np.arange(2 * 6 * 5, dtype=np.float32).reshape(6, 5, 2) + 1
 

@@ -16,10 +16,11 @@ from executors.base import (
 )
 from executors.structure import analyse
 from executors.training import constant
-from mistify.budget import FLOPS, PARAMS, latency_axis, meets
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, PARAMS, latency_axis, meets
+from mistify.costs.profiles import NominalProfile
 from mistify.errors import ErrorCode, MistifyError
-from mistify.plug_ins import plug_ins
-from mistify.profiles import NominalProfile
+from mistify.plugins import plug_ins
 from tests.plug_ins import installed
 
 #: Those that are there to compare with, and never chosen, are as slow.
@@ -65,7 +66,7 @@ def assert_equal(weights, expected):
 
 
 def costs(model):
-    return analyse(model).network().costs([BOARD])
+    return costs_of(analyse(model).network(), [BOARD])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -9,7 +9,7 @@ from executors.gradual import GradualParams
 from executors.searching import UniformExecutor
 from executors.structure import analyse
 from executors.training import Schooling
-from mistify.budget import FLOPS
+from mistify.costs.budget import FLOPS
 
 layers = keras.layers
 

@@ -7,8 +7,8 @@ from sklearn import metrics as reference
 from executors.metrics import check_defined, default_metric, measured, score
 from executors.objectives import Binary, Categorical, Regression
 from executors.signature import Activation
-from mistify.metric import Metric
-from mistify.validation import InvalidValue
+from mistify.config.metric import Metric
+from mistify.parsing.validation import InvalidValue
 
 RNG = np.random.default_rng(0)
 LOGITS, SIGMOID = Categorical(Activation.NONE), Binary(Activation.SIGMOID)

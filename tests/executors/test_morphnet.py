@@ -8,8 +8,9 @@ from executors.evaluation import evaluate, recalibrate
 from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training import Schooling, constant
-from mistify.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
-from mistify.profiles import HardwareProfile
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
+from mistify.costs.profiles import HardwareProfile
 from mistify_server.adaptor.edge import run_edge
 
 from .conftest import small_resnet
@@ -84,7 +85,7 @@ def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_sca
 
 
 def test_weights_steer_what_is_cut(trained, schooling):
-    start = analyse(trained).network().costs()
+    start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.01 * start[FLOPS], PARAMS: 0.01 * start[PARAMS]}
 
     def left(weights):
@@ -102,7 +103,7 @@ def unmeasured(model):
 
 def test_an_edge_keeps_accuracy(trained, schooling):
     """Half the multiply-adds at little loss, against the same cut without any training."""
-    start = analyse(trained).network().costs()
+    start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
     given = Assignment(trained, budget, (), schooling, 1, analyse(trained))
@@ -162,17 +163,17 @@ def test_nothing_is_cut_that_saves_nothing(trained, schooling, share):
     """No group could have a unit more: what lies between two steps of the costs stays."""
     device, structure = EightAtOnce(), analyse(trained)
     axis = latency_axis(device.name)
-    limits = {axis: share * structure.network().costs([device])[axis]}
+    limits = {axis: share * costs_of(structure.network(), [device])[axis]}
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=2, cuts=1))
     executor.init(Assignment(trained, limits, (device,), schooling, 0, structure))
     executor.adjust({axis: 1.0})
     executor.iterate()
     widths = analyse(executor.network()).widths
-    assert structure.network(widths).costs([device])[axis] <= limits[axis]
+    assert costs_of(structure.network(widths), [device])[axis] <= limits[axis]
     for name, width in widths.items():
         if width < structure.widths[name]:
             more = structure.network({**widths, name: width + 1})
-            assert more.costs([device])[axis] > limits[axis], (name, widths)
+            assert costs_of(more, [device])[axis] > limits[axis], (name, widths)
 
 
 def side_by_side(a, b):
@@ -282,7 +283,7 @@ def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
 
 
 def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, schooling):
-    whole = analyse(trained).network().costs(())
+    whole = costs_of(analyse(trained).network(), ())
     for axis, share, pace in (
         (FLOPS, 2.0, 0.1),
         (FLOPS, 1.0, 0.1),

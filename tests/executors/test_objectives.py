@@ -15,7 +15,7 @@ from executors.objectives import (
     objectives_of,
 )
 from executors.signature import Activation, Output, Signature, signature_of
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers
 RNG = np.random.default_rng(0)

@@ -7,8 +7,8 @@ import pytest
 from executors.scaling import scaled
 from executors.signature import signature_of
 from executors.structure import analyse, narrow
-from mistify.dataset import Scaling
-from mistify.validation import InvalidValue
+from mistify.config.dataset import Scaling
+from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers
 MEAN, STD = (10.0, 20.0, 30.0), (2.0, 4.0, 8.0)

@@ -10,7 +10,7 @@ from executors.base import Assignment
 from executors.gradual import GradualParams
 from executors.searching import RandomSearchExecutor, RandomSearchParams, UniformExecutor
 from executors.structure import analyse, residual_blocks
-from mistify.budget import FLOPS
+from mistify.costs.budget import FLOPS
 
 layers = keras.layers
 

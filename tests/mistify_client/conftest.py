@@ -18,15 +18,16 @@ import numpy.typing as npt
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify import serde
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
-from mistify.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
-from mistify.plans import Plan
-from mistify.serde_plans import plan_to_proto
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs.plan import Plan
+from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
+from mistify.wire import porting
+from mistify.wire.plans import plan_to_proto
 from mistify_client.retry import Backoff
+from tests.paths import DATA
 
 COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}
 FILES = {"manifest.json": b"{}" * 40, "serve.tflite": bytes(range(256)) * 40}
@@ -97,7 +98,7 @@ class PortingFake(PortingServicer):
         if request.idempotency_key not in self.keys:
             self.keys[request.idempotency_key] = f"job-{len(self.keys) + 1}"
         self.job = replace(self.job, id=self.keys[request.idempotency_key])
-        return serde.job_to_proto(self.job)
+        return porting.job_to_proto(self.job)
 
     def Plan(self, request, context):
         self._note(request, context)
@@ -105,25 +106,25 @@ class PortingFake(PortingServicer):
 
     def AddGoals(self, request, context):
         self._note(request, context)
-        return serde.job_to_proto(self.job)
+        return porting.job_to_proto(self.job)
 
     def GetJob(self, request, context):
         self._note(request, context)
         if request.job_id != self.job.id:
             self._abort(context, MistifyError(ErrorCode.NOT_FOUND, f"there is no job {request.job_id!r}"))
-        return serde.job_to_proto(self.job)
+        return porting.job_to_proto(self.job)
 
     def ListJobs(self, request, context):
         self._note(request, context)
         names = ["job-1", "job-2", "job-3"]
         first = names.index(request.page_token) + 1 if request.page_token else 0
-        jobs = [serde.job_to_proto(replace(self.job, id=name)) for name in names[first : first + 2]]
+        jobs = [porting.job_to_proto(replace(self.job, id=name)) for name in names[first : first + 2]]
         return pb.ListJobsResponse(jobs=jobs, next_page_token="" if first else "job-2")
 
     def CancelJob(self, request, context):
         self._note(request, context)
         self.job = replace(self.job, state=JobState.CANCELLED)
-        return serde.job_to_proto(self.job)
+        return porting.job_to_proto(self.job)
 
     def WatchJob(self, request, context):
         self._note(request, context)
@@ -132,7 +133,7 @@ class PortingFake(PortingServicer):
             if not left:
                 self.on_fault(context)
             left -= 1
-            yield serde.event_to_proto(event)
+            yield porting.event_to_proto(event)
 
     def FetchPackage(self, request, context):
         self._note(request, context)
@@ -158,7 +159,7 @@ class PortingFake(PortingServicer):
 
     @staticmethod
     def _abort(context: grpc.ServicerContext, error: MistifyError) -> None:
-        info = serde.error_to_proto(error).SerializeToString()
+        info = porting.error_to_proto(error).SerializeToString()
         context.set_trailing_metadata((("mistify-error-bin", info),))
         context.abort(grpc.StatusCode[error.code.grpc_status], error.message)
 
@@ -240,7 +241,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def data() -> Path:
-    return Path(__file__).parents[1] / "data"
+    return DATA
 
 
 def tensors(*names_and_shapes: tuple[str, tuple[int, ...]]) -> tuple[TensorInfo, ...]:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import grpc
 
-from mistify import serde_devices
-from mistify.devices import Device, Setting
+from mistify.costs.devices import Device, Setting
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesServicer, add_DevicesServicer_to_server
+from mistify.wire import devices
 
 from .conftest import PortingFake
 
@@ -31,7 +31,7 @@ class Devices(DevicesServicer):
 
     def ListDevices(self, request, context):
         self._refuse(context)
-        return pb.ListDevicesResponse(devices=map(serde_devices.device_to_proto, self.known))
+        return pb.ListDevicesResponse(devices=map(devices.device_to_proto, self.known))
 
     def _refuse(self, context):
         if self.error is not None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli import app
 

@@ -4,10 +4,10 @@ import threading
 import grpc
 import pytest
 
-from mistify import serde
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs import JobState
+from mistify.jobs.job import JobState
 from mistify.v1 import porting_pb2 as pb
+from mistify.wire import porting
 from mistify_client.client import PortingClient
 
 
@@ -153,7 +153,7 @@ def test_fetch_downloads_those_files_that_are_wanted(service, client, tmp_path):
 def test_bytes_are_counted(service, client, tmp_path):
     client.fetch("job-1", "half", tmp_path, only=["serve.tflite"])
     data = len(service.fake.files["serve.tflite"])
-    job = serde.job_to_proto(service.fake.job).ByteSize()
+    job = porting.job_to_proto(service.fake.job).ByteSize()
     assert client.traffic.sent == sum(request.ByteSize() for request in service.fake.requests)
     assert 0 < client.traffic.received - data - job < 0.02 * data  # what frames the chunks
 

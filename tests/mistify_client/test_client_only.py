@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.paths import REPOSITORY
+
 PARTS = ("mistify", "mistify_client", "mistify_server", "executors", "pyproject.toml", "README.md", "LICENSE")
 
 INFER = """

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import PackageFile
+from mistify.jobs.job import PackageFile
 from mistify_client.download import download_package
 
 

@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.execution import best_execution, fastest
 from mistify_client.network import Execution, Network, open_network
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState
-from mistify.manifest import Manifest
+from mistify.jobs.job import GoalState
+from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify_client import hub
 from mistify_client.embedded import embedded_server

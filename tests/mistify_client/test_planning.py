@@ -5,10 +5,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from mistify.budget import FLOPS, PARAMS
+from mistify.config.metric import Metric
+from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.metric import Metric
-from mistify.plans import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli import app
 from mistify_client.planning import plan_tree

@@ -3,7 +3,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mistify.jobs import Goal, GoalState, ProgressUpdate, Source
+from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
 from mistify_client.progress import SOURCE, BarDisplay, LineDisplay, display
 
 MODEL = Source({"flops": 1000.0, "params": 100.0}, 0.8)

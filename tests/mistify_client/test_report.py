@@ -4,11 +4,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from mistify.compression import CompressionConfig
-from mistify.jobs import BranchFigures, Source
-from mistify.legend import Legend
-from mistify.quantities import measured_in
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.formats import Legend
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import BranchFigures, Source
+from mistify.parsing.quantities import measured_in
 from mistify_client.figures import amount, label, shares
 from mistify_client.report import report, table
 

@@ -153,7 +153,7 @@ def test_a_manifest_of_another_network_is_refused(package, key):
 
 
 def test_a_file_that_is_no_network_is_refused(package):
-    from mistify.manifest import describe_file
+    from mistify.package.manifest import describe_file
 
     (package / "serve.tflite").write_bytes(b"no flatbuffer")
     change_manifest(

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.loaded import recorded
 from mistify_client.network import ALLOCATIONS, Execution, open_network
 from mistify_client.runtime import PortedModel, load

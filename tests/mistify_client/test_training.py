@@ -8,7 +8,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 import mistify_client
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client import load_trainer, write_weights
 
 RATE, KD_WEIGHT = 0.05, 0.5

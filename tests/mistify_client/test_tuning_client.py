@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks import fleet
-from mistify import serde_tuning as serde
 from mistify.errors import ErrorCode, MistifyError
-from mistify.serde import error_from_proto
+from mistify.package.weights import write_weights
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.porting_pb2 import ErrorInfo
 from mistify.v1.tuning_pb2_grpc import TuningStub
-from mistify.weights import write_weights
+from mistify.wire import tuning as serde
+from mistify.wire.porting import error_from_proto
 from mistify_client.retry import Backoff
 from mistify_client.tuning_client import TuningClient, describe
 from tests.mistify_client.coordinators import BreakingProxy, running

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest, verify
+from mistify.package.manifest import Manifest, verify
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, install, previous, roll_back, state_directory
 from tests.disks import files_limited_to

@@ -10,12 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from mistify import serde
-from mistify.config import DatasetConfig
+from mistify.config.porting import DatasetConfig
 from mistify.errors import MistifyError
-from mistify.jobs import Job, JobEvent
+from mistify.jobs.job import Job, JobEvent
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
+from mistify.wire import porting
 from mistify_server.server import ServerSettings, running_server
 from mistify_server.store.base import BatchPlan, NodePlan
 from mistify_server.store.directory import Store, open_store
@@ -89,18 +89,20 @@ class Caller:
     async def submit(self, configs: object, key: str = "") -> Job:
         text = configs if isinstance(configs, str) else json.dumps(configs)
         request = pb.SubmitBatchRequest(config_json=text, idempotency_key=key)
-        return serde.job_from_proto(await self.call(self.stub.SubmitBatch, request))
+        return porting.job_from_proto(await self.call(self.stub.SubmitBatch, request))
 
     async def add(self, job_id: str, configs: object, key: str = "") -> Job:
         text = configs if isinstance(configs, str) else json.dumps(configs)
         request = pb.AddGoalsRequest(job_id=job_id, config_json=text, idempotency_key=key)
-        return serde.job_from_proto(await self.call(self.stub.AddGoals, request))
+        return porting.job_from_proto(await self.call(self.stub.AddGoals, request))
 
     async def job(self, job_id: str) -> Job:
-        return serde.job_from_proto(await self.call(self.stub.GetJob, pb.GetJobRequest(job_id=job_id)))
+        return porting.job_from_proto(await self.call(self.stub.GetJob, pb.GetJobRequest(job_id=job_id)))
 
     async def cancel(self, job_id: str) -> Job:
-        return serde.job_from_proto(await self.call(self.stub.CancelJob, pb.CancelJobRequest(job_id=job_id)))
+        return porting.job_from_proto(
+            await self.call(self.stub.CancelJob, pb.CancelJobRequest(job_id=job_id))
+        )
 
     async def page(self, size: int, token: str = "") -> pb.ListJobsResponse:
         return await self.call(self.stub.ListJobs, pb.ListJobsRequest(page_size=size, page_token=token))
@@ -108,7 +110,7 @@ class Caller:
     async def watch(self, job_id: str, after: int = 0) -> AsyncIterator[JobEvent]:
         request = pb.WatchJobRequest(job_id=job_id, after_sequence=after)
         async for message in self.stream(self.stub.WatchJob, request):
-            yield serde.event_from_proto(message)
+            yield porting.event_from_proto(message)
 
     async def events(self, job_id: str, after: int = 0) -> list[JobEvent]:
         return [event async for event in self.watch(job_id, after)]
@@ -138,7 +140,7 @@ class Caller:
 def error_of(error: Any) -> MistifyError:
     attached = dict(error.trailing_metadata()).get("mistify-error-bin")
     assert attached is not None, error
-    translated = serde.error_from_proto(pb.ErrorInfo.FromString(attached))
+    translated = porting.error_from_proto(pb.ErrorInfo.FromString(attached))
     assert translated.code.grpc_status == error.code().name
     return translated
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mistify.errors import MistifyError
-from mistify.jobs import GoalState, Job
+from mistify.jobs.job import GoalState, Job
 
 
 def goals(job: Job) -> dict[str, GoalState]:

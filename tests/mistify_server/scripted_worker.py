@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mistify.budget import size_axis
-from mistify.jobs import BranchFigures
+from mistify.costs.budget import size_axis
+from mistify.jobs.job import BranchFigures
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks import (
     LOADING,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mistify.config import parse_batch
+from mistify.config.batch import parse_batch
 from mistify.errors import ErrorCode
-from mistify.jobs import GoalState, Job, JobState
+from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.jobs import RunningJobs
 
 from .outcomes import failure, goals

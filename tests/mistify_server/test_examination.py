@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mistify.dataset import DataSettings
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.metric import Metric
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import DataSource, InspectTask, SourceTask
 from mistify_server.workshop import Workshop

@@ -8,12 +8,12 @@ import pytest
 import tensorflow as tf
 
 from executors.data.builtin import read_builtin
-from mistify.dataset import Augmentation, DataSettings, Scaling
-from mistify.hardware import HOST
-from mistify.manifest import Manifest
-from mistify.metric import Metric
-from mistify.profiles import NominalProfile, by_name
-from mistify.quantization import QuantizationConfig
+from mistify.config.dataset import Augmentation, DataSettings, Scaling
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile, by_name
+from mistify.package.manifest import Manifest
 from mistify_server.packaging.litert import Runner
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks import (

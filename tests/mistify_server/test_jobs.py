@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState
 from mistify_server.jobs import RunningJobs
 from mistify_server.store.base import CheckpointSaved, GoalChanged, JobChanged
 from mistify_server.store.sql import SqlJobStore

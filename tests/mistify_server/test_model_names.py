@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 from mistify_server.model_names import parse_name
 from mistify_server.paths import DataRoots
 from mistify_server.tasks import ModelSource

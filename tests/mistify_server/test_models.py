@@ -4,7 +4,7 @@ import h5py
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 from mistify_server.models import ModelRepository, find_data, find_model
 from mistify_server.paths import DataRoots
 from mistify_server.store.directory import Store

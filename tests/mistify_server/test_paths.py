@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.validation import InvalidValue
+from mistify.parsing.validation import InvalidValue
 from mistify_server.paths import DataRoots, Wanted
 
 

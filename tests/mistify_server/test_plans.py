@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mistify.errors import ErrorCode
-from mistify.plans import OutOfReach, Plan
-from mistify.serde_plans import plan_from_proto
+from mistify.jobs.plan import OutOfReach, Plan
 from mistify.v1 import porting_pb2 as pb
+from mistify.wire.plans import plan_from_proto
 from mistify_server.forecast.records import subject_of
 from mistify_server.store.base import CheckpointSaved
 from mistify_server.store.directory import Store, open_store

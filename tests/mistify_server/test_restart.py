@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState
 
 Config = Callable[..., dict[str, object]]
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mistify.compression import CompressionConfig
-from mistify.jobs import GoalState, JobState, Source
-from mistify.quantization import Quantization
+from mistify.config.compression import CompressionConfig
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import GoalState, JobState, Source
 
 from .outcomes import goals
 

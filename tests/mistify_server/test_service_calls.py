@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
 from mistify_server.engines.pool import PooledEngine
 from mistify_server.store.rows import job_of
 

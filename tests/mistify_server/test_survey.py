@@ -4,7 +4,8 @@ import keras
 import pytest
 
 from executors.structure import analyse, residual_blocks
-from mistify.budget import FLOPS
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS
 from mistify.errors import MistifyError
 from mistify_server.forecast.scaling import Scaling
 from mistify_server.settings import params_of
@@ -80,11 +81,11 @@ def test_traits_tell_networks_apart_and_know_them_again() -> None:
 def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() -> None:
     structure = analyse(residual(width=8))
     found = prospects_of(structure, task(), ()).scaled
-    least = structure.network(dict.fromkeys(structure.groups, 1)).costs()
+    least = costs_of(structure.network(dict.fromkeys(structure.groups, 1)))
     assert found[0] == least
     assert 3 < found[-1][FLOPS] / structure.network().flops < 4
-    scaling = Scaling(found, structure.network().costs())
-    assert scaling.costs(scaling.whole) == pytest.approx(structure.network().costs())
+    scaling = Scaling(found, costs_of(structure.network()))
+    assert scaling.costs(scaling.whole) == pytest.approx(costs_of(structure.network()))
 
 
 def test_nothing_is_learned_of_generated_data() -> None:

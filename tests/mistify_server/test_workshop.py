@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from executors.search import Predictor, Sample
-from mistify.dataset import Augmentation, DataSettings, Scaling
-from mistify.metric import Metric
-from mistify.quantization import QuantizationConfig
+from mistify.config.dataset import Augmentation, DataSettings, Scaling
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import (
     AdaptTask,

@@ -12,11 +12,11 @@ from executors.evaluation import evaluate
 from executors.signature import signature_of
 from executors.structure import analyse
 from executors.training import Trainer
-from mistify.dataset import DataSettings
-from mistify.hardware import HOST
-from mistify.manifest import Manifest
-from mistify.profiles import NominalProfile, by_name
-from mistify.quantization import QuantizationConfig
+from mistify.config.dataset import DataSettings
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile, by_name
+from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
 from mistify_server.workshop import Workshop

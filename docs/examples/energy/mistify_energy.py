@@ -5,10 +5,10 @@ operation and per 32 bits read. Real devices differ by their process, their cach
 the ratios between networks and precisions hold far better than the amounts.
 """
 
-from mistify.axes import Axis, Condition
-from mistify.costs import NetworkCost
-from mistify.quantities import measured_in
-from mistify.quantization import Quantization
+from mistify.costs.axes import Axis, Condition
+from mistify.costs.network import NetworkCost
+from mistify.costs.quantization import Quantization
+from mistify.parsing.quantities import measured_in
 
 #: A multiplication and an addition.
 FLOAT_PJ = 3.7 + 0.9

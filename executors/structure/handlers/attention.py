@@ -9,8 +9,8 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, Product, over, positions, register
-from mistify.costs import multiply_adds
-from mistify.operations import Kind, Operation, elementwise
+from mistify.costs.network import multiply_adds
+from mistify.costs.operators import Kind, Operation, elementwise
 
 #: Arguments of attention whose last axis are positions.
 _MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")

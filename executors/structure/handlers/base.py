@@ -11,7 +11,7 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from mistify.operations import Kind, Operation, elementwise
+from mistify.costs.operators import Kind, Operation, elementwise
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from executors.structure.handlers.base import (
     register,
     require_channels_last,
 )
-from mistify.costs import multiply_adds
-from mistify.operations import Kind, Operation
+from mistify.costs.network import multiply_adds
+from mistify.costs.operators import Kind, Operation
 
 layers = keras.layers
 

@@ -9,8 +9,8 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, Product, activated, positions, register
 from executors.structure.handlers.convolution import finish
-from mistify.costs import multiply_adds
-from mistify.operations import Kind, Operation
+from mistify.costs.network import multiply_adds
+from mistify.costs.operators import Kind, Operation
 
 
 @register(keras.layers.Dense)

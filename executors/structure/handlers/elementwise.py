@@ -17,7 +17,7 @@ from executors.structure.handlers.base import (
     register,
     require_channels_last,
 )
-from mistify.operations import Kind, Operation
+from mistify.costs.operators import Kind, Operation
 
 layers = keras.layers
 

@@ -9,7 +9,7 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, over, register
-from mistify.operations import Kind, Operation
+from mistify.costs.operators import Kind, Operation
 
 layers = keras.layers
 

@@ -14,7 +14,7 @@ from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape, TensorRef
 from executors.structure.handlers.base import LayerHandler, elements, over, positions, register
-from mistify.operations import Kind, Operation
+from mistify.costs.operators import Kind, Operation
 
 layers = keras.layers
 _numpy, _nn, _core, _math = ops.numpy, ops.nn, ops.core, ops.math

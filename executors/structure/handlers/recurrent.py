@@ -10,8 +10,8 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
-from mistify.costs import multiply_adds
-from mistify.operations import Kind, Operation, elementwise
+from mistify.costs.network import multiply_adds
+from mistify.costs.operators import Kind, Operation, elementwise
 
 layers = keras.layers
 

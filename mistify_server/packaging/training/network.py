@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from executors.objectives import Binary, Categorical, Objective
 from executors.signature import output_names
-from mistify.training import (
+from mistify.config.tuning import TuningConfig
+from mistify.package.training import (
     ADAPT_STEP,
     EVALUATE,
     INFER,
@@ -19,7 +20,6 @@ from mistify.training import (
     RESTORE,
     TRAIN_STEP,
     WEIGHTS,
-    TuningConfig,
 )
 from mistify_server.packaging.training import (  # noqa: F401  (they say what stands for what)
     convolution,

@@ -7,7 +7,7 @@ import keras
 from executors.structure.graph import Graph
 from executors.structure.reading import read_graph
 from executors.structure.splitting import blocks
-from mistify.training import TuningConfig
+from mistify.config.tuning import TuningConfig
 
 #: The names of weights that scale or shift channels.
 _SCALES_AND_SHIFTS = frozenset({"beta", "bias", "gamma", "scale"})

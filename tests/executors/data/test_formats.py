@@ -8,7 +8,7 @@ import pytest
 from executors.data import storage
 from executors.data.loading import load_dataset
 from executors.signature import Activation, Input, Output
-from mistify.dataset import TextSettings
+from mistify.config.dataset import TextSettings
 from tests.executors.data.files import (
     problem_of,
     signature,

@@ -3,7 +3,7 @@
 import pytest
 
 from executors.data.text import Tokenizer
-from mistify.dataset import TextSettings
+from mistify.config.dataset import TextSettings
 
 
 @pytest.fixture

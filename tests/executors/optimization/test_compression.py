@@ -11,7 +11,7 @@ from executors.evaluation import evaluate
 from executors.optimization import compressed
 from executors.structure import fold_batch_norm
 from executors.training import Schooling
-from mistify.compression import CompressionConfig
+from mistify.config.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 
 layers = keras.layers

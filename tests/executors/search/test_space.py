@@ -6,7 +6,8 @@ import pytest
 
 from executors.search import Space
 from executors.structure import analyse, at_resolution, freeze, narrow, residual_blocks, shallower
-from mistify.budget import FLOPS, PARAMS, meets
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, PARAMS, meets
 
 layers = keras.layers
 
@@ -67,7 +68,7 @@ def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
     )
     left = at_resolution(left, 7 / 8)
     keep = {name: np.arange(group.size) < architecture.widths[name] for name, group in left.groups.items()}
-    assert space.costs(architecture) == analyse(narrow(left, keep)).network().costs(())
+    assert space.costs(architecture) == costs_of(analyse(narrow(left, keep)).network(), ())
 
 
 @pytest.mark.parametrize("stays", [1.0, 0.0])
@@ -75,7 +76,7 @@ def test_costs_are_those_of_the_network_that_is_cut_so(structure, space):
 def test_fitted_genes_are_the_largest_within_the_limits_in_the_same_proportions(
     space, structure, stays, limited
 ):
-    whole = structure.network().costs(())
+    whole = costs_of(structure.network(), ())
     limits = {axis: share * whole[axis] for axis, share in limited.items()}
     genes = np.array([0.3, -0.5, -0.2, 1.0, stays, *WHOLE])
     fitted = space.fitted(genes, limits)

@@ -9,6 +9,7 @@ import pytest
 from executors.signature import output_names
 from executors.structure import analyse, narrow, residual_blocks, shallower, splitting
 from executors.structure.reading import read_graph
+from mistify.costs.axes import costs_of
 
 from .networks import batch, outputs, randomised, same
 
@@ -73,7 +74,7 @@ def test_without_a_block_nothing_is_added(build, size, left_out):
     gone = {name for number in left_out for name in blocks[number].layers}
     assert {layer.name for layer in shallow.layers}.isdisjoint(gone)
     again = analyse(shallow)
-    assert found.network().costs(()) == again.network().costs(())
+    assert costs_of(found.network(), ()) == costs_of(again.network(), ())
     assert found.widths == again.widths
 
 
@@ -153,4 +154,4 @@ def test_a_shallower_network_is_narrowed_like_any_other():
     expected = narrow(analyse(narrow(shallow, {})), keep)
     same(outputs(expected, batch(model)), outputs(narrowed, batch(model)))
     widths = {name: int(mask.sum()) for name, mask in keep.items()}
-    assert shallow.network(widths).costs(()) == analyse(narrowed).network().costs(())
+    assert costs_of(shallow.network(widths), ()) == costs_of(analyse(narrowed).network(), ())

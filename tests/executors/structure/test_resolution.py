@@ -6,6 +6,7 @@ import pytest
 
 from executors.structure import analyse, at_resolution, narrow, register, resolution
 from executors.structure.handlers.elementwise import Pooling
+from mistify.costs.axes import costs_of
 
 from .networks import batch, outputs, randomised, same
 
@@ -44,7 +45,7 @@ def test_images_are_made_smaller_and_all_else_is_as_before():
     expected = weighted(network([layers.Resizing(12, 18)]), model)
     same(outputs(expected, batch(model)), outputs(smaller, batch(model)))
     assert smaller.input_shape == model.input_shape
-    assert found.network().costs(()) == analyse(expected).network().costs(())
+    assert costs_of(found.network(), ()) == costs_of(analyse(expected).network(), ())
     assert found.network().flops < 0.6 * structure.network().flops
     assert found.widths == structure.widths == analyse(smaller).widths
     assert resolution(structure.graph) == 1
@@ -78,7 +79,7 @@ def test_a_network_of_smaller_images_is_narrowed_like_any_other():
     narrowed = narrow(found, keep)
     same(outputs(narrow(analyse(narrow(found, {})), keep), batch(model)), outputs(narrowed, batch(model)))
     widths = {name: int(mask.sum()) for name, mask in keep.items()}
-    assert found.network(widths).costs(()) == analyse(narrowed).network().costs(())
+    assert costs_of(found.network(widths), ()) == costs_of(analyse(narrowed).network(), ())
 
 
 def test_operations_that_take_images_of_any_size_do_not_stand_in_the_way():

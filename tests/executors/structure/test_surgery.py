@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from executors.structure import Role, analyse, fold_batch_norm, narrow, narrow_arrays, widen, widened
-from mistify.hardware import HOST
+from mistify.costs.axes import costs_of
+from mistify.costs.catalogue import HOST
 
 from .architectures import FAMILIES
 from .networks import (
@@ -358,8 +359,8 @@ def test_random_networks(seed):
 def test_a_network_without_a_group_costs_less(family):
     """As is asked of groups that are down to their last unit, for what that costs."""
     structure = analyse(source_of(family))
-    whole = structure.network().costs([HOST])
+    whole = costs_of(structure.network(), [HOST])
     for group in structure.groups:
-        without = structure.network({**structure.widths, group: 0}).costs([HOST])
+        without = costs_of(structure.network({**structure.widths, group: 0}), [HOST])
         assert without["params"] < whole["params"]
         assert without["latency_ms@host"] <= whole["latency_ms@host"]

@@ -13,12 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mistify import serde
-from mistify.config import parse_batch
+from mistify.config.batch import parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, JobEvent, ProgressUpdate
-from mistify.manifest import Manifest
+from mistify.jobs.job import GoalState, JobEvent, ProgressUpdate
+from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
+from mistify.wire import porting
 
 from ..conftest import IMAGE, SCORES, PortingFake, ended_job, make_package, package_files
 
@@ -77,7 +77,7 @@ class AdaptingFake(PortingFake):
         (config,) = parse_batch(request.config_json)
         if config.id not in {goal.id for goal in self.job.goals}:
             self._adapt(config.id)
-        return serde.job_to_proto(self.job)
+        return porting.job_to_proto(self.job)
 
     def _adapt(self, goal_id: str) -> None:
         outcome = GoalState.FAILED if self.fails else GoalState.MET

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mistify.manifest import Branch, Manifest, MeasuredLatency, Versions
-from mistify.metric import Metric
+from mistify.config.metric import Metric
+from mistify.package.manifest import Branch, Manifest, MeasuredLatency, Versions
 from mistify_client.monitor.foreground import Foreground, Outcome
 from mistify_client.monitor.policy import Policy
 from mistify_client.monitor.predictive import PredictiveParams, PredictivePolicy

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.monitor.candidate import agreeing, answers, read_examples, try_candidate
 from mistify_client.network import Execution, open_network
 

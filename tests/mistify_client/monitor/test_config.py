@@ -6,6 +6,7 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.config import goal_template, load_config
 from mistify_client.monitor.targets import Targets
+from tests.paths import REPOSITORY
 
 GOAL = {
     "id": "phone",
@@ -56,7 +57,7 @@ def test_reporting(write, tmp_path):
 
 
 def test_the_example_is_one():
-    configs = Path(__file__).parents[3] / "configs"
+    configs = REPOSITORY / "configs"
     config = load_config(configs / "monitor.toml")
     assert config.targets.latency is not None
     assert goal_template(config.replacement.goal).id

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from mistify.manifest import Manifest, verify
+from mistify.package.manifest import Manifest, verify
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli import app
 from mistify_client.files import locked

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from mistify.metric import Metric
+from mistify.config.metric import Metric
 from mistify_client.monitor.foreground import Foreground
 from mistify_client.monitor.predictive import PredictiveParams, PredictivePolicy
 from mistify_client.monitor.sensors import Reading

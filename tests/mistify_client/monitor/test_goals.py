@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config import PortingConfig, collective_batches, parse_batch
-from mistify.quantities import parse_time
+from mistify.config.batch import collective_batches, parse_batch
+from mistify.config.porting import PortingConfig
+from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.goals import Shortfall, new_goal
 from mistify_client.monitor.targets import Targets
 

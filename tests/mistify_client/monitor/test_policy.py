@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.plug_ins import plug_ins
+from mistify.plugins import plug_ins
 from mistify_client.monitor.costs import BranchCosts
 from mistify_client.monitor.policy import ENTRY_POINTS, Situation, make_policy
 from mistify_client.monitor.sensors import Reading

@@ -3,7 +3,7 @@
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import ReportingConfig
 from mistify_client.monitor.journal import Journal
 from mistify_client.monitor.reporting import Reporting

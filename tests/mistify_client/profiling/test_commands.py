@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from mistify.devices import DeviceTable, Reading
+from mistify.costs.devices import DeviceTable, Reading
 from mistify.machine import machine
 from mistify_client.cli import app
 from mistify_client.json_files import write_json

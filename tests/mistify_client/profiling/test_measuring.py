@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mistify.latency import routine_of
-from mistify.operations import Kind, Operation
+from mistify.costs.latency import routine_of
+from mistify.costs.operators import Kind, Operation
 from mistify_client.profiling.measuring import measure_device, measure_package
 from mistify_client.profiling.samples import Chain
 

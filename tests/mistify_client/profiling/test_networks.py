@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistify.operations import Kind, Operation, elementwise
+from mistify.costs.operators import Kind, Operation, elementwise
 from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Sampler, samples
 from mistify_server.packaging.costing import network_cost

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fleet
-from mistify.hints import Hints
+from mistify.peers.hints import Hints
 from mistify_client.retry import Backoff
 from mistify_client.training import load_trainer
 from mistify_client.tuning import Examples, Peering, tune

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks import fleet
+from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hints import Hints
-from mistify.manifest import Manifest, verify
-from mistify.metric import Metric
+from mistify.package.manifest import Manifest, verify
+from mistify.peers.hints import Hints
 from mistify_client.cli import app
 from mistify_client.tuning import Examples
 from mistify_client.tuning.config import hints_of, read_tuning_file

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from mistify.training import OutputKind
+from mistify.package.training import OutputKind
 from mistify_client.tuning.ensemble import Ensemble, agreement, judge
 
 KINDS = {"scores": OutputKind.SOFTMAX}

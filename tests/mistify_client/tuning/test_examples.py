@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify_client.tuning.examples import read_examples, split
 from tests.mistify_client.tuning.devices import examples
 

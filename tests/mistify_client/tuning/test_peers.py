@@ -11,10 +11,10 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import PackageFile
-from mistify.manifest import MANIFEST, Manifest, describe_file
-from mistify.tuning import PackageReference, Peer
-from mistify.weights import write_weights
+from mistify.jobs.job import PackageFile
+from mistify.package.manifest import MANIFEST, Manifest, describe_file
+from mistify.package.weights import write_weights
+from mistify.peers.membership import PackageReference, Peer
 from mistify_client.download import download_package
 from mistify_client.network import NETWORK
 from mistify_client.peer_files import PeerFile

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from time import monotonic
 
 import numpy as np
@@ -16,10 +15,10 @@ import pytest
 import mistify_client
 from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hints import Hints
-from mistify.manifest import Manifest, verify
-from mistify.tuning import MemberKey, PackageReference
-from mistify.weights import write_weights
+from mistify.package.manifest import Manifest, verify
+from mistify.package.weights import write_weights
+from mistify.peers.hints import Hints
+from mistify.peers.membership import MemberKey, PackageReference
 from mistify_client.retry import Backoff
 from mistify_client.tuning import Pace, Privacy, installation, session
 from mistify_client.tuning_client import TuningClient, describe
@@ -27,8 +26,9 @@ from mistify_client.versions import current, install
 from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.tuning.devices import examples
+from tests.paths import DATA, REPOSITORY
 
-DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "tuning.md").read_text()
+DOCUMENTATION = (REPOSITORY / "docs" / "tuning.md").read_text()
 
 NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
 
@@ -41,7 +41,7 @@ def accuracy(package, held_out):
 
 def stranger(address, number, weights, goal="half", data="trainable"):
     """A member that has published these weights of a package."""
-    manifest = Manifest.load(Path(__file__).parents[2] / "data" / data)
+    manifest = Manifest.load(DATA / data)
     package = PackageReference("job-1", goal, manifest.files["serve.tflite"].sha256)
     key = MemberKey(fleet.GROUP, bytes([number]) * 32)
     content = write_weights(weights)
@@ -316,7 +316,7 @@ def test_a_version_that_comes_while_the_new_one_is_written_is_not_replaced(devic
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from mistify.hints import Hints
+from mistify.peers.hints import Hints
 from mistify_client.tuning import Peering, tune
 from mistify_client.tuning.progress import ProgressFile
 from tests.mistify_client.tuning.devices import PACE, examples

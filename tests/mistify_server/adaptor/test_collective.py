@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mistify.jobs import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState
 from mistify_server.engines.pool import DEADLINES
 
 

@@ -8,9 +8,9 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.structure import analyse
 from executors.training import Schooling
-from mistify.budget import latency_axis
-from mistify.hardware import HOST
-from mistify.profiles import NominalProfile
+from mistify.costs.budget import latency_axis
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile
 from mistify_server.adaptor.edge import EdgeOutcome, source_if_better
 
 layers = keras.layers

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config import DatasetConfig
-from mistify.jobs import Goal, GoalState
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.porting import DatasetConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import Goal, GoalState
 from mistify_server.adaptor.insertion import Promise, derived_seed, insert_goals, promises
 from mistify_server.store.base import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks import AdaptResult, DataSource, ModelSource

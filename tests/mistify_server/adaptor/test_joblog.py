@@ -2,7 +2,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from mistify.jobs import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_server.adaptor.joblog import TELL_SECONDS, JobLog
 from mistify_server.store.base import BatchPlan, GoalChanged, Submission
 from mistify_server.store.directory import Store

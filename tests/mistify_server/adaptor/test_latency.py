@@ -12,10 +12,11 @@ from executors.data import Dataset
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training import Schooling
-from mistify.hardware import HOST
-from mistify.latency import LatencyModel, RoutineModel, Tile
-from mistify.profiles import MeasuredProfile, NominalProfile, Profile, device_profile
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.latency import LatencyModel, RoutineModel, Tile
+from mistify.costs.profiles import MeasuredProfile, NominalProfile, Profile, device_profile
+from mistify.costs.quantization import Quantization
 from mistify_server.adaptor.edge import EdgeOutcome, run_edge
 from mistify_server.adaptor.latency import (
     Reading,

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mistify.branches import BranchesConfig
-from mistify.budget import meets
-from mistify.config import collective_batches, parse_batch
-from mistify.hardware import HOST, catalogue
-from mistify.profiles import NominalProfile
-from mistify.training import TuningConfig
+from mistify.config.batch import collective_batches, parse_batch
+from mistify.config.branches import BranchesConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.budget import meets
+from mistify.costs.catalogue import HOST, catalogue
+from mistify.costs.profiles import NominalProfile
 from mistify_server.adaptor.insertion import derived_seed
 from mistify_server.adaptor.plan import ResolvedBatch, expansion, plan_batch, unreachable
 from mistify_server.tasks import DataSource, Inspection, ModelSource

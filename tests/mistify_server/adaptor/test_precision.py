@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config import PortingConfig, goal_budget, parse_batch
-from mistify.jobs import Goal, GoalState
-from mistify.metric import Metric
-from mistify.quantization import STORED, Quantization, QuantizationConfig
+from mistify.config.batch import goal_budget, parse_batch
+from mistify.config.metric import Metric
+from mistify.config.porting import PortingConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import STORED, Quantization
+from mistify.jobs.job import Goal, GoalState
 from mistify_server.adaptor.precision import KNOWN_LOSS, Attempt, safer, settled
 from mistify_server.tasks import AdaptResult, Inspection, PackageResult, TaskFailure
 

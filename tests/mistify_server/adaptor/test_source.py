@@ -4,7 +4,7 @@ import keras
 import pytest
 
 from executors.structure import analyse
-from mistify.budget import FLOPS
+from mistify.costs.budget import FLOPS
 from mistify_server.adaptor.source import expanded
 
 layers = keras.layers

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import fleet
 from benchmarks.fleet import Device
-from mistify.tuning import PackageReference, Peer, Publication
+from mistify.peers.membership import PackageReference, Peer, Publication
 from mistify_client.tuning_client import describe
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import IndexStorage

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from benchmarks import fleet
-from mistify.correlation import correlation
 from mistify.errors import ErrorCode, MistifyError
-from mistify.tuning import Publication
+from mistify.peers.correlation import correlation
+from mistify.peers.membership import Publication
 from mistify_server.coordinator import index as index_module
 from mistify_server.coordinator.neighbourhoods import Neighbourhood, Neighbourhoods
 from mistify_server.store.tuning import TuningStore

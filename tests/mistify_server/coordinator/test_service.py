@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from benchmarks import fleet
-from mistify.correlation import correlation
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hints import Hints, Location
-from mistify.tuning import MemberKey
-from mistify.weights import write_weights
+from mistify.package.weights import write_weights
+from mistify.peers.correlation import correlation
+from mistify.peers.hints import Hints, Location
+from mistify.peers.membership import MemberKey
 from mistify_server.coordinator.packages import Packages
 from mistify_server.coordinator.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
 from mistify_server.coordinator.storage import IndexStorage

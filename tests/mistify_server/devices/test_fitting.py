@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mistify.devices import Power
+from mistify.costs.devices import Power
+from mistify.costs.operators import Kind
 from mistify.errors import MistifyError
-from mistify.operations import Kind
 from mistify_client.profiling.samples import samples
 from mistify_server.devices.fitting import fitted
 from tests.boards import FOLLOWING, PASSED, TILES, table, taken

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from mistify import serde_devices as serde
-from mistify.devices import DeviceTable
+from mistify.costs.devices import DeviceTable
+from mistify.costs.latency import routine_of
 from mistify.errors import ErrorCode, MistifyError
-from mistify.latency import routine_of
 from mistify.v1.devices_pb2_grpc import DevicesStub
+from mistify.wire import devices as serde
 from mistify_client.devices_client import DevicesClient
 from mistify_client.profiling.measuring import measure_device
 from mistify_client.profiling.samples import Chain, samples

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import GoalState, JobState
+from mistify.jobs.job import GoalState, JobState
 
 pytest.importorskip("ray", reason="Ray is not installed")
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
-from mistify.plans import Estimate
+from mistify.jobs.plan import Estimate
 from mistify_server.forecast import experience
 from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.forecast.experience import Experience

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mistify.budget import FLOPS
-from mistify.jobs import Goal
-from mistify.metric import Metric
-from mistify.plans import Estimate, PlannedBatch
+from mistify.config.metric import Metric
+from mistify.costs.budget import FLOPS
+from mistify.jobs.job import Goal
+from mistify.jobs.plan import Estimate, PlannedBatch
 from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.forecast.known import Candidate, Prospects
 from mistify_server.forecast.planning import Forecast, after_losing

@@ -1,6 +1,6 @@
 import pytest
 
-from mistify.budget import FLOPS, PARAMS
+from mistify.costs.budget import FLOPS, PARAMS
 from mistify_server.forecast.scaling import Scaling, distance
 
 #: Scales 0 to 3: multiply-adds go four times up at each, parameters not at all at first.

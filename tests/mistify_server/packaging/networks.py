@@ -7,6 +7,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 from executors.data import Dataset
 from executors.structure import analyse, freeze, narrow
 from executors.training import Schooling
+from mistify.costs.axes import costs_of
 from mistify_server.packaging.branching import Branches, BranchNetwork
 from tests.executors.structure.networks import randomised
 
@@ -82,7 +83,7 @@ def branch(share, width):
     for layer in own.layers:
         if layer.name not in BASE:
             layer.set_weights([(1 + share / 10) * weight for weight in layer.get_weights()])
-    return BranchNetwork(share, own, analyse(own).network().costs())
+    return BranchNetwork(share, own, costs_of(analyse(own).network()))
 
 
 def four_branches():

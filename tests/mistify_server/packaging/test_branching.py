@@ -10,9 +10,10 @@ from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure import analyse
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify.manifest import branch_signature
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.package.manifest import branch_signature
 from mistify_server.packaging import litert
 from mistify_server.packaging.branching import convert_branches
 from mistify_server.packaging.package import make_package

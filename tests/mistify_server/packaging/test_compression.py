@@ -11,9 +11,10 @@ from executors.data.loading import load_dataset
 from executors.evaluation import Evaluation
 from executors.signature import signature_of
 from executors.training import Schooling
-from mistify.compression import CompressionConfig
-from mistify.metric import Metric
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
 from mistify_server.packaging.gain import compression_losses
 from mistify_server.packaging.package import PackageOrder, make_package
 from tests.mistify_server.packaging.networks import network

@@ -6,7 +6,8 @@ import pytest
 from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.structure import analyse, at_resolution, fold_batch_norm, narrow
-from mistify.quantization import STORED, QuantizationConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import STORED
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 from tests.executors.structure.networks import randomised

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from executors.structure import analyse
-from mistify.costs import NetworkCost
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.network import NetworkCost
 from mistify.errors import MistifyError
-from mistify.quantization import QuantizationConfig
 from mistify_server.packaging.conversion import Function, convert, convert_function
 from mistify_server.packaging.costing import network_cost
 from tests.executors.structure.networks import randomised

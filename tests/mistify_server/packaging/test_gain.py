@@ -2,8 +2,9 @@
 
 import pytest
 
-from mistify.metric import Metric
-from mistify.quantization import Quantization, QuantizationConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.gain import Served, drawbacks, float_operators
 from tests.mistify_server.packaging.networks import images, network

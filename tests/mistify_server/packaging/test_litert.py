@@ -1,7 +1,5 @@
 """Running and timing converted networks."""
 
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -9,8 +7,7 @@ import pytest
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 from tests.mistify_server.packaging.networks import network
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.paths import DATA
 
 
 @pytest.fixture(scope="module")

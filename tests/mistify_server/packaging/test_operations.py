@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from executors.structure import analyse
-from mistify.operations import Kind, Operation
+from mistify.costs.operators import Kind, Operation
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.costing import network_cost
 

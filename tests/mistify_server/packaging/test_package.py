@@ -9,15 +9,16 @@ from ai_edge_litert.interpreter import Interpreter
 
 from executors.data import Dataset
 from executors.structure import analyse, fold_batch_norm
-from mistify.dataset import DataSettings
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
+from mistify.costs.profiles import device_profile
+from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hardware import HOST
-from mistify.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
-from mistify.manifest import Manifest
-from mistify.metric import Metric
-from mistify.profiles import device_profile
-from mistify.quantization import Quantization, QuantizationConfig
-from mistify.training import TuningConfig
+from mistify.package.manifest import Manifest
 from mistify_client.training import Trainer
 from mistify_server.packaging import package as packaging
 from mistify_server.packaging.package import PackageOrder, make_package, on_all_hardware

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from executors.structure import fold_batch_norm
-from mistify.training import TuningConfig
+from mistify.config.tuning import TuningConfig
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 from mistify_server.packaging.placement import convert_placed

@@ -1,18 +1,15 @@
 """Packages that a device can train, and what becomes of those that it cannot."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from executors.data import Dataset
 from executors.objectives import objectives_of
-from mistify.training import TuningConfig
+from mistify.config.tuning import TuningConfig
 from mistify_server.packaging import litert, trainable
 from mistify_server.packaging.trainable import convert_trainable
 from tests.mistify_server.packaging.networks import images, network
-
-DATA = Path(__file__).parents[2] / "data"
+from tests.paths import DATA
 
 
 @pytest.mark.parametrize("training", [b"no network", (DATA / "tiny.tflite").read_bytes()])

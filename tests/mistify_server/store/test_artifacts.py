@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs import PackageFile
+from mistify.jobs.job import PackageFile
 from mistify_server.store.artifacts import Artifacts, artifact_of, digest_of
 
 

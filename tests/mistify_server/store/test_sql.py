@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mistify.config import DatasetConfig
+from mistify.config.porting import DatasetConfig
+from mistify.costs.catalogue import HOST
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hardware import HOST
-from mistify.jobs import (
+from mistify.jobs.job import (
     BranchFigures,
     Goal,
     GoalState,

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mistify.devices import Device, DeviceTable
+from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import ErrorCode, MistifyError
-from mistify.profiles import MeasuredProfile
 from mistify_server.store.directory import Store
 
 DEVICE = Device("my-board", "Cortex-A72", "LiteRT 2", (), datetime(2026, 1, 2, tzinfo=UTC))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import event
 
-from mistify.jobs import Goal, Job, JobState, ProgressUpdate
+from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
 from mistify_server.store.base import Advanced, BatchPlan, Change, Submission
 from mistify_server.store.directory import Store
 

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks import fleet
 from mistify.errors import ErrorCode, MistifyError
-from mistify.hints import Hints
-from mistify.tuning import PackageReference, Publication
+from mistify.peers.hints import Hints
+from mistify.peers.membership import PackageReference, Publication
 from mistify_server.store.directory import open_store
 from mistify_server.store.tuning import Member, TuningStore
 

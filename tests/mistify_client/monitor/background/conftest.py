@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from mistify.manifest import Manifest, verify
+from mistify.package.manifest import Manifest, verify
 from mistify_client.monitor.background import Background
 from mistify_client.monitor.candidate import try_candidate
 from mistify_client.monitor.config import ReplacementConfig, goal_template

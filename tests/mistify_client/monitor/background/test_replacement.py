@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from mistify.manifest import Manifest
+from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.monitor.candidate import Trial
 from mistify_client.monitor.replacement import Ledger, Phase

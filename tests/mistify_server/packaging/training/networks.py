@@ -9,7 +9,7 @@ import numpy as np
 from executors.objectives import Categorical, Regression
 from executors.signature import Activation, output_names
 from executors.structure import fold_batch_norm
-from mistify.training import TuningConfig
+from mistify.config.tuning import TuningConfig
 from mistify_server.packaging.training.network import TrainingNetwork, target_of, teacher_of
 from mistify_server.packaging.training.parts import trainable_weights
 from tests.executors.structure.architectures import FAMILIES

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mistify.training import KD_WEIGHT
+from mistify.package.training import KD_WEIGHT
 from mistify_server.packaging.training.builtins import UntrainableError, in_builtins
 from tests.mistify_server.packaging.training.networks import MANY, NETWORKS, lesson_of, network, trained
 

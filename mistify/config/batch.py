@@ -1,0 +1,169 @@
+"""A batch of porting configs: reading it, checking it as a whole, and what is adapted together."""
+
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pydantic import (
+    ValidationError,
+)
+
+from mistify.config.metric import Metric
+from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
+from mistify.costs.axes import axis_of
+from mistify.costs.budget import Costs, source_axis
+from mistify.costs.profiles import NominalProfile
+from mistify.errors import Problem, invalid_config
+from mistify.parsing.jsonc import JsonError, read_json
+from mistify.parsing.quantities import parse_figure, parse_share
+from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
+
+
+@dataclass(frozen=True)
+class CollectiveBatch:
+    """Configs that share model, dataset and algorithm and are adapted together (4.3).
+
+    `indices` are the places of the configs in the file they came from, for the paths of errors.
+    """
+
+    model: str
+    dataset: DatasetConfig
+    algorithm: AlgorithmConfig
+    configs: tuple[PortingConfig, ...]
+    indices: tuple[int, ...]
+
+
+def parse_batch(
+    text: str, source: str = "the config", *, server_knows_more: bool = False
+) -> tuple[PortingConfig, ...]:
+    """Read a batch of configs: a JSON list as in Figure 3, or a single object, read as a list of one.
+
+    Args:
+        text: JSON, in which comments and trailing commas are allowed.
+        source: what errors call the text, such as its file name.
+        server_knows_more: whether limits on axes that are not known here are kept, for a server to judge.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem of the text. A value that already has a problem
+            as JSON (a duplicate key, a number without end) is not complained about twice.
+    """
+    try:
+        value, problems = read_json(text)
+    except JsonError as error:
+        raise invalid_config([error.problem], source) from error
+    entries = value if isinstance(value, list) else [value]
+    if not entries:
+        problems.append(Problem("the list", "no config", "at least one", "add a config"))
+    known = {problem.place for problem in problems}
+    configs: dict[int, PortingConfig] = {}
+    for index, entry in enumerate(entries):
+        try:
+            configs[index] = PortingConfig.model_validate(entry)
+        except ValidationError as error:
+            found = problems_of(error, PortingConfig, f"[{index}]")
+            problems += [problem for problem in found if problem.place not in known]
+    if not server_knows_more:
+        problems += _unknown_limits(entries)
+    problems += [*_repeated_ids(entries), *_above_one(entries), *_unequal_hardware(configs)]
+    if problems:
+        raise invalid_config(problems, source)
+    return tuple(configs.values())
+
+
+def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
+    first: dict[str, int] = {}
+    for index, entry in enumerate(entries):
+        given = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(given, str) and first.setdefault(given.casefold(), index) != index:
+            expected = f"an id unlike that of [{first[given.casefold()]}], also without regard to case"
+            yield InvalidValue(given, expected, "rename one of them").problem(f"[{index}].id")
+
+
+def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
+    known = KnownGoal.model_fields
+    for index, entry in enumerate(entries):
+        goal = entry.get("adaptation_goal") if isinstance(entry, dict) else None
+        for key in goal if isinstance(goal, dict) else ():
+            if key not in known:
+                place = json_path([key], f"[{index}].adaptation_goal")
+                yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
+
+
+def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
+    """Accuracies that are no share, and no limit of a mean squared error."""
+    for index, entry in enumerate(entries):
+        parts = (entry.get(key) for key in ("adaptation_goal", "dataset")) if isinstance(entry, dict) else ()
+        match list(parts):
+            case [{"accuracy": _}, {"metric": Metric.MSE}]:
+                continue
+            case [{"accuracy": given}, _] if _is_figure(given):
+                try:
+                    parse_share(given)
+                except InvalidValue as error:
+                    fix = f'{error.fix}, or ask for "metric": "mse" in the dataset'
+                    yield InvalidValue(given, error.expected, fix).problem(
+                        f"[{index}].adaptation_goal.accuracy"
+                    )
+
+
+def _is_figure(given: object) -> bool:
+    """Whether it is one at all: what is none has been told."""
+    with suppress(InvalidValue):
+        parse_figure(given)
+        return True
+    return False
+
+
+def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
+    first: dict[str, tuple[int, NominalProfile | None]] = {}
+    for index, config in configs.items():
+        profile = config.profile
+        name = config.device if profile is None else profile.name
+        earlier, agreed = first.setdefault(name or "", (index, profile))
+        if profile != agreed:
+            given = "no figures" if profile is None else str(profile)
+            expected = f"the same figures for {name} as in [{earlier}]"
+            problem = InvalidValue(given, expected, "give one of them another name")
+            yield problem.problem(f"[{index}].hardware")
+
+
+def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch]:
+    """The configs by model, dataset and algorithm (with its settings), in order of first appearance."""
+    together: dict[tuple[str, DatasetConfig, str, str], list[int]] = {}
+    for index, config in enumerate(configs):
+        settings = json.dumps(config.algorithm.config, sort_keys=True)
+        key = (config.model, config.dataset, config.algorithm.name, settings)
+        together.setdefault(key, []).append(index)
+    return [
+        CollectiveBatch(
+            model=configs[indices[0]].model,
+            dataset=configs[indices[0]].dataset,
+            algorithm=configs[indices[0]].algorithm,
+            configs=tuple(configs[index] for index in indices),
+            indices=tuple(indices),
+        )
+        for indices in together.values()
+    ]
+
+
+def profiles_of(configs: Iterable[PortingConfig]) -> list[NominalProfile]:
+    """The nominal profiles that the goals of one `parse_batch` need, each once."""
+    return list(dict.fromkeys(config.profile for config in configs if config.profile is not None))
+
+
+def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
+    """The goal's limits as a budget, relative ones resolved against the source model's costs in float32.
+
+    Raises:
+        KeyError: a relative limit on an axis that `source_costs` does not have.
+    """
+    return {
+        axis: limit.resolve(source_costs[source_axis(axis)]) if limit.relative else limit.value
+        for axis, limit in config.limits().items()
+    }
+
+
+def goal_path(axis: str) -> str:
+    """Where in a config a cost axis is limited: `adaptation_goal.FLOP` for `flops`."""
+    return f"adaptation_goal.{axis_of(axis).key}"

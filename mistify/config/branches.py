@@ -1,0 +1,62 @@
+"""The `branches` of a config: the budgets between which a package can switch on the device (paper 6)."""
+
+from fractions import Fraction
+from math import log
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
+
+from mistify.parsing.validation import InvalidValue, Settings
+
+#: Beyond these a branch has nothing in common with the network that it shares its first layers with.
+_LEAST: Final = Fraction(1, 20)
+_MOST: Final = Fraction(20)
+
+_EXPECTED: Final = 'a multiple of the goal\'s budget between "1/20x" and "20x", such as "1/3x"'
+
+
+def _multiple(given: object) -> float:
+    """A multiple of a budget: "1/3x", "0.5x", 2."""
+    text = given.removesuffix("x").strip() if isinstance(given, str) else str(given)
+    try:
+        if isinstance(given, bool) or not isinstance(given, int | float | str) or len(text) > 32:
+            raise ValueError(text)
+        multiple = Fraction(text)
+    except (ValueError, ZeroDivisionError) as error:
+        raise InvalidValue(given, _EXPECTED, "write a fraction or a number followed by x") from error
+    if not _LEAST <= multiple <= _MOST:
+        raise InvalidValue(given, _EXPECTED, "choose one in between")
+    return float(multiple)
+
+
+Multiple = Annotated[float, BeforeValidator(_multiple), PlainSerializer(lambda value: f"{value!r}x")]
+
+
+class BranchesConfig(Settings):
+    """So many branches, with budgets spread evenly, on a logarithmic scale, around the goal's.
+
+    With `saved_model` the package has them as a TensorFlow SavedModel, too.
+    """
+
+    count: int = Field(default=3, ge=2, le=16, description="a number from 2 to 16", examples=[3])
+    from_: Multiple = Field(default=1 / 3, alias="from", description=_EXPECTED, examples=["1/3x"])
+    to: Multiple = Field(default=3.0, description=_EXPECTED, examples=["3x"])
+    saved_model: bool = Field(default=False, description="true or false", examples=[True])
+
+    @model_validator(mode="after")
+    def _goal_is_between(self) -> "BranchesConfig":
+        if not self.from_ <= 1 <= self.to or self.from_ == self.to:
+            raise InvalidValue(
+                f"from {self.from_:g}x to {self.to:g}x",
+                "two different multiples with the goal, 1x, at or between them",
+                'write for example "from": "1/3x", "to": "3x"',
+            )
+        return self
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The budgets as multiples of the goal's, ascending; the one nearest to the goal's is the goal's."""
+        steps = self.count - 1
+        even = [self.from_ * (self.to / self.from_) ** (step / steps) for step in range(self.count)]
+        own = min(even, key=lambda share: round(abs(log(share)), 9))
+        return tuple(1.0 if share == own else share for share in even)

@@ -1,0 +1,120 @@
+"""What a config says of its data besides where they are."""
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import Field, StringConstraints, model_validator
+
+from mistify.config.metric import Metric
+from mistify.parsing.validation import InvalidValue, Settings
+
+#: What data are called that are to be generated, followed by how many; and the most.
+GENERATED: Final = "generated:"
+MOST_GENERATED: Final = 1_000_000
+
+Positive = Annotated[float, Field(gt=0)]
+ClassWeights: TypeAlias = Literal["balanced"] | tuple[Positive, ...]
+
+
+class TextSettings(Settings):
+    """How text becomes token ids; 0 is padding.
+
+    Attributes:
+        vocabulary: A file with a token on each line, whose number, from 0, is its id.
+        hashing: In place of a vocabulary: ids 1 to `hashing - 1` by a hash of the token.
+        length: Tokens of an example, where the model leaves it free; what is longer is cut.
+    """
+
+    vocabulary: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="the name of a file with a token on each line", examples=["vocab.txt"]
+    )
+    hashing: int | None = Field(default=None, ge=2, description="a number of ids", examples=[20_000])
+    length: int | None = Field(default=None, ge=1, description="a number of tokens", examples=[64])
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "TextSettings":
+        if (self.vocabulary is None) == (self.hashing is None):
+            raise InvalidValue(
+                self.model_dump(exclude_none=True),
+                'either "vocabulary" or "hashing"',
+                'write for example {"hashing": 20000}',
+            )
+        return self
+
+
+class Augmentation(Settings):
+    """What changes the images of a training step at random, each on its own.
+
+    Attributes:
+        flip: Left and right are exchanged for every other image.
+        crop: Pixels by which an image is shifted at the most; its border fills the gap.
+        brightness: An image is multiplied by `1 - brightness` to `1 + brightness`.
+    """
+
+    flip: bool = False
+    crop: int = Field(default=0, ge=0, description="a number of pixels", examples=[4])
+    brightness: float = Field(default=0.0, ge=0, lt=1, description="a share below 1", examples=[0.2])
+
+
+class Scaling(Settings):
+    """How the figures of the data become what the model expects; a package has it inside.
+
+    Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
+    """
+
+    factor: float = 1.0
+    offset: float = 0.0
+    mean: tuple[float, ...] | None = None
+    std: tuple[Positive, ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Scaling":
+        by_channel = self.mean is not None or self.std is not None
+        equal = self.mean is not None and self.std is not None and len(self.mean) == len(self.std)
+        if by_channel and (not equal or (self.factor, self.offset) != (1.0, 0.0)):
+            raise InvalidValue(
+                self.model_dump(exclude_defaults=True),
+                '"factor" and "offset", or "mean" and "std" of one length',
+                'write for example {"factor": 0.003921569}',
+            )
+        return self
+
+
+class DataSettings(Settings):
+    """How data are read, trained on and measured with.
+
+    Attributes:
+        metric: What is measured on the test data; without one, what suits the targets.
+        validation: Share of the training data that is held out to decide whether tuning the source helped.
+        augment: What changes the images of a training step.
+        scale: How the data's figures become what the model expects.
+        class_weights: How much each class counts in the loss: a list, or "balanced", all classes alike.
+        text: How text becomes token ids.
+    """
+
+    metric: Metric | None = Field(
+        default=None, description=f"one of {', '.join(Metric)}", examples=[Metric.F1.value]
+    )
+    validation: float = Field(
+        default=0.1, gt=0, le=0.5, description="a share above 0 and up to 0.5", examples=[0.1]
+    )
+    augment: Augmentation | None = None
+    scale: Scaling | None = None
+    class_weights: ClassWeights | None = Field(
+        default=None, description='"balanced" or a list of numbers above 0', examples=["balanced"]
+    )
+    text: TextSettings | None = None
+
+
+def generated_count(data: str) -> int:
+    """How many examples `generated:COUNT` asks for; 0 where the data are not to be generated.
+
+    Raises:
+        InvalidValue: COUNT is no number between 1 and `MOST_GENERATED`.
+    """
+    if not data.startswith(GENERATED):
+        return 0
+    count = data.removeprefix(GENERATED)
+    if not (count.isdecimal() and 0 < int(count) <= MOST_GENERATED):
+        expected = f"{GENERATED}COUNT, {MOST_GENERATED:,} at the most"
+        raise InvalidValue(data, expected, "write how many examples to make")
+    return int(count)

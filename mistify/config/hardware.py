@@ -1,0 +1,94 @@
+"""The `hardware` of a config: a device class, a measured device, or figures of one's own."""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
+
+from mistify.costs.catalogue import _CATALOGUE, HOST
+from mistify.costs.profiles import NominalProfile
+from mistify.costs.quantization import Quantization
+from mistify.parsing.quantities import (
+    format_bandwidth,
+    format_compute_power,
+    parse_bandwidth,
+    parse_compute_power,
+)
+from mistify.parsing.validation import InvalidValue, Settings, unknown_name
+
+_SEPARATORS = re.compile(r"[\s_]+")
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+
+
+def _normalise_name(given: object) -> object:
+    """Hardware names in any case, with spaces or underscores for hyphens."""
+    if not isinstance(given, str):
+        return given
+    name = _SEPARATORS.sub("-", given.strip().lower())
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(given, "a hardware name", "use up to 64 letters, digits, dots and hyphens")
+    if name in set(Quantization):
+        raise InvalidValue(given, "a hardware name", "call it something that is no precision")
+    return name
+
+
+class HardwareConfig(Settings):
+    """The `hardware` of a config: a name, or compute power and memory bandwidth.
+
+    A profile of one's own can have a name, also that of a known profile that it then replaces;
+    without a name it is called after its figures. A name alone is that of a known profile, or of a device
+    that was measured, which the server knows.
+    """
+
+    name: Annotated[
+        str | None,
+        BeforeValidator(_normalise_name),
+        Field(description="a hardware name", examples=["jetson-nano"]),
+    ] = None
+    compute_power: (
+        Annotated[float, PlainValidator(parse_compute_power), PlainSerializer(format_compute_power)] | None
+    ) = None
+    memory_bandwidth: (
+        Annotated[float, PlainValidator(parse_bandwidth), PlainSerializer(format_bandwidth)] | None
+    ) = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        if not isinstance(given, str):
+            return given
+        _normalise_name(given)
+        return {"name": given}
+
+    @model_validator(mode="after")
+    def _complete(self) -> "HardwareConfig":
+        figures = [self.compute_power, self.memory_bandwidth]
+        if figures.count(None) == 1 or (self.name is None and None in figures):
+            raise InvalidValue(
+                self.model_dump(exclude_none=True),
+                "a known name, or both compute_power and memory_bandwidth",
+                f"known names are {', '.join(_CATALOGUE)}",
+            )
+        return self
+
+    @property
+    def nominal(self) -> NominalProfile | None:
+        """The profile that it asks for; None where that is a device that was measured."""
+        power, bandwidth = self.compute_power, self.memory_bandwidth
+        if power is not None and bandwidth is not None:
+            name = self.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
+            return NominalProfile(name, power, bandwidth)
+        return _CATALOGUE.get(self.name or HOST.name)
+
+
+def unknown_hardware(name: str, devices: Iterable[str]) -> InvalidValue:
+    """What to tell of a name that is neither in the catalogue nor that of a measured device."""
+    devices = sorted(devices)
+    measured = f"; of the measured devices {', '.join(devices)}" if devices else ""
+    _, fix = unknown_name(name, [*_CATALOGUE, *devices])
+    return InvalidValue(
+        name,
+        f"one of {', '.join(sorted(_CATALOGUE))}{measured}; or compute_power and memory_bandwidth",
+        f"{fix}, or measure the device: mistify profile-device --name {name}",
+    )

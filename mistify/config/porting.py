@@ -1,0 +1,233 @@
+"""The porting configuration of one goal (paper, Figure 3); every error names its JSON path."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StringConstraints,
+    create_model,
+    model_validator,
+)
+
+from mistify.config.branches import BranchesConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.dataset import DataSettings
+from mistify.config.hardware import HardwareConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.axes import Axis, registry
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile, device_profile_name
+from mistify.costs.quantization import Quantization
+from mistify.parsing.quantities import Quantity, format_share, parse_figure
+from mistify.parsing.validation import InvalidValue, Settings, shown
+
+#: The algorithm that stands for the one that suits each edge.
+AUTO = "auto"
+
+_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def is_id(given: str) -> bool:
+    """Whether a goal can be called so: its id names a directory of the output."""
+    return bool(_ID.fullmatch(given) and given.strip("."))
+
+
+def _check_id(given: str) -> str:
+    if is_id(given):
+        return given
+    raise InvalidValue(
+        given,
+        "an id that can name a directory",
+        'use up to 64 letters, digits, ".", "_" and "-", not only dots',
+    )
+
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
+Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
+
+
+class DatasetConfig(DataSettings):
+    """Where the data is: names that the server resolves below its data roots; and how it is used."""
+
+    train: Text = Field(description="the name of the training data", examples=["cifar10/train.npz"])
+    test: Text = Field(description="the name of the test data", examples=["cifar10/test.npz"])
+
+    @property
+    def settings(self) -> DataSettings:
+        """How the data is used."""
+        return DataSettings(**{name: getattr(self, name) for name in DataSettings.model_fields})
+
+
+class AlgorithmConfig(Settings):
+    """The adaptation algorithm (4.2), its name in lower case, and its settings; a name alone will do.
+
+    `auto` chooses one for each edge of the goal tree; its settings are those that all algorithms have.
+    """
+
+    name: Annotated[Text, AfterValidator(str.lower)] = Field(
+        default=AUTO, description="the name of an algorithm", examples=["morphnet"]
+    )
+    config: dict[str, object] = Field(
+        default_factory=dict,
+        description="an object with the algorithm's settings",
+        examples=[{"threshold": 0.1}],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+
+class AdaptationGoal(Settings):
+    """What is asked of the adapted network (4.1): limits on its costs, and an accuracy to reach.
+
+    Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    accuracy: Figure | None = None
+
+    @property
+    def limits(self) -> dict[str, Quantity]:
+        """The limits as they were given, by the key of their axis; without those that are not known here."""
+        given = {key: getattr(self, key) for key in registry().axes}
+        return {key: limit for key, limit in given.items() if limit is not None}
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "AdaptationGoal":
+        if not self.limits and not self.model_extra:
+            known = registry().axes
+            raise InvalidValue(
+                self.model_dump(exclude_none=True),
+                f"a limit on at least one of {', '.join(known)}",
+                'add one, for example "FLOP": "0.5x"',
+            )
+        return self
+
+
+def _limit_on(axis: Axis) -> Any:
+    return Annotated[Quantity, PlainValidator(axis.kind.parse), PlainSerializer(axis.kind.format)] | None
+
+
+def _limit_on_broken(name: str, reason: str) -> Any:
+    def refuse(given: object) -> None:
+        raise InvalidValue(
+            given, "the name of a metric that can be used", f"mend the plug-in {name}: {reason}"
+        )
+
+    return Annotated[None, PlainValidator(refuse)]
+
+
+if TYPE_CHECKING:
+    KnownGoal = AdaptationGoal
+else:
+    KnownGoal = create_model(
+        "AdaptationGoal",
+        __base__=AdaptationGoal,
+        **{name: (_limit_on_broken(name, why), None) for name, why in registry().broken.items()},
+        **{key: (_limit_on(axis), None) for key, axis in registry().axes.items()},
+    )
+
+
+class PortingConfig(Settings):
+    """One goal for one model: an element of the list in Figure 3."""
+
+    id: Annotated[str, AfterValidator(_check_id)] = Field(
+        description="an id that can name a directory", examples=["half-flop"]
+    )
+    model: Text = Field(description="the name of a model that the server knows", examples=["digits-resnet"])
+    dataset: DatasetConfig = Field(
+        description='an object with "train" and "test"',
+        examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],
+    )
+    algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
+    adaptation_goal: KnownGoal = Field(
+        description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
+    )
+    hardware: HardwareConfig | None = None
+    quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
+    branches: BranchesConfig | None = None
+    compression: CompressionConfig | None = None
+    tuning: TuningConfig = Field(default_factory=TuningConfig)
+
+    @model_validator(mode="after")
+    def _branches_have_a_precision(self) -> "PortingConfig":
+        if self.branches and self.quantization.precision is Quantization.INT8_QAT:
+            raise InvalidValue(
+                self.quantization.precision.value,
+                "a precision without training, which would give each branch first layers of its own",
+                'ask for the precision "int8", or leave "branches" out',
+            )
+        if self.branches and self.quantization.inputs == "int8":
+            raise InvalidValue(
+                "int8 inputs", "float32 inputs: between choices all is float32", 'leave "inputs" out'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _compressed_to_the_end(self) -> "PortingConfig":
+        if self.compression and self.branches:
+            raise InvalidValue(
+                str(self.compression), "no compression of branches", "leave one of the two out"
+            )
+        precision = self.quantization.precision
+        if self.compression and precision is Quantization.INT8_QAT:
+            raise InvalidValue(
+                {"quantization": precision.value, "compression": str(self.compression)},
+                "a precision without training, which would undo the compression",
+                'ask for the precision "int8", or leave "compression" out',
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _trained_as_it_is_served(self) -> "PortingConfig":
+        precision = self.quantization.precision
+        beside = {
+            "quantization": None if precision in (Quantization.NONE, Quantization.AUTO) else precision.value,
+            "branches": self.branches and self.branches.count,
+            "compression": self.compression and str(self.compression),
+        }
+        others = {name: value for name, value in beside.items() if value is not None}
+        if self.tuning.trainable != "none" and others:
+            raise InvalidValue(
+                {"tuning": self.tuning.trainable, **others},
+                "float32 without branches or compression where a package is to be trained on the device",
+                f'leave out "tuning", or {" and ".join(map(shown, others))}',
+            )
+        return self
+
+    @property
+    def profile(self) -> NominalProfile | None:
+        """The hardware that a latency goal means; the server's own machine where none is named.
+
+        None where that is a device that was measured, of which the server knows.
+        """
+        return HOST if self.hardware is None else self.hardware.nominal
+
+    @property
+    def hardware_name(self) -> str:
+        """The name of that hardware's profile; a measured device has one for each precision."""
+        if self.profile is not None:
+            return self.profile.name
+        return device_profile_name(self.device or "", self.quantization.precision.integer)
+
+    @property
+    def device(self) -> str | None:
+        """The name of the measured device that a latency goal means; None where it means none."""
+        return None if self.hardware is None or self.profile is not None else self.hardware.name
+
+    def limits(self) -> dict[str, Quantity]:
+        """The goal's limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""
+        axes, precision = registry().axes, self.quantization.precision
+        return {
+            axes[key].named(self.hardware_name, precision): axes[key].limit(asked)
+            for key, asked in self.adaptation_goal.limits.items()
+        }

@@ -1,0 +1,41 @@
+"""The `quantization` of a config: which precision a package has."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from mistify.costs.quantization import Quantization
+from mistify.parsing.validation import InvalidValue, Settings, unknown_name
+
+
+class QuantizationConfig(Settings):
+    """The `quantization` of a config: a precision alone, or an object with what else belongs to it.
+
+    `inputs` says what an integer package takes and gives: floats, which it converts itself, or int8.
+    """
+
+    precision: Quantization = Field(
+        default=Quantization.NONE, description="a precision", examples=[Quantization.INT8]
+    )
+    inputs: Literal["float32", "int8"] = Field(
+        default="float32", description='"float32" or "int8"', examples=["int8"]
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, given: Any) -> Any:
+        given = {"precision": given} if isinstance(given, str) else given
+        name = given.get("precision") if isinstance(given, dict) else None
+        if isinstance(name, str) and name not in set(Quantization):
+            raise InvalidValue(name, *unknown_name(name, Quantization))
+        return given
+
+    @model_validator(mode="after")
+    def _integers_throughout(self) -> "QuantizationConfig":
+        if self.inputs == "int8" and not self.precision.integer:
+            raise InvalidValue(
+                self.model_dump(mode="json"),
+                f"float32 inputs of a network whose precision is {self.precision.value}",
+                'leave "inputs" out, or ask for the precision "int8"',
+            )
+        return self

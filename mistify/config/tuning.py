@@ -1,0 +1,38 @@
+"""The `tuning` of a config: how a package is trained on the device (paper 5.1)."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mistify.parsing.validation import InvalidValue, Settings
+
+_PARTS: Final = '"none", "network", "head", or how many of the last blocks'
+
+
+def _part(given: object) -> object:
+    """Which part of a network is trained."""
+    if given in ("none", "network", "head") or (type(given) is int and given > 0):
+        return given
+    raise InvalidValue(given, _PARTS, "write one of them, for example 2")
+
+
+Part = Annotated[Literal["none", "network", "head"] | int, BeforeValidator(_part)]
+
+
+class TuningConfig(Settings):
+    """The `tuning` of a config: how a float32 package is trained on the device.
+
+    Its goal has neither branches nor compression, nor a model without layers.
+
+    `trainable` is "none", "network", "head" (what makes the outputs), or how many of the last blocks: a block
+    is what has weights between two places where the whole network goes through one tensor. Adam's steps
+    do not depend on the range of the inputs; "sgd" hardly learns from figures such as pixels from 0 to 255.
+    """
+
+    trainable: Part = Field(default="none", description=_PARTS, examples=["head"])
+    optimizer: Literal["sgd", "adam"] = Field(
+        default="adam", description='"adam" or "sgd" (with momentum)', examples=["sgd"]
+    )
+    batch_size: int = Field(
+        default=32, ge=1, le=4096, description="the examples of a step, from 1 to 4096", examples=[32]
+    )

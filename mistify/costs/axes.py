@@ -1,0 +1,263 @@
+"""What costs are counted in (paper 4.1): every axis, built in or added by a plug-in, described once.
+
+A plug-in is an entry point of the group `mistify.metrics`: an `Axis`, under the name that is its key.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from numbers import Real
+from typing import Final
+
+from mistify.costs.budget import (
+    FLOPS,
+    LATENCY,
+    MEMORY,
+    PARAMS,
+    SIZE,
+    Costs,
+    axis_name,
+    conditions_of,
+    quantity_of,
+)
+from mistify.costs.catalogue import HOST
+from mistify.costs.formats import INVERSE, Legend
+from mistify.costs.network import NetworkCost
+from mistify.costs.profiles import HardwareProfile
+from mistify.costs.quantization import STORED, Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.quantities import BYTES, COUNT, TIME, Kind, Quantity
+from mistify.plugins import UnusablePlugInError, load_plug_in, plug_ins
+
+ENTRY_POINTS: Final = "mistify.metrics"
+
+_KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Under which a network has a cost: the precision of its package, and the hardware that it runs on."""
+
+    precision: Quantization = Quantization.NONE
+    hardware: HardwareProfile = HOST
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Something that networks have more or less of, and that goals limit.
+
+    Attributes:
+        key: What it is called in `adaptation_goal`.
+        quantity: What it is called in costs and budgets, with its plain unit: `energy_mj`.
+        label: What people call it.
+        kind: How its amounts are read and written.
+        cost: The amount of a network. A network with fewer units, or fewer layers, must have no more of it
+            (where higher is better, no less); it has to be above 0.
+        by_precision: Whether the amount depends on the precision, so that goals of each are apart.
+        by_hardware: Whether it depends on the hardware that a goal names.
+        higher_is_better: Whether goals limit it from below.
+        measure: The amount as measured on a package, the content of a `.tflite` at its precision; on this
+            machine, if it depends on hardware. It then counts in place of the cost, which foretells it.
+    """
+
+    key: str
+    quantity: str
+    label: str
+    kind: Kind
+    cost: Callable[[NetworkCost, Condition], float]
+    by_precision: bool = False
+    by_hardware: bool = False
+    higher_is_better: bool = False
+    measure: Callable[[bytes], float] | None = None
+
+    @property
+    def legend(self) -> Legend:
+        """What reports need to know of it."""
+        return Legend(
+            INVERSE + self.quantity if self.higher_is_better else self.quantity, self.label, self.kind
+        )
+
+    def name(self, condition: Condition) -> str:
+        """The axis of costs and budgets under a condition, as far as the amount depends on it."""
+        return self.named(condition.hardware.name, condition.precision)
+
+    def named(self, hardware: str, precision: Quantization) -> str:
+        """The axis on hardware of a name and at a precision, as far as the amount depends on them."""
+        at = precision if self.by_precision else Quantization.NONE
+        return axis_name(self.legend.quantity, hardware if self.by_hardware else None, at)
+
+    def costs(self, network: NetworkCost, profiles: Iterable[HardwareProfile]) -> Iterator[tuple[str, float]]:
+        """What a network costs under every condition, by axis.
+
+        Raises:
+            MistifyError: INTERNAL, what a plug-in says is no cost.
+        """
+        for precision in STORED if self.by_precision else (Quantization.NONE,):
+            for profile in profiles if self.by_hardware else (HOST,):
+                condition = Condition(precision, profile)
+                yield self.name(condition), self._checked(partial(self.cost, network, condition))
+
+    def measured(self, package: bytes, precision: Quantization) -> dict[str, float]:
+        """What a package costs on this machine, by axis; empty where the axis is not measured on packages.
+
+        Raises:
+            MistifyError: as `costs`.
+        """
+        if self.measure is None:
+            return {}
+        return {self.name(Condition(precision)): self._checked(partial(self.measure, package))}
+
+    def limit(self, asked: Quantity) -> Quantity:
+        """What costs may be at the most, for a limit as it stands in a config; and the other way round.
+
+        All that compares networks and goals wants less: where higher is better, costs are the reciprocals of
+        amounts. Their ratios, and so the distances between goals, stay what they are.
+        """
+        return Quantity(self.legend.turned(asked.value), asked.relative)
+
+    def _checked(self, tell: Callable[[], float]) -> float:
+        """The cost that an amount is, of a plug-in if it is one."""
+        if self.key in _BUILT_IN:
+            return float(tell())
+        try:
+            amount = tell()
+        except Exception as error:  # what a plug-in raises is its own business
+            raise MistifyError(
+                ErrorCode.INTERNAL, f"the metric {self.key} cannot tell what a network has: {error!r}"
+            ) from error
+        if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < float(amount) < math.inf:
+            raise MistifyError(
+                ErrorCode.INTERNAL,
+                f"the metric {self.key} is said to be {amount!r}; expected a number above 0",
+            )
+        return self.legend.turned(float(amount))
+
+
+_BUILT_IN: Final[Mapping[str, Axis]] = {
+    axis.key: axis
+    for axis in (
+        Axis("FLOP", FLOPS, "multiply-adds", COUNT, lambda network, _: network.flops),
+        Axis("num_of_params", PARAMS, "parameters", COUNT, lambda network, _: network.params),
+        Axis(
+            "memory",
+            MEMORY,
+            "memory",
+            BYTES,
+            lambda network, at: network.memory_bytes(at.precision),
+            by_precision=True,
+        ),
+        Axis(
+            "size",
+            SIZE,
+            "size",
+            BYTES,
+            lambda network, at: network.size_bytes(at.precision),
+            by_precision=True,
+            measure=len,
+        ),
+        Axis(
+            "latency",
+            LATENCY,
+            "latency",
+            TIME,
+            lambda network, at: at.hardware.latency_ms(network),
+            by_hardware=True,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The axes that are known here.
+
+    Attributes:
+        axes: By their keys.
+        broken: The plug-ins that cannot be used, by their names, and why not.
+    """
+
+    axes: Mapping[str, Axis]
+    broken: Mapping[str, str]
+
+
+@cache
+def registry() -> Registry:
+    """The axes of Mistify and of all plug-ins that are installed."""
+    axes, broken = dict(_BUILT_IN), {}
+    for name, point in plug_ins(ENTRY_POINTS).items():
+        try:
+            axes[name] = _checked(load_plug_in(point), name, axes)
+        except UnusablePlugInError as error:
+            broken[name] = str(error)
+        except (TypeError, ValueError) as error:
+            broken[name] = f"{point.value}: {error}"
+    return Registry(axes, broken)
+
+
+def known_axes() -> tuple[Axis, ...]:
+    """All axes, those of Mistify first."""
+    return tuple(registry().axes.values())
+
+
+def axis_of(name: str) -> Axis:
+    """What the axis of a cost or of a budget is.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it is that of a plug-in which is not installed here.
+    """
+    quantity = quantity_of(name)
+    found = next((axis for axis in known_axes() if axis.legend.quantity == quantity), None)
+    if found is None:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"the metric {quantity} is not known here; install the plug-in that defines it",
+        )
+    return found
+
+
+def at_precision(name: str, precision: Quantization) -> str:
+    """The axis on which the same counts at another precision, where it depends on that."""
+    hardware, _ = conditions_of(name)
+    return axis_name(
+        quantity_of(name), hardware, precision if axis_of(name).by_precision else Quantization.NONE
+    )
+
+
+def costs_of(network: NetworkCost, profiles: Iterable[HardwareProfile] = ()) -> Costs:
+    """Return a network's cost on every axis, under every condition.
+
+    Args:
+        network: The layers of the network.
+        profiles: The hardware of those axes that depend on it.
+
+    Raises:
+        MistifyError: INTERNAL, a plug-in returns something that is no cost.
+    """
+    on = tuple(profiles)
+    return {name: cost for axis in known_axes() for name, cost in axis.costs(network, on)}
+
+
+def plugged_in(costs: Iterable[str]) -> tuple[Legend, ...]:
+    """The legends of those axes among some that plug-ins have added."""
+    named = {quantity_of(name) for name in costs}
+    return tuple(
+        axis.legend for axis in known_axes() if axis.legend.quantity in named and axis.key not in _BUILT_IN
+    )
+
+
+def built_in_legends() -> tuple[Legend, ...]:
+    """The legends of Mistify's own axes, in the order in which they are shown."""
+    return tuple(axis.legend for axis in _BUILT_IN.values())
+
+
+def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:
+    """What a plug-in adds under a name; a `TypeError` or `ValueError` says why it is no new axis."""
+    if not isinstance(axis, Axis):
+        raise TypeError(f"is {axis!r}, no mistify.costs.axes.Axis")
+    if axis.key != name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):
+        raise ValueError(f"its key is {axis.key!r}: expected the entry point's name, a word, and a new one")
+    if not _KEY.fullmatch(axis.quantity) or axis.quantity in {other.quantity for other in axes.values()}:
+        raise ValueError(f"its quantity is {axis.quantity!r}: expected a word, and a new one")
+    return axis

@@ -1,0 +1,168 @@
+"""Devices that were measured: the tables that they send, and what a server makes of them (paper 4.1)."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from mistify.costs.catalogue import catalogue
+from mistify.costs.operators import Operation
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+#: Readings of one table.
+MOST_READINGS = 20_000
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
+_MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a small network took on a device.
+
+    Attributes:
+        operations: that it does, one after the other.
+        integer: whether it is int8, instead of float32.
+        threads: on which it ran.
+        median_ms: of an inference, in a spell without other work.
+    """
+
+    operations: tuple[Operation, ...]
+    integer: bool
+    threads: int
+    median_ms: float
+
+
+@dataclass(frozen=True)
+class Power:
+    """What a device draws on average while it runs networks with a setting, in watts."""
+
+    integer: bool
+    threads: int
+    watts: float
+
+
+@dataclass(frozen=True)
+class DeviceTable:
+    """What was measured on a device.
+
+    Attributes:
+        name: what goals call it.
+        machine: its processor.
+        runtime: name and version of what ran the networks.
+        readings: each network with each setting.
+        powers: of each setting; none where the device does not count its energy.
+    """
+
+    name: str
+    machine: str
+    runtime: str
+    readings: tuple[Reading, ...]
+    powers: tuple[Power, ...] = ()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A precision and a number of threads, and how well networks are predicted there that were left out.
+
+    Attributes:
+        integer: whether networks are int8, instead of float32.
+        threads: on which they run.
+        median_error: of the predictions, as a share of what was measured.
+        p90_error: that one in ten exceeds.
+        watts: what the device draws meanwhile; None where it does not count that.
+    """
+
+    integer: bool
+    threads: int
+    median_error: float
+    p90_error: float
+    watts: float | None = None
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that goals can name.
+
+    Attributes:
+        name: what they call it.
+        machine: its processor.
+        runtime: name and version of what ran the networks.
+        settings: at which it was measured.
+        registered: when.
+    """
+
+    name: str
+    machine: str
+    runtime: str
+    settings: tuple[Setting, ...]
+    registered: datetime
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a device.
+
+    Raises:
+        MistifyError: INVALID_CONFIG.
+    """
+    problems = list(_wrong_name(name))
+    if problems:
+        raise _refused(name, problems)
+
+
+def check_table(table: DeviceTable) -> None:
+    """Refuse what cannot be a table.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem, but of the readings only the first.
+    """
+    problems = [*_wrong_name(table.name), *_wrong_readings(table.readings), *_wrong_powers(table.powers)]
+    if problems:
+        raise _refused(table.name, problems)
+
+
+def _refused(name: str, problems: Iterable[Problem]) -> MistifyError:
+    return MistifyError(ErrorCode.INVALID_CONFIG, f"the device {name!r}: nothing was registered", problems)
+
+
+def _wrong_name(name: str) -> Iterator[Problem]:
+    if not _NAME.fullmatch(name):
+        expected = "up to 64 lower-case letters, digits, dots and hyphens"
+        yield Problem("name", f'"{name}"', expected, 'rename it, such as "my-board"')
+    if name in catalogue():
+        yield Problem("name", f'"{name}"', "a name that is not in the catalogue", "rename it")
+
+
+def _wrong_readings(readings: tuple[Reading, ...]) -> Iterator[Problem]:
+    if not 0 < len(readings) <= MOST_READINGS:
+        expected = f"1 to {MOST_READINGS:,} readings"
+        yield Problem("readings", f"{len(readings):,}", expected, "measure the device again")
+    for number, reading in enumerate(readings):
+        wrong = next(_wrong(reading), None)
+        if wrong is not None:
+            key, given, expected = wrong
+            yield Problem(f"readings[{number}].{key}", given, expected, "measure the device again")
+            return
+
+
+def _wrong_powers(powers: tuple[Power, ...]) -> Iterator[Problem]:
+    for number, power in enumerate(powers):
+        if not (math.isfinite(power.watts) and power.watts > 0):
+            place, given = f"powers[{number}].watts", f"{power.watts:g}"
+            yield Problem(place, given, "a positive number", "measure the device again")
+
+
+def _wrong(reading: Reading) -> Iterator[tuple[str, str, str]]:
+    """What is wrong with a reading: where, what was given, and what was expected."""
+    if not (math.isfinite(reading.median_ms) and reading.median_ms > 0):
+        yield "median_ms", f"{reading.median_ms:g}", "a positive number"
+    if not 1 <= reading.threads <= _MOST_THREADS:
+        yield "threads", f"{reading.threads}", f"1 to {_MOST_THREADS}"
+    if not reading.operations:
+        yield "operations", "none", "at least one"
+    for place, operation in enumerate(reading.operations):
+        sizes = {key: size for key, size in vars(operation).items() if key != "kind"}
+        for key, size in sizes.items():
+            if size < 1:
+                yield f"operations[{place}].{key}", f"{size}", "at least 1"

@@ -1,0 +1,172 @@
+"""Predicting what operators take on a device, from figures that were fitted to measurements (paper 4.1).
+
+An operator is done by a routine of the runtime, whose time is a sum of terms: a start, multiply-adds,
+elements read and written, and so on. Matrix products are done in tiles of so many rows and columns; what does
+not fill a tile costs as much as if it did, so that terms count tiles. How large they are depends on the
+processor.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple, TypeAlias
+
+from mistify.costs.operators import Kind, Operation
+from mistify.parsing.validation import Settings
+
+Terms: TypeAlias = tuple[float, ...]
+
+
+_COPIES: Final = frozenset({Kind.COPY, Kind.RESHAPE, Kind.FLATTEN})
+
+
+class Tile(NamedTuple):
+    """What is computed at once: rows (positions), columns (output channels), in steps of input channels."""
+
+    rows: int = 1
+    columns: int = 1
+    depth: int = 1
+
+
+class RoutineModel(Settings):
+    """A routine: its tile, and what each of its terms takes in microseconds."""
+
+    tile: Tile
+    figures: tuple[float, ...]
+
+    def microseconds(self, operation: Operation) -> float:
+        """What an operation takes that this routine does."""
+        terms = terms_of(operation, self.tile)
+        return sum(figure * term for figure, term in zip(self.figures, terms, strict=True))
+
+
+class LatencyModel(Settings):
+    """A device with one setting.
+
+    Attributes:
+        start: what an inference takes at least, in microseconds.
+        routines: by their names.
+        between: what each of `terms_between` takes in microseconds.
+    """
+
+    start: float
+    routines: dict[str, RoutineModel]
+    between: tuple[float, ...] = (0.0, 0.0)
+
+    def latency_ms(self, operations: Sequence[Operation]) -> float:
+        """What an inference takes that does these operations, in milliseconds."""
+        taken = (self.routines[routine_of(operation)].microseconds(operation) for operation in operations)
+        passed = zip(self.between, terms_between(operations), strict=True)
+        return (self.start + sum(taken) + sum(figure * term for figure, term in passed)) / 1e3
+
+
+def terms_between(operations: Sequence[Operation]) -> Terms:
+    """What operators in a row take beside what each takes alone: how many follow another, and what they read.
+
+    A lone operator finds its input where the inference before has left it; of a network's, a part was written
+    just now by another thread, and lies in the cache of another core. Not so between two that only copy: they
+    have one thread.
+    """
+    following = [
+        operation
+        for before, operation in pairwise(operations)
+        if before.kind not in _COPIES or operation.kind not in _COPIES
+    ]
+    return float(len(following)), float(sum(operation.times * operation.read for operation in following))
+
+
+def routine_of(operation: Operation) -> str:
+    """The routine that does an operation: a product has others for one position, and without a window."""
+    match operation:
+        case Operation(kind=Kind.CONVOLUTION, kernel=1, stride=1):
+            return "convolution-1x1"
+        case Operation(kind=Kind.DENSE, positions=1):
+            return "dense-vector"
+        case _:
+            return operation.kind.value
+
+
+def is_product(routine: str) -> bool:
+    """Whether a routine works in tiles of rows and columns."""
+    return _TERMS.get(routine) is _product
+
+
+def is_tiled(routine: str) -> bool:
+    """Whether a routine works in tiles at all."""
+    return routine in _TERMS
+
+
+def terms_of(operation: Operation, tile: Tile) -> Terms:
+    """The terms of an operation in its routine, all times it runs: counts that its time grows with."""
+    terms = _TERMS.get(routine_of(operation), _pass)(operation, tile)
+    return tuple(operation.times * term for term in terms)
+
+
+def _product(operation: Operation, tile: Tile) -> Terms:
+    """A matrix product of positions by output channels, over a window of input channels."""
+    columns = _tiles(operation.c_out, tile.columns)
+    wide = _filled(operation.c_out, 2 * tile.columns)
+    rows = _tiles(operation.positions, tile.rows)
+    summed = operation.kernel * _filled(operation.c_in, tile.depth)
+    return (
+        1.0,
+        rows * tile.rows * columns * tile.columns * summed,
+        operation.positions * columns * tile.columns * summed,
+        operation.positions * wide * summed,
+        rows * columns,
+        rows * columns * operation.kernel,
+        rows * operation.kernel,
+        operation.positions * operation.kernel,
+        operation.written,
+        operation.read,
+        columns * tile.columns * summed,
+    )
+
+
+def _depthwise(operation: Operation, tile: Tile) -> Terms:
+    """A window over each channel."""
+    columns = _tiles(operation.c_out, tile.columns)
+    filled, wide = columns * tile.columns, _filled(operation.c_out, 2 * tile.columns)
+    return (
+        1.0,
+        operation.positions * filled * operation.kernel,
+        operation.positions * wide * operation.kernel,
+        operation.positions * filled,
+        operation.positions * columns,
+        operation.positions,
+        operation.positions * operation.kernel,
+        operation.read,
+        operation.written,
+        filled * operation.kernel,
+    )
+
+
+def _pass(operation: Operation, tile: Tile) -> Terms:
+    """A pass over elements."""
+    return (
+        1.0,
+        operation.positions,
+        operation.written,
+        operation.read,
+        operation.positions * operation.kernel,
+        operation.written * operation.kernel,
+        operation.positions * _filled(operation.c_out, tile.columns),
+    )
+
+
+def _tiles(size: int, tile: int) -> int:
+    return -(-size // tile)
+
+
+def _filled(size: int, tile: int) -> int:
+    """A size, rounded up to whole tiles."""
+    return _tiles(size, tile) * tile
+
+
+_TERMS: Mapping[str, Callable[[Operation, Tile], Terms]] = {
+    "convolution-1x1": _product,
+    Kind.CONVOLUTION.value: _product,
+    "dense-vector": _product,
+    Kind.DENSE.value: _product,
+    Kind.PRODUCT.value: _product,
+    Kind.DEPTHWISE.value: _depthwise,
+}

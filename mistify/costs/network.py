@@ -1,0 +1,152 @@
+"""What a network costs, computed from its layers (paper section 4.1, DNN cost budgets).
+
+A network is described by numbers alone: no model, no framework. Whoever owns the model (an executor)
+fills in `LayerCost`s; server and client compute the same figures from them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from mistify.costs.operators import Operation
+from mistify.costs.quantization import Quantization
+
+FLOAT_BYTES = 4
+
+# The frame of a LiteRT file, measured.
+FILE_BYTES = 2_500
+
+
+def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, groups: int = 1) -> int:
+    """Multiply-adds of a convolution or matrix product, `C_in * C_out * S_kernel * S_out` (4.1).
+
+    Args:
+        c_in: Input channels.
+        c_out: Output channels.
+        s_kernel: Kernel positions (height x width); 1 for a matrix product.
+        s_out: Output positions (height x width); 1 for a matrix product on one vector.
+        groups: Groups of a grouped convolution; `c_in` for a depthwise one.
+    """
+    return c_in * c_out * s_kernel * s_out // max(1, groups)
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer as the cost model sees it.
+
+    Attributes:
+        name: The layer's name.
+        multiply_adds: Multiply-adds of one inference at batch 1.
+        params: Weights as trained, batch normalisation included.
+        stored_params: Weights as packaged, batch normalisation folded.
+        inputs: Tensors read, by index.
+        output: Tensor written, by index.
+        in_place: Whether the output takes no memory of its own (an activation fused into the layer
+            before it, a reshape).
+        stored_biases: How many of the stored weights belong to biases and other vectors.
+        operations: What it does when it runs in LiteRT.
+        operators: How many operators of the file it becomes, where it is not in place.
+    """
+
+    name: str
+    multiply_adds: int
+    params: int
+    stored_params: int
+    inputs: tuple[int, ...]
+    output: int
+    in_place: bool = False
+    stored_biases: int = 0
+    operations: tuple[Operation, ...] = ()
+    operators: int = 1
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """The layers of a network in the order in which they run.
+
+    Attributes:
+        layers: The layers.
+        elements: Elements of each tensor at batch 1, by tensor index.
+        inputs: Tensors that the network is given.
+        outputs: Tensors that must stay alive to the end.
+    """
+
+    layers: tuple[LayerCost, ...]
+    elements: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds of one inference at batch 1."""
+        return sum(layer.multiply_adds for layer in self.layers)
+
+    @property
+    def params(self) -> int:
+        """Weights as trained; the figure that Keras reports."""
+        return sum(layer.params for layer in self.layers)
+
+    def weight_bytes(self, precision: Quantization = Quantization.NONE) -> int:
+        """Bytes of the packaged weights."""
+        storage = precision.storage
+        total = 0
+        for layer in self.layers:
+            kernel = layer.stored_params - layer.stored_biases
+            total += kernel * (FLOAT_BYTES if kernel < storage.least_kernel else storage.weight)
+            total += layer.stored_biases * storage.bias
+        return total
+
+    @cached_property
+    def peak_activations(self) -> int:
+        """The most elements that are alive at once while the layers run in order."""
+        home = self._storage()
+        last_use = {home[tensor]: len(self.layers) for tensor in self.outputs}
+        for step, layer in enumerate(self.layers):
+            for tensor in (*layer.inputs, layer.output):
+                last_use[home[tensor]] = max(last_use.get(home[tensor], 0), step)
+        alive = {home[tensor] for tensor in self.inputs}
+        peak = sum(self.elements[tensor] for tensor in alive)
+        for step, layer in enumerate(self.layers):
+            alive.add(home[layer.output])
+            peak = max(peak, sum(self.elements[tensor] for tensor in alive))
+            alive = {tensor for tensor in alive if last_use.get(tensor, -1) > step}
+        return peak
+
+    def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
+        """Packaged weights plus the peak of live activations, in bytes."""
+        return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
+
+    def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
+        """Expected size of the packaged file in bytes."""
+        storage = precision.storage
+        operators = [layer.operators for layer in self.layers if not layer.in_place]
+        channels = sum(layer.stored_biases for layer in self.layers)
+        around = storage.channel * channels + storage.operator * len(operators) + FILE_BYTES
+        return self.weight_bytes(precision) + around + storage.further * (sum(operators) - len(operators))
+
+    @property
+    def bytes_moved(self) -> int:
+        """`C_mem` (4.1) in float32: the layers' weights, as in the paper, and the activations they write."""
+        return FLOAT_BYTES * sum(
+            layer.stored_params + (0 if layer.in_place else self.elements[layer.output])
+            for layer in self.layers
+        )
+
+    @property
+    def operations(self) -> Iterator[Operation]:
+        """What it does when it runs in LiteRT."""
+        return chain.from_iterable(layer.operations for layer in self.layers)
+
+    def _storage(self) -> list[int]:
+        """For each tensor the tensor whose memory it uses: its own, or that of its input."""
+        readers: dict[int, int] = {}
+        for layer in self.layers:
+            for tensor in set(layer.inputs):
+                readers[tensor] = readers.get(tensor, 0) + 1
+        home = list(range(len(self.elements)))
+        for layer in self.layers:
+            source = layer.inputs[0] if layer.inputs else layer.output
+            if layer.in_place and readers[source] == 1 and source not in (*self.inputs, *self.outputs):
+                home[layer.output] = home[source]
+        return home

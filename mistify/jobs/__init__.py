@@ -1,0 +1,1 @@
+"""Jobs, their plans, and the goal tree (paper 4.3)."""

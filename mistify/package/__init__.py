@@ -1,0 +1,1 @@
+"""What is in a package: its manifest, its weights, and how it is trained."""

@@ -1,0 +1,282 @@
+"""What a package says about itself: `manifest.json` next to the network (paper 4.3, 7)."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.package.training import Training
+from mistify.parsing.validation import problems_of
+
+FORMAT_VERSION: Final = 1
+MANIFEST = "manifest.json"
+
+#: The input of a multi-branch network that says which branch runs: int32, a scalar.
+BRANCH_INPUT: Final = "branch"
+
+
+def branch_signature(branch: int) -> str:
+    """The signature of a multi-branch network that runs one branch, which it does without `BRANCH_INPUT`."""
+    return f"branch_{branch}"
+
+
+_CHUNK = 1 << 20
+
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Figure = Annotated[float, Field(ge=0)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class PackagedFile(_Record):
+    """A file of the package: size in bytes, SHA-256 in hex."""
+
+    size: Annotated[int, Field(ge=0)]
+    sha256: Sha256
+
+
+class TensorInfo(_Record):
+    """An input or output of the network; -1 in the shape is the batch dimension.
+
+    The integers q of a quantized tensor stand for the values `scale * (q - zero_point)`; both are None where
+    a tensor holds its values as they are.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    scale: Annotated[float, Field(gt=0)] | None = None
+    zero_point: int | None = None
+
+    def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Values as the tensor holds them: the nearest integers that stand for them, or as they are."""
+        if self.scale is None or self.zero_point is None:
+            return np.asarray(values, self.dtype)
+        limits = np.iinfo(self.dtype)
+        nearest = np.round(np.asarray(values, np.float32) / np.float32(self.scale)) + self.zero_point
+        quantized: npt.NDArray[Any] = np.clip(nearest, limits.min, limits.max).astype(self.dtype)
+        return quantized
+
+    def dequantized(self, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What the tensor's content stands for: float32, or the content itself where it is not quantized."""
+        if self.scale is None or self.zero_point is None:
+            return stored
+        return (stored.astype(np.float32) - self.zero_point) * np.float32(self.scale)
+
+
+class TunableTensor(_Record):
+    """A weight that a device can tune: its shape, and the L2 norm of its values as packaged."""
+
+    shape: tuple[int, ...]
+    norm: Figure
+
+
+class MeasuredLatency(_Record):
+    """What LiteRT took for one inference at batch 1, and under which conditions."""
+
+    median_ms: Annotated[float, Field(gt=0)]
+    p95_ms: Annotated[float, Field(gt=0)]
+    runs: Annotated[int, Field(gt=0)]
+    threads: Annotated[int, Field(gt=0)]
+    machine: str
+    runtime: str
+
+
+class Branch(_Record):
+    """One of the networks of a multi-branch package (paper 6): what it costs and reaches by itself.
+
+    Attributes:
+        share: its budget, as a multiple of the goal's.
+        achieved: axis -> cost of the shared base and this branch, as the cost model has it.
+        measured: axis -> latency of the package while it runs this branch, as in `Manifest`.
+        accuracy: on the test data, measured in LiteRT.
+        latency: of the package while it runs this branch.
+    """
+
+    share: Annotated[float, Field(gt=0)]
+    achieved: dict[str, float]
+    measured: dict[str, float] = {}
+    accuracy: Figure
+    latency: MeasuredLatency
+
+
+class Versions(_Record):
+    """The software that made the package."""
+
+    mistify: str
+    tensorflow: str
+    keras: str
+
+
+class Manifest(_Record):
+    """A package: the goal it was made for, what it achieves, what it takes and gives, its files.
+
+    Attributes:
+        format_version: of this file; `FORMAT_VERSION` is the newest one that can be read.
+        job: the job's id.
+        goal: the goal's id.
+        budget: axis (`mistify.budget`) -> limit.
+        metric: what `accuracy` and its target are; an upper limit for `mse`, else a share.
+        accuracy_target: asked for; None where the goal asks for none.
+        achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile; and what
+            the compression came to (`mistify.compression`), as measured.
+        measured: axis -> latency as LiteRT measured it, from there on other hardware than the host's.
+        accuracy: the package's own on the test data, measured in LiteRT.
+        accuracy_examples: how many examples of the test data that is of.
+        latency: measured on the host, and under which conditions.
+        inputs: the network's inputs in order, without `BRANCH_INPUT`.
+        outputs: the network's outputs in order.
+        quantization: the precision; "none" is float32.
+        branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
+            network then has one more input, `BRANCH_INPUT`, the number of the branch that runs; and for each
+            branch a signature, `branch_signature`, by which it runs without that input, and faster.
+        default_branch: the branch that is the goal's own network, of which all figures above are.
+        compression: what was asked for; None for nothing.
+        note: what was not gained by the precision, against the float32 package of the same checkpoint, and
+            what was lost by the compression.
+        tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
+        training: what `train.tflite` trains; None where the package has no such file.
+        training_note: why it has none, or why not all of what was asked for is trained.
+        tuned_from: SHA-256 of `serve.tflite` as it was ported, where a device has tuned it since: `accuracy`
+            and `accuracy_examples` are then those of the device's own data where the `metric` is accuracy,
+            and of the package as it was ported where it is another. None in a package as it was ported.
+        versions: of the software that made the package.
+        files: name -> size and digest, of every file but this one.
+        created: when, with its time zone.
+    """
+
+    format_version: Literal[1] = FORMAT_VERSION
+    job: str
+    goal: str
+    budget: dict[str, float]
+    metric: Metric = Metric.ACCURACY
+    accuracy_target: Figure | None = None
+    achieved: dict[str, float]
+    measured: dict[str, float] = {}
+    accuracy: Figure
+    accuracy_examples: Annotated[int, Field(ge=0)] = 0
+    latency: MeasuredLatency
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    quantization: Quantization = Quantization.NONE
+    branches: tuple[Branch, ...] = ()
+    default_branch: Annotated[int, Field(ge=0)] = 0
+    compression: CompressionConfig | None = None
+    note: str = ""
+    tunable: dict[str, TunableTensor] = {}
+    training: Training | None = None
+    training_note: str = ""
+    tuned_from: Sha256 | None = None
+    versions: Versions
+    files: dict[FileName, PackagedFile]
+    created: AwareDatetime
+
+    @model_validator(mode="after")
+    def _share_is_a_share(self) -> "Manifest":
+        if self.metric.is_share and max(self.accuracy, self.accuracy_target or 0.0) > 1:
+            raise ValueError(f"{self.metric} above 1")
+        return self
+
+    @model_validator(mode="after")
+    def _default_is_a_branch(self) -> "Manifest":
+        if self.default_branch and self.default_branch >= len(self.branches):
+            raise ValueError(f"no branch {self.default_branch}; there are {len(self.branches)}")
+        return self
+
+    @classmethod
+    def load(cls, directory: Path) -> "Manifest":
+        """Read the manifest of a package without looking at its other files.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is none, STORE_VERSION if a newer version of Mistify wrote
+                it, CORRUPT_PACKAGE with every problem in it.
+        """
+        path = directory / MANIFEST
+        try:
+            content = json.loads(path.read_bytes())
+        except FileNotFoundError as error:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"{directory} is no package: it has no {MANIFEST}"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            problem = Problem(str(path), "no JSON", "a manifest", f"fetch the package again ({error})")
+            raise _corrupt(directory, [problem]) from error
+        version = content.get("format_version") if isinstance(content, dict) else None
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            problem = Problem(
+                str(path), f"format version {version}", f"at most {FORMAT_VERSION}", "update Mistify"
+            )
+            raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
+        try:
+            return cls.model_validate_json(json.dumps(content))
+        except ValidationError as error:
+            raise _corrupt(directory, problems_of(error, cls)) from error
+
+    def save(self, directory: Path) -> Path:
+        """Write `manifest.json` into a directory and return its path."""
+        path = directory / MANIFEST
+        path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        return path
+
+
+def describe_file(path: Path) -> PackagedFile:
+    """Size and digest of a file."""
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return PackagedFile(size=size, sha256=digest.hexdigest())
+
+
+def verify(directory: Path) -> Manifest:
+    """Read a package's manifest and compare every file with it.
+
+    Raises:
+        MistifyError: as `Manifest.load`; CORRUPT_PACKAGE naming every file that is missing or differs.
+    """
+    manifest = Manifest.load(directory)
+    problems = list(_differences(directory, manifest))
+    if problems:
+        raise _corrupt(directory, problems)
+    return manifest
+
+
+def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
+    for name, expected in manifest.files.items():
+        path = directory / name
+        if not path.is_file():
+            yield Problem(str(path), "no such file", f"{expected.size} bytes", "fetch the package again")
+            continue
+        found = describe_file(path)
+        if found != expected:
+            yield Problem(str(path), _digest(found), _digest(expected), "fetch the package again")
+
+
+def _digest(file: PackagedFile) -> str:
+    return f"{file.size} bytes with SHA-256 {file.sha256}"
+
+
+def _corrupt(directory: Path, problems: list[Problem]) -> MistifyError:
+    return MistifyError(ErrorCode.CORRUPT_PACKAGE, f"the package {directory} is damaged", problems)

@@ -1,0 +1,132 @@
+"""JSON as people write it (paper, Figure 3): with // and /* */ comments and with trailing commas.
+
+In everything else it is stricter than Python's own reader: duplicate keys, NaN, Infinity, numbers
+beyond the range of floats and halves of surrogate pairs are problems, size and nesting are limited.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from mistify.errors import Problem
+from mistify.parsing.validation import json_path, shown
+
+MAX_CHARACTERS = 16 * 2**20
+MAX_DEPTH = 32
+
+_Duplicates: TypeAlias = dict[int, tuple[dict[str, object], list[str]]]
+
+# A string or a comment that never ends matches up to where it would have to end at the latest: the
+# scan stays linear, whatever the text.
+_STRING = r'"(?:\\.|[^"\\\n])*+"?'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*(?s:.*?\*/|.*)")
+# A comma that follows no value is left where it is, for the reader to complain about.
+_TRAILING_COMMA = re.compile(_STRING + r"|[\[{,:]\s*+,|,(?=\s*+[\]}])")
+# Half of a pair: of a whole one the reader has made one character.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+class JsonError(ValueError):
+    """A text that is no JSON at all; carries the one problem that stopped the reader."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def read_json(text: str) -> tuple[object, list[Problem]]:
+    """Read a JSON text.
+
+    Returns:
+        The value, and every duplicate key, unusable number and text in it that UTF-8 cannot hold, named by
+        its JSON path.
+
+    Raises:
+        JsonError: the text is too large, nested too deeply, or no JSON.
+    """
+    if len(text) > MAX_CHARACTERS:
+        limit = f"at most {MAX_CHARACTERS:,}"
+        raise JsonError(
+            Problem("the text", f"{len(text):,} characters", limit, "split it into several batches")
+        )
+    # id -> (object, its duplicate keys). Keeping the object keeps its id from being used again.
+    duplicates: _Duplicates = {}
+
+    def make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            duplicates[id(made)] = (made, [key for key, count in counts.items() if count > 1])
+        return made
+
+    plain = _plain_json(text)
+    try:
+        value = json.loads(plain, object_pairs_hook=make_object, parse_int=_integer)
+    except json.JSONDecodeError as error:
+        raise JsonError(_syntax_problem(text, error.pos, error.msg)) from error
+    except RecursionError as error:
+        raise JsonError(_too_deep("the text")) from error
+    return value, list(_problems(value, (), duplicates))
+
+
+def _plain_json(text: str) -> str:
+    """The text with comments and trailing commas replaced by spaces: every other character stays in place."""
+    return _TRAILING_COMMA.sub(_blank_comma, _COMMENT.sub(_blank_comment, text))
+
+
+def _blank_comment(match: re.Match[str]) -> str:
+    comment = match[0]
+    if comment.startswith('"'):
+        return comment
+    if comment.startswith("/*") and (len(comment) < 4 or not comment.endswith("*/")):
+        raise JsonError(_syntax_problem(match.string, match.start(), "Unterminated comment"))
+    return _NOT_NEWLINE.sub(" ", comment)
+
+
+def _blank_comma(match: re.Match[str]) -> str:
+    return " " if match[0] == "," else match[0]
+
+
+def _integer(digits: str) -> int | float:
+    """An integer; beyond the range of floats infinity, which is reported with its path."""
+    return int(digits) if math.isfinite(float(digits)) else math.inf
+
+
+def _syntax_problem(text: str, position: int, message: str) -> Problem:
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    given = shown(text[position : position + 20]) if position < len(text) else "the end of the text"
+    return Problem(f"line {line}, column {column}", given, "JSON", message)
+
+
+def _too_deep(place: str) -> Problem:
+    return Problem(place, "deeply nested values", f"at most {MAX_DEPTH} levels", "flatten them")
+
+
+def _half_pair(place: str, text: str) -> Problem:
+    expected = "characters, each with both halves of its surrogate pair"
+    return Problem(place, shown(text), expected, "complete the pair, or remove the half")
+
+
+def _problems(value: object, keys: tuple[str | int, ...], duplicates: _Duplicates) -> Iterator[Problem]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield Problem(json_path(keys), str(value), "a finite number", "use a number below 1e308")
+    if isinstance(value, str) and _SURROGATE.search(value):
+        yield _half_pair(json_path(keys), value)
+    if not isinstance(value, dict | list):
+        return
+    if len(keys) >= MAX_DEPTH:
+        raise JsonError(_too_deep(json_path(keys)))
+    for twice in duplicates.get(id(value), (value, []))[1]:
+        yield Problem(json_path((*keys, twice)), "the same key twice", "every key once", "remove one of them")
+    children: Iterable[tuple[str | int, object]] = (
+        value.items() if isinstance(value, dict) else enumerate(value)
+    )
+    for key, child in children:
+        if isinstance(key, str) and _SURROGATE.search(key):
+            yield _half_pair(json_path((*keys, key)), key)
+        yield from _problems(child, (*keys, key), duplicates)

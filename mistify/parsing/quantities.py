@@ -1,0 +1,257 @@
+"""The quantities of a config as people write them, "30ms", "5G", "0.5GB", "0.80", "0.5x", and back.
+
+Units are decimal (1 KB is 1,000 bytes; KiB, MiB and GiB are understood too). Numbers without a unit
+are accepted everywhere: milliseconds, pieces, bytes, shares, GFLOP/s, GB/s. Conversion is decimal, so
+that what a `format_*` function writes with all digits is read back as exactly the same number.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+
+from mistify.parsing.validation import InvalidValue
+
+_LITERAL = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*([^\s0-9.]*)\s*")
+_UNIT = re.compile(r"[^\W\d_][^\s0-9.]{0,15}|%")
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A limit: absolute in the kind's own unit, or relative, a multiple of the source model's cost."""
+
+    value: float
+    relative: bool = False
+
+    def resolve(self, source: float) -> float:
+        """The absolute limit, given the source model's cost: a finite number above 0."""
+        if not self.relative:
+            return self.value
+        return min(max(self.value * source, sys.float_info.min), sys.float_info.max)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of quantity: its units with their sizes, the plain number's unit being 1.
+
+    Attributes:
+        expected: what errors say of it.
+        units: name -> size; "" is the plain number's.
+        written: the units that formatting chooses from, ascending.
+        relative: whether "0.5x" of the source model can be written.
+        whole: whether there are no parts of a plain unit.
+    """
+
+    expected: str
+    units: Mapping[str, Decimal]
+    written: tuple[str, ...]
+    relative: bool = False
+    whole: bool = False
+
+    @property
+    def plain(self) -> str:
+        """The name of a plain number's unit, empty where it has none."""
+        return next((unit for unit, size in self.units.items() if unit and size == 1), "")
+
+    def parse(self, given: object) -> Quantity:
+        """What a number or a text stands for.
+
+        Raises:
+            InvalidValue: wrong type, unknown unit, or not above 0 and finite.
+        """
+        number, unit = self._split(given)
+        if unit == "x" and self.relative:
+            return Quantity(self._positive(number, given), relative=True)
+        if unit not in self.units:
+            known = [*filter(None, self.units), *(["x"] if self.relative else [])]
+            raise InvalidValue(given, self.expected, f"the unit {unit!r} is unknown, use {', '.join(known)}")
+        return Quantity(self._positive(number * self.units[unit], given))
+
+    def format(self, value: Quantity | float, digits: int | None = None) -> str:
+        """A value as text, in the largest unit that keeps the number at 1 or above; see `format_time`."""
+        quantity = value if isinstance(value, Quantity) else Quantity(value)
+        number = Decimal(
+            repr(float(quantity.value)) if digits is None else f"{quantity.value:.{digits - 1}e}"
+        )
+        if quantity.relative:
+            return f"{_plain(number)}x"
+        unit = next((u for u in reversed(self.written) if self.units[u] <= abs(number)), self.written[0])
+        return f"{_plain(number / self.units[unit])}{unit}"
+
+    def _split(self, given: object) -> tuple[Decimal, str]:
+        if isinstance(given, bool) or not isinstance(given, int | float | str):
+            raise InvalidValue(given, self.expected, "write a number or a text")
+        if not isinstance(given, str):
+            return Decimal(repr(given)), ""
+        match = _LITERAL.fullmatch(given) if len(given) <= _LONGEST else None
+        if match is None:
+            raise InvalidValue(given, self.expected, "write a number followed by its unit")
+        return Decimal(match[1]), match[2]
+
+    def _positive(self, number: Decimal, given: object) -> float:
+        value = float(number)
+        if not math.isfinite(value):
+            raise InvalidValue(given, self.expected, "the number has to be finite")
+        if value <= 0:
+            raise InvalidValue(given, self.expected, "the number has to be above 0")
+        return value
+
+
+def _plain(number: Decimal) -> str:
+    """A number without exponent and without trailing zeros."""
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _units(**sizes: str) -> Mapping[str, Decimal]:
+    return MappingProxyType({"": Decimal(1)} | {unit: Decimal(size) for unit, size in sizes.items()})
+
+
+def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
+    """Units by name with their sizes as they are written, ascending."""
+    names = sorted(units, key=lambda name: (units[name], name))
+    return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
+
+
+def measured_in(units: Mapping[str, float]) -> Kind:
+    """A kind of one's own: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
+
+    Args:
+        units: name -> size, of which one is 1: that of a plain number.
+
+    Raises:
+        ValueError: a name that cannot be read, a size that is not above 0, or none that is 1.
+    """
+    sizes = sized(units)
+    plain = next((name for name, size in sizes.items() if size == 1), None)
+    if plain is None or not all(size > 0 and size.is_finite() for size in sizes.values()):
+        raise ValueError(f"the units {dict(units)} need sizes above 0, of which one is 1")
+    unreadable = [name for name in units if not _UNIT.fullmatch(name) or name == "x"]
+    if unreadable:
+        raise ValueError(f"units cannot be called {unreadable}: they are letters, per cents and slashes")
+    return Kind(
+        f'an amount such as "2{plain}" (a plain number is {plain}), or "0.5x" of the source model',
+        MappingProxyType({"": Decimal(1), **sizes}),
+        written=tuple(sizes),
+        relative=True,
+    )
+
+
+TIME = Kind(
+    'a time such as "30ms" (a plain number is milliseconds) or "0.5x" of the source model',
+    _units(ns="1e-6", us="1e-3", ms="1", s="1e3", min="6e4"),
+    written=("ns", "us", "ms", "s"),
+    relative=True,
+)
+COUNT = Kind(
+    'a number such as "5G" or 5000000000, or "0.5x" of the source model',
+    _units(K="1e3", k="1e3", M="1e6", G="1e9", T="1e12"),
+    written=("", "K", "M", "G", "T"),
+    relative=True,
+    whole=True,
+)
+BYTES = Kind(
+    'a number of bytes such as "0.5GB" (a plain number is bytes), or "0.5x" of the source model',
+    _units(
+        B="1", KB="1e3", kB="1e3", MB="1e6", GB="1e9", TB="1e12", KiB="1024", MiB="1048576", GiB="1073741824"
+    ),
+    written=("B", "KB", "MB", "GB", "TB"),
+    relative=True,
+    whole=True,
+)
+#: Of what nothing is known but its number.
+PLAIN = Kind("a number", _units(), written=("",))
+
+_SHARE = Kind('a share above 0 and up to 1 such as "0.80" or "80%"', _units(**{"%": "1e-2"}), written=("%",))
+_COMPUTE_POWER = Kind(
+    'a compute power such as "10GFLOP/s" (a plain number is GFLOP/s)',
+    _units(**{"MFLOP/s": "1e-3", "GFLOP/s": "1", "TFLOP/s": "1e3"}),
+    written=("MFLOP/s", "GFLOP/s", "TFLOP/s"),
+)
+_BANDWIDTH = Kind(
+    'a memory bandwidth such as "8.5GB/s" (a plain number is GB/s)',
+    _units(**{"KB/s": "1e-6", "MB/s": "1e-3", "GB/s": "1", "TB/s": "1e3"}),
+    written=("KB/s", "MB/s", "GB/s", "TB/s"),
+)
+
+
+def parse_time(given: object) -> Quantity:
+    """A latency in milliseconds ("30ms", "0.2s", 30), or relative to the source ("0.5x").
+
+    Raises:
+        InvalidValue: a `ValueError`; wrong type, unknown unit, or not above 0 and finite. So do the others.
+    """
+    return TIME.parse(given)
+
+
+def parse_count(given: object) -> Quantity:
+    """A number of multiply-adds or parameters ("5G", "20M", 5e9), or relative to the source ("0.5x")."""
+    return COUNT.parse(given)
+
+
+def parse_bytes(given: object) -> Quantity:
+    """A memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
+    return BYTES.parse(given)
+
+
+def parse_share(given: object) -> float:
+    """A share, 0 < share <= 1 ("0.80", "80%", 0.8)."""
+    share = _SHARE.parse(given).value
+    if share > 1:
+        raise InvalidValue(given, _SHARE.expected, "a share cannot be above 1; mark per cent with %")
+    return share
+
+
+def parse_figure(given: object) -> float:
+    """A share, or a figure above 0 of another metric ("0.80", "80%", 2.5)."""
+    return _SHARE.parse(given).value
+
+
+def parse_compute_power(given: object) -> float:
+    """A compute power in GFLOP/s ("10GFLOP/s", 10)."""
+    return _COMPUTE_POWER.parse(given).value
+
+
+def parse_bandwidth(given: object) -> float:
+    """A memory bandwidth in GB/s ("8.5GB/s", 8.5)."""
+    return _BANDWIDTH.parse(given).value
+
+
+def format_time(value: Quantity | float, digits: int | None = None) -> str:
+    """Milliseconds as text, in the largest unit that keeps the number at 1 or above.
+
+    Args:
+        value: as `parse_time` gives it.
+        digits: how many significant digits to keep, for tables; None keeps them all, so that parsing
+            gives back the same value. The other `format_*` functions do the same.
+    """
+    return TIME.format(value, digits)
+
+
+def format_count(value: Quantity | float, digits: int | None = None) -> str:
+    """Multiply-adds or parameters as text: "12.5M"."""
+    return COUNT.format(value, digits)
+
+
+def format_bytes(value: Quantity | float, digits: int | None = None) -> str:
+    """Bytes as text: "314.7KB"."""
+    return BYTES.format(value, digits)
+
+
+def format_share(value: float, digits: int | None = None) -> str:
+    """A share as text: "81.2%"."""
+    return _SHARE.format(value, digits)
+
+
+def format_compute_power(value: float, digits: int | None = None) -> str:
+    """GFLOP/s as text: "1.5TFLOP/s"."""
+    return _COMPUTE_POWER.format(value, digits)
+
+
+def format_bandwidth(value: float, digits: int | None = None) -> str:
+    """GB/s as text: "8.5GB/s"."""
+    return _BANDWIDTH.format(value, digits)

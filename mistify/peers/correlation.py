@@ -1,0 +1,79 @@
+"""Correlation measures: from hints to points that are near each other where data are alike (paper 5.2)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint
+from typing import ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ValidationError
+
+from mistify.errors import ErrorCode, MistifyError, invalid_config
+from mistify.parsing.validation import problems_of
+from mistify.peers.hints import Hints
+from mistify.plugins import UnusablePlugInError, load_class, plug_ins
+
+ENTRY_POINTS: Final = "mistify.correlations"
+
+
+class Correlation(ABC):
+    """A measure of how alike the data of two devices are likely to be.
+
+    It is the Euclidean distance of the points that it makes of their hints: the smaller, the more alike.
+    Equal hints have equal points. A measure keeps no state but its settings.
+    """
+
+    #: Checks what an operator writes as the settings of a group of devices.
+    settings_class: ClassVar[type[BaseModel]]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, settings: BaseModel) -> "Correlation":
+        """The measure with settings of `settings_class`."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """How many coordinates a point has."""
+
+    @abstractmethod
+    def point(self, hints: Hints) -> NDArray[np.float64]:
+        """The point of some hints, [dimension], finite.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, hints that the measure needs are missing, do not fit its
+                settings, or are told although it does not use them.
+        """
+
+
+def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
+    """The measure of a name, from the entry points `mistify.correlations`.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there is no such measure, its plug-in cannot be used, or with every
+            problem of its settings.
+    """
+    found = plug_ins(ENTRY_POINTS)
+    if name not in found:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'got the correlation measure "{name}"; expected one of {", ".join(found)}',
+        )
+    measure = _loaded(found[name])
+    try:
+        return measure.of(measure.settings_class.model_validate(settings))
+    except ValidationError as error:
+        problems = problems_of(error, measure.settings_class, name)
+        raise invalid_config(problems, "the correlation measure") from error
+
+
+def _loaded(point: EntryPoint) -> type[Correlation]:
+    try:
+        return load_class(point, Correlation)
+    except UnusablePlugInError as error:
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f'the correlation measure "{point.name}" cannot be used: {error}; mend or '
+            "remove the plug-in that defines it",
+        ) from error

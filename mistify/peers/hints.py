@@ -1,0 +1,82 @@
+"""Correlation hints: what a device tells of its data, so that those with like data meet (paper 5.2)."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AwareDatetime, BeforeValidator, Field, ValidationError
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.validation import InvalidValue, Settings, problems_of
+
+#: How far the shares of a label histogram may sum from 1.
+_SUM_TOLERANCE = 1e-3
+
+_MOST_NUMBERS = 1024
+
+Shares = tuple[float, ...]
+
+
+class Location(Settings):
+    """Where data come from: degrees north, degrees east."""
+
+    latitude: Annotated[
+        float, Field(ge=-90, le=90, description="degrees north, from -90 to 90", examples=[47.37])
+    ]
+    longitude: Annotated[
+        float, Field(ge=-180, le=180, description="degrees east, from -180 to 180", examples=[8.54])
+    ]
+
+
+def _numbers(given: object) -> Shares:
+    numbers = tuple(given) if isinstance(given, list | tuple) else ()
+    finite = all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
+    if not finite or not 1 <= len(numbers) <= _MOST_NUMBERS:
+        raise InvalidValue(given, f"1 to {_MOST_NUMBERS} finite numbers", "leave the hint out, or correct it")
+    return tuple(map(float, numbers))
+
+
+def _shares(given: object) -> Shares:
+    shares = _numbers(given)
+    if min(shares) < 0 or abs(sum(shares) - 1) > _SUM_TOLERANCE:
+        raise InvalidValue(given, "shares from 0 to 1 whose sum is 1", "divide the counts by their sum")
+    return shares
+
+
+class Hints(Settings):
+    """What is known of a device's data without looking at them one by one. What is None is not told.
+
+    Attributes:
+        location: where they come from.
+        time: when, with its time zone.
+        view_degrees: where the camera looks, clockwise from north.
+        features: summary of their features, such as the mean over the examples; any length.
+        labels: share of each class.
+    """
+
+    location: Location | None = None
+    time: AwareDatetime | None = Field(
+        default=None, description="a time with its zone", examples=["2026-05-01T12:00:00Z"]
+    )
+    view_degrees: float | None = Field(
+        default=None, ge=0, lt=360, description="degrees clockwise from north, below 360", examples=[90]
+    )
+    features: Annotated[Shares, BeforeValidator(_numbers)] | None = None
+    labels: Annotated[Shares, BeforeValidator(_shares)] | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, object]) -> "Hints":
+        """Hints from what a device gives.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, with every problem.
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise invalid_hints(problems_of(error, cls, "hints")) from error
+
+
+def invalid_hints(problems: list[Problem]) -> MistifyError:
+    """Hints that cannot be used."""
+    return MistifyError(ErrorCode.INVALID_PUBLICATION, "the hints cannot be used", problems)

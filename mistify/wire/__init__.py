@@ -1,0 +1,1 @@
+"""Domain objects as protocol buffer messages, and back."""

@@ -1,0 +1,75 @@
+"""Hardware profiles."""
+
+import pytest
+from pydantic import ValidationError
+
+from mistify.config.hardware import HardwareConfig, unknown_hardware
+from mistify.costs.catalogue import HOST, catalogue
+from mistify.costs.profiles import NominalProfile
+
+TABLE_1 = {
+    "v100": (112e3, 900),
+    "2080": (11.7e3, 480),
+    "jetson-tx2": (1.5e3, 58),
+    "jetson-nano": (470, 25),
+    "raspberry-pi": (6, 8.5),
+}
+
+
+def test_table_1():
+    assert {
+        name: (profile.compute_power, profile.memory_bandwidth)
+        for name, profile in catalogue().items()
+        if name in TABLE_1
+    } == TABLE_1
+    assert catalogue()["edge-tpu"].compute_power == 4e3
+
+
+@pytest.mark.parametrize("name", ["jetson-nano", "Jetson Nano", " JETSON_NANO "])
+def test_names_in_any_case(name):
+    assert HardwareConfig.model_validate(name).nominal.compute_power == 470
+    assert HardwareConfig.model_validate({"name": name}).nominal.name == "jetson-nano"
+
+
+def test_figures_of_ones_own():
+    figures = {"compute_power": "10GFLOP/s", "memory_bandwidth": 8.5}
+
+    assert HardwareConfig.model_validate(figures).nominal == NominalProfile("10gflops-8.5gbs", 10, 8.5)
+    assert HardwareConfig.model_validate({"name": "Watch", **figures}).nominal == NominalProfile(
+        "watch", 10, 8.5
+    )
+
+
+def test_another_name_alone_is_that_of_a_measured_device():
+    assert HardwareConfig.model_validate("My Board").nominal is None
+    assert HardwareConfig.model_validate("My Board").name == "my-board"
+
+
+def test_an_unknown_name_is_told_with_all_known_ones():
+    told = unknown_hardware("jetson-nan", ["my-board"])
+    assert "jetson-nano" in told.expected
+    assert "of the measured devices my-board" in told.expected
+    assert told.fix.startswith('did you mean "jetson-nano"?')
+    assert "mistify profile-device --name jetson-nan" in told.fix
+    assert unknown_hardware("my-bord", ["my-board"]).fix.startswith('did you mean "my-board"?')
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"compute_power": 3},
+        {"name": "t4", "memory_bandwidth": 3},
+        {},
+        {"name": "a@b", "compute_power": 3, "memory_bandwidth": 3},
+        {"name": 5, "compute_power": 3, "memory_bandwidth": 3},
+        {"compute_power": -3, "memory_bandwidth": 3},
+    ],
+)
+def test_incomplete_hardware(given):
+    with pytest.raises(ValidationError):
+        HardwareConfig.model_validate(given)
+
+
+def test_the_catalogue_cannot_be_changed():
+    with pytest.raises(TypeError):
+        catalogue()["host"] = HOST

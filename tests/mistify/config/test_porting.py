@@ -1,0 +1,286 @@
+"""Porting configs: Figure 3 as it stands, every problem with its path, collective batches, budgets."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.batch import collective_batches, goal_budget, goal_path, parse_batch, profiles_of
+from mistify.config.porting import AlgorithmConfig
+from mistify.costs.budget import hardware_of
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile
+from mistify.errors import ErrorCode, MistifyError
+from tests.paths import REPOSITORY
+
+CONFIGS = REPOSITORY / "configs"
+SOURCE = {"flops": 12.5e6, "params": 80e3, "memory_bytes": 4e5, "size_bytes": 3e5, "latency_ms@host": 2.0}
+
+
+def entry(**values):
+    return {
+        "id": "a",
+        "model": "resnet",
+        "dataset": {"train": "train.npz", "test": "test.npz"},
+        "adaptation_goal": {"FLOP": "0.5x"},
+    } | values
+
+
+def parse(*entries):
+    return parse_batch(json.dumps(entries))
+
+
+def problems(*entries):
+    with pytest.raises(MistifyError) as caught:
+        parse(*entries)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    return caught.value.problems
+
+
+def places(*entries):
+    return [problem.place for problem in problems(*entries)]
+
+
+def test_figure_3():
+    first, last = parse_batch((CONFIGS / "figure3.json").read_text())
+
+    assert (first.id, first.model, first.dataset.train) == ("1", "Resnet", "/path/to/train")
+    assert first.algorithm == AlgorithmConfig(
+        name="morphnet", config={"threshold": 0.1, "init_reg_strength": 1e-9}
+    )
+    assert last.algorithm.name == "chamnet"
+    assert last.algorithm.config == {"init_population": 10, "crossover_rate": 0.7, "mutation": 0.08}
+    for config in (first, last):
+        assert config.adaptation_goal.accuracy == 0.8
+        assert goal_budget(config, {}) == {"latency_ms@host": 30.0, "flops": 5e9, "params": 20e6}
+
+
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        ("digits", ["flops"] * 4 + ["params", "memory_bytes", "latency_ms@host"]),
+        ("resnet8_cifar10", ["flops"] * 4 + ["params", "memory_bytes"]),
+    ],
+)
+def test_configs_that_come_with_it(name, axes):
+    configs = parse_batch((CONFIGS / f"{name}.json").read_text())
+
+    assert [axis for config in configs for axis in config.limits()] == axes
+    assert len(collective_batches(configs)) == 1
+
+
+def test_a_single_object_is_a_list_of_one():
+    assert parse_batch(json.dumps(entry())) == parse(entry())
+
+
+def test_defaults():
+    (config,) = parse(entry())
+
+    assert config.algorithm == AlgorithmConfig(name="auto", config={})
+    assert config.profile == HOST
+    assert config.adaptation_goal.accuracy is None
+
+
+@pytest.mark.parametrize("name", ["auto", "MorphNet"])
+def test_an_algorithm_may_be_named_alone(name):
+    (config,) = parse(entry(algorithm=name))
+
+    assert config.algorithm == AlgorithmConfig(name=name.lower(), config={})
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["FLOP", "num_of_params"]), st.floats(1e-3, 1e12) | st.just("0.25x"), min_size=1
+    ),
+    st.none() | st.floats(0.01, 1),
+    st.none() | st.sampled_from(["T4", {"compute_power": 3.3, "memory_bandwidth": "7GB/s"}]),
+)
+def test_what_is_written_is_read_back(goal, accuracy, hardware):
+    configs = parse(entry(adaptation_goal={**goal, "accuracy": accuracy, "latency": 0.1}, hardware=hardware))
+    written = json.dumps([config.model_dump(exclude_none=True) for config in configs])
+
+    assert parse_batch(written) == configs
+
+
+def test_relative_limits_are_resolved_against_the_source():
+    goal = {"FLOP": "0.5x", "num_of_params": "60K", "memory": "0.6x", "size": "1MB", "latency": "0.25x"}
+    (config,) = parse(entry(adaptation_goal=goal))
+
+    assert goal_budget(config, SOURCE) == pytest.approx(
+        {"flops": 6.25e6, "params": 60e3, "memory_bytes": 2.4e5, "size_bytes": 1e6, "latency_ms@host": 0.5}
+    )
+    with pytest.raises(KeyError, match="flops"):
+        goal_budget(config, {})
+
+
+def test_latency_is_limited_on_the_named_hardware():
+    (config,) = parse(entry(adaptation_goal={"latency": "30ms"}, hardware="Jetson Nano"))
+
+    assert goal_budget(config, SOURCE) == {"latency_ms@jetson-nano": 30.0}
+
+
+def test_where_an_axis_stands_in_the_config():
+    assert goal_path("flops") == "adaptation_goal.FLOP"
+    assert goal_path("memory_bytes") == "adaptation_goal.memory"
+    assert goal_path("latency_ms@jetson-nano") == "adaptation_goal.latency"
+
+
+def test_profiles_are_named_once():
+    configs = parse(entry(), entry(id="b", hardware="t4"), entry(id="c", hardware="host"))
+
+    assert profiles_of(configs) == [HOST, NominalProfile("t4", 8100.0, 320.0)]
+
+
+def test_all_problems_of_a_file_at_once():
+    text = """[ // several things are wrong here
+        {"id": "a/b", "model": 5, "dataset": {"train": "x"},
+         "adaptation_goal": {"FLOPS": "5G", "latency": "30parsecs", "size": -1, "memory": NaN},
+         "hardware": "jetson?"},
+        {"id": "b", "id": "c", "model": "m", "dataset": [1], "adaptation_goal": {"accuracy": 80, "FLOP": 1}},
+        3,
+    ]"""
+    with pytest.raises(MistifyError, match=r"fleet\.json: 12 problems, nothing was started") as caught:
+        parse_batch(text, "fleet.json")
+
+    assert sorted(problem.place for problem in caught.value.problems) == [
+        "[0].adaptation_goal.FLOPS",
+        "[0].adaptation_goal.latency",
+        "[0].adaptation_goal.memory",
+        "[0].adaptation_goal.size",
+        "[0].dataset.test",
+        "[0].hardware",
+        "[0].id",
+        "[0].model",
+        "[1].adaptation_goal.accuracy",
+        "[1].dataset",
+        "[1].id",
+        "[2]",
+    ]
+
+
+def test_a_problem_says_what_was_given_expected_and_how_to_fix_it():
+    (problem,) = problems(entry(), entry(id="b", adaptation_goal={"FLOPS": "5G", "size": 1}))
+
+    assert str(problem) == (
+        '[1].adaptation_goal.FLOPS: got the key "FLOPS"; expected one of FLOP, accuracy, latency, memory, '
+        'num_of_params, size; did you mean "FLOP"?'
+    )
+    (problem,) = problems(entry(adaptation_goal={"latency": "30GB"}))
+    assert (problem.place, problem.given) == ("[0].adaptation_goal.latency", '"30GB"')
+    assert "a time" in problem.expected
+    assert "'GB'" in problem.fix
+
+
+def test_broken_json_names_line_and_column():
+    with pytest.raises(MistifyError) as caught:
+        parse_batch('[\n {"id": }\n]')
+
+    assert [problem.place for problem in caught.value.problems] == ["line 2, column 9"]
+
+
+@pytest.mark.parametrize("goal", [{}, {"accuracy": "0.8"}, {"accuracy": 0.8, "FLOP": None}])
+def test_a_goal_limits_at_least_one_cost(goal):
+    (problem,) = problems(entry(adaptation_goal=goal))
+
+    assert problem.place == "[0].adaptation_goal"
+    assert "FLOP, num_of_params, memory, size, latency" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (key, value)
+        for key in ("FLOP", "num_of_params", "memory", "size", "latency")
+        for value in (0, "-1x", "5 apples")
+    ]
+    + [("accuracy", 0), ("accuracy", "101%"), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", [1])],
+)
+def test_impossible_goals(key, value):
+    assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
+
+
+@pytest.mark.parametrize("bad", ["", ".", "..", "...", "a/b", "a\\b", "a b", "ä", "a\n", "x" * 65, 1, None])
+def test_ids_name_directories(bad):
+    assert places(entry(id=bad)) == ["[0].id"]
+    assert parse(entry(id="v1.0_half-flop"))
+
+
+def test_ids_are_unlike_each_other_also_on_case_insensitive_disks():
+    assert places(entry(id="a"), entry(id="b"), entry(id="A")) == ["[2].id"]
+
+
+def test_another_name_of_hardware_is_that_of_a_measured_device():
+    configs = parse(
+        entry(adaptation_goal={"latency": "2ms"}, hardware="My Board"),
+        entry(id="b", adaptation_goal={"latency": "2ms"}, hardware="my-board", quantization="int8-qat"),
+    )
+    assert [config.device for config in configs] == ["my-board", "my-board"]
+    assert [config.profile for config in configs] == [None, None]
+    assert [list(config.limits()) for config in configs] == [
+        ["latency_ms@my-board"],
+        ["latency_ms@my-board@int8"],
+    ]
+    assert [hardware_of(axis) for config in configs for axis in config.limits()] == ["my-board"] * 2
+    assert goal_budget(configs[1], {}) == {"latency_ms@my-board@int8": 2.0}
+
+
+def test_a_hardware_name_means_the_same_everywhere():
+    own = {"name": "t4", "compute_power": 1, "memory_bandwidth": 1}
+
+    assert parse(entry(hardware=own), entry(id="b", hardware=own))
+    assert places(entry(hardware=own), entry(id="b", hardware="t4")) == ["[1].hardware"]
+
+
+@pytest.mark.parametrize("text", ["[]", "", "3", "null", '"text"', "[[]]", "[" * 5000])
+def test_what_is_no_batch(text):
+    with pytest.raises(MistifyError) as caught:
+        parse_batch(text)
+    assert len(caught.value.problems) == 1
+
+
+def test_collective_batches_share_model_data_and_algorithm():
+    configs = parse(
+        entry(id="0"),
+        entry(id="1", model="other"),
+        entry(id="2", algorithm={"name": "Auto"}),
+        entry(id="3", algorithm={"name": "morphnet", "config": {"threshold": 0.1, "steps": 2}}),
+        entry(id="4", dataset={"train": "train.npz", "test": "other.npz"}),
+        entry(id="5", algorithm={"name": "Morphnet", "config": {"steps": 2, "threshold": 0.1}}),
+    )
+    batches = collective_batches(configs)
+
+    assert [batch.indices for batch in batches] == [(0, 2), (1,), (3, 5), (4,)]
+    assert [config.id for config in batches[2].configs] == ["3", "5"]
+    assert (batches[1].model, batches[2].algorithm.config) == ("other", {"threshold": 0.1, "steps": 2})
+
+
+def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
+    def given(**dataset):
+        goal = {"FLOP": "0.5x", "accuracy": 2.5}
+        return entry(dataset={"train": "a", "test": "b", **dataset}, adaptation_goal=goal)
+
+    (config,) = parse(given(metric="mse"))
+    assert config.adaptation_goal.accuracy == 2.5
+    for metric in (None, "f1"):
+        (problem,) = problems(given(metric=metric))
+        assert (problem.place, problem.given) == ("[0].adaptation_goal.accuracy", "2.5")
+        assert '"metric": "mse"' in problem.fix
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"metric": "auc"}, '.metric: got "auc"; expected one of accuracy, f1, exact_match, roc_auc, mse'),
+        ({"validation": 0.9}, ".validation: got 0.9; expected a share above 0 and up to 0.5"),
+        ({"augment": {"flip": True, "rotate": 3}}, '.augment.rotate: got the key "rotate"'),
+        ({"augment": {"brightness": 1}}, ".augment.brightness: got 1; expected a share below 1"),
+        ({"scale": {"mean": [1, 2], "std": [1]}}, '"mean" and "std" of one length'),
+        ({"scale": {"factor": 2, "mean": [1], "std": [1]}}, '"factor" and "offset", or "mean" and "std"'),
+        ({"class_weights": "equal"}, ".class_weights"),
+        ({"text": {}}, 'either "vocabulary" or "hashing"'),
+    ],
+)
+def test_wrong_settings_of_the_data_are_told(settings, text):
+    told = problems(entry(dataset={"train": "a", "test": "b", **settings}))
+    assert any(text in str(problem) for problem in told), told

@@ -1,0 +1,240 @@
+"""Axes: built in, of plug-ins, and of what is the better the more."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.batch import parse_batch
+from mistify.costs.axes import Axis, Condition, axis_of, known_axes
+from mistify.costs.budget import axis_name, conditions_of, hardware_of, meets, share_left, source_axis
+from mistify.costs.formats import Legend, legend_of
+from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.profiles import NominalProfile
+from mistify.costs.quantization import STORED, Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.goal_tree import GoalTree
+from mistify.parsing.quantities import COUNT, Quantity, measured_in
+from tests.plug_ins import METRICS, environment, install_example, installed
+
+BOARD = NominalProfile("board", 1.0, 0.5)
+NETWORK = NetworkCost(
+    (LayerCost("dense", 1_000, 110, 110, (0,), 1, stored_biases=10),), (100, 10), (0,), (1,)
+)
+JOULES = measured_in({"mJ": 1e-3, "J": 1})
+POSITIVE = st.floats(1e-3, 1e3)
+
+
+def axis(cost=lambda network, at: 2.0, **changes):
+    return Axis("energy", "energy_j", "energy", JOULES, cost, **changes)
+
+
+SPEED = axis(lambda network, at: 50.0, higher_is_better=True)
+
+
+def test_every_axis_is_named_after_what_it_depends_on():
+    assert axis().name(Condition(Quantization.INT8, BOARD)) == "energy_j"
+    assert axis(by_precision=True).name(Condition(Quantization.INT8_QAT, BOARD)) == "energy_j@int8"
+    assert axis(by_hardware=True).name(Condition(Quantization.INT8, BOARD)) == "energy_j@board"
+    both = axis(by_hardware=True, by_precision=True)
+    assert both.name(Condition(Quantization.INT8, BOARD)) == "energy_j@board@int8"
+    assert [name for name, _ in both.costs(NETWORK, [BOARD])] == [
+        axis_name("energy_j", "board", precision) for precision in STORED
+    ]
+
+
+@pytest.mark.parametrize("hardware", [None, "board", "jetson-nano"])
+@pytest.mark.parametrize("precision", STORED)
+def test_the_name_tells_the_conditions(hardware, precision):
+    name = axis_name("energy_j", hardware, precision)
+    assert conditions_of(name) == (hardware, precision)
+    assert source_axis(name) == axis_name("energy_j", hardware)
+    assert hardware_of(name) is None
+
+
+def test_hardware_is_not_called_like_a_precision():
+    config = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}}
+    config |= {"adaptation_goal": {"latency": "1ms"}}
+    config |= {"hardware": {"name": "Int8", "compute_power": 1, "memory_bandwidth": 1}}
+    with pytest.raises(MistifyError, match="no precision"):
+        parse_batch(json.dumps(config))
+
+
+def test_costs_follow_the_condition():
+    watts = axis(lambda network, at: network.weight_bytes(at.precision) * at.hardware.compute_power)
+    slow = NominalProfile("slow", 3.0, 1.0)
+    both = axis(watts.cost, by_hardware=True, by_precision=True)
+    costs = dict(both.costs(NETWORK, [BOARD, slow]))
+    assert costs["energy_j@slow@int8"] == 3 * costs["energy_j@board@int8"] == 3 * (100 + 4 * 10)
+
+
+@pytest.mark.parametrize("amount", [0, -1.0, math.nan, math.inf, "2", None, True])
+def test_what_is_no_cost_is_an_error_that_names_the_metric(amount):
+    with pytest.raises(MistifyError, match="metric energy is said to be"):
+        list(axis(lambda network, at: amount).costs(NETWORK, []))
+
+
+def test_a_metric_that_fails_is_named():
+    with pytest.raises(MistifyError, match=r"metric energy cannot tell .* ZeroDivisionError"):
+        list(axis(lambda network, at: 1 / 0).costs(NETWORK, []))
+
+
+def test_what_is_measured_on_packages_is_a_cost():
+    assert axis().measured(b"12345", Quantization.INT8) == {}
+    assert axis(measure=len, by_precision=True).measured(b"12345", Quantization.INT8) == {
+        "energy_j@int8": 5.0
+    }
+    assert axis_of("size_bytes").measured(b"12345", Quantization.NONE) == {"size_bytes": 5.0}
+
+
+@given(st.lists(st.fixed_dictionaries({"energy": POSITIVE, "speed": POSITIVE}), min_size=1, max_size=12))
+def test_goals_that_ask_for_less_are_below_those_that_ask_for_more(asked):
+    """The order of goals in a metric of which less is better, and one of which more is."""
+    budgets = [
+        {"energy_j": goal["energy"], "1/energy_j": SPEED.limit(Quantity(goal["speed"])).value}
+        for goal in asked
+    ]
+    tree = GoalTree.build(budgets)
+
+    def looser(a, b):
+        return a["energy"] >= b["energy"] and a["speed"] <= b["speed"]
+
+    def distance(above, goal):
+        return math.log(above["energy"] / goal["energy"]) + math.log(goal["speed"] / above["speed"])
+
+    of_node = {tree.node_of(place): goal for place, goal in enumerate(asked)}
+    for node, goal in of_node.items():
+        above = [other for other in of_node.values() if other != goal and looser(other, goal)]
+        parent = tree.parent(node)
+        assert (parent is None) == (not above)
+        if parent is not None:
+            assert looser(of_node[parent], goal)
+            assert distance(of_node[parent], goal) <= min(distance(other, goal) for other in above) + 1e-6
+
+
+@given(POSITIVE, POSITIVE, st.booleans())
+def test_more_is_better_means_a_limit_from_below(amount, limit, relative):
+    (name, cost), *_ = axis(lambda network, at: amount, higher_is_better=True).costs(NETWORK, [])
+    asked = SPEED.limit(Quantity(limit, relative))
+    budget = {name: asked.resolve(cost)}
+    wanted = limit * amount if relative else limit
+    (_, other), *_ = axis(lambda network, at: wanted, higher_is_better=True).costs(NETWORK, [])
+    assert other == pytest.approx(budget[name])
+    assert SPEED.legend.turned(budget[name]) == pytest.approx(wanted)
+    assert SPEED.limit(asked).value == pytest.approx(limit)
+    if not math.isclose(amount, wanted):
+        assert meets({name: cost}, budget) == (amount > wanted)
+
+
+def test_legends_speak_of_amounts():
+    assert SPEED.legend.amount(0.02) == "50J"
+    assert SPEED.legend.spelled(0.02) == "50 J"
+    assert SPEED.legend.name == "energy_j"
+    assert SPEED.legend.on("1/energy_j@board@int8") == "energy on board in int8"
+    assert axis_of("flops").legend.spelled(12_500) == "12,500 multiply-adds"
+    assert axis_of("memory_bytes@int8").legend.spelled(1e6) == "1,000,000 B"
+
+
+def test_a_legend_that_is_not_known_makes_do_with_the_name():
+    assert legend_of("1/frames_per_s@board", []) == legend_of("1/frames_per_s", [SPEED.legend])
+    assert legend_of("1/frames_per_s", []).amount(0.02) == "50"
+    assert legend_of("1/energy_j@board", [SPEED.legend]) == SPEED.legend
+    assert Legend("a", "b", COUNT).on("a@int8") == "b in int8"
+
+
+def test_each_axis_is_known_by_its_key_and_its_quantity():
+    for known in known_axes():
+        assert axis_of(known.name(Condition(Quantization.INT8, BOARD))) is known
+    with pytest.raises(MistifyError, match="install the plug-in") as caught:
+        axis_of("frames_per_s")
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("units", [{"J": 2}, {}, {"x": 1}, {"J": 1, "5m": 2}, {"J": 1, "mJ": 0}, {"": 1}])
+def test_units_that_cannot_be_read_are_refused(units):
+    with pytest.raises(ValueError, match="units"):
+        measured_in(units)
+
+
+CONFIG = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}}
+ASK = """
+import json, sys
+from mistify.config.batch import goal_path, parse_batch
+from mistify.errors import MistifyError
+from mistify.costs.axes import known_axes
+found = {"keys": [axis.key for axis in known_axes()]}
+try:
+    (config,) = parse_batch(sys.argv[1])
+    found["limits"] = {axis: str(limit) for axis, limit in config.limits().items()}
+    found["paths"] = [goal_path(axis) for axis in config.limits()]
+    found["again"] = parse_batch(config.model_dump_json(exclude_unset=True)) == (config,)
+except MistifyError as error:
+    found["refused"] = str(error)
+print(json.dumps(found))
+"""
+
+
+def asked(site: Path, **goal: object) -> dict[str, object]:
+    """What a process that has a plug-in says of a goal."""
+    text = json.dumps({**CONFIG, "adaptation_goal": goal, "quantization": "int8"})
+    run = subprocess.run(
+        [sys.executable, "-c", ASK, text], capture_output=True, text=True, env=environment(site), check=True
+    )
+    return json.loads(run.stdout)
+
+
+def test_an_installed_metric_is_a_key_of_configs(tmp_path):
+    found = asked(install_example(tmp_path, "energy", METRICS), energy="2 mJ", FLOP="0.5x")
+    assert found["keys"][-1] == "energy"
+    assert found["limits"] == {
+        "flops": str(Quantity(0.5, True)),
+        "energy_mj@host@int8": str(Quantity(2.0)),
+    }
+    assert found["paths"] == ["adaptation_goal.FLOP", "adaptation_goal.energy"]
+    assert found["again"]
+    text = str(asked(tmp_path, energy="2 kWh")["refused"])
+    assert "[0].adaptation_goal.energy" in text
+    assert "use nJ, uJ, mJ, J, x" in text
+
+
+def test_plug_ins_that_cannot_be_used_refuse_the_goals_that_name_them(tmp_path):
+    module = (
+        "from mistify.costs.axes import Axis\nfrom mistify.parsing.quantities import COUNT\n"
+        "def axis(key, quantity):\n    return Axis(key, quantity, key, COUNT, lambda network, at: 1)\n"
+        "other = axis('something', 'some')\nflops = axis('flops', 'flops')\ngood = axis('good', 'good')\n"
+        "number = 3\n"
+    )
+    points = {"missing": "broken:nothing", "absent": "no_such_module:AXIS", "other": "broken:other"}
+    points |= {"flops": "broken:flops", "number": "broken:number", "good": "broken:good"}
+    site = installed(tmp_path, "broken", module, points)
+    assert asked(site, good=5)["limits"] == {"good": str(Quantity(5.0))}
+    for name, reason in {
+        "missing": "AttributeError",
+        "absent": "ModuleNotFoundError",
+        "other": "entry point's name",
+        "flops": "its quantity",
+        "number": "is 3, no mistify.costs.axes.Axis",
+    }.items():
+        refused = str(asked(site, **{name: 5})["refused"])
+        assert f"[0].adaptation_goal.{name}: got 5; expected the name of a metric that can be used" in refused
+        assert reason in refused
+
+
+def test_what_is_unknown_here_may_be_known_to_the_server():
+    text = json.dumps({**CONFIG, "adaptation_goal": {"energy": "2 mJ"}})
+    (config,) = parse_batch(text, server_knows_more=True)
+    assert config.model_dump(mode="json", exclude_unset=True)["adaptation_goal"] == {"energy": "2 mJ"}
+    assert config.limits() == {}
+    with pytest.raises(MistifyError, match="one of FLOP, accuracy"):
+        parse_batch(text)
+
+
+def test_the_tightest_limit_tells_which_share_is_left():
+    assert share_left({"FLOPs": 100.0, "params": 40.0}, {"FLOPs": 50.0, "params": 10.0}) == 0.25
+    assert share_left({"FLOPs": 100.0}, {"FLOPs": 200.0}) == 1.0
+    assert share_left({"energy_j": 0.0, "FLOPs": 100.0}, {"energy_j": 1.0, "FLOPs": 80.0}) == 0.8

@@ -1,0 +1,101 @@
+"""Latency models: what operators take, term by term."""
+
+import pytest
+
+from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_between, terms_of
+from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.profiles import MeasuredProfile, device_profile
+
+CONVOLUTION = Operation(Kind.CONVOLUTION, positions=10, c_in=3, c_out=20, kernel=9)
+
+
+@pytest.mark.parametrize(
+    ("operation", "routine"),
+    [
+        (CONVOLUTION, "convolution"),
+        (Operation(Kind.CONVOLUTION, 10, 3, 20), "convolution-1x1"),
+        (Operation(Kind.CONVOLUTION, 10, 3, 20, stride=4), "convolution"),
+        (Operation(Kind.DENSE, 1, 3, 20), "dense-vector"),
+        (Operation(Kind.DENSE, 2, 3, 20), "dense"),
+        (elementwise(Kind.ADD, 2, 3), "add"),
+    ],
+)
+def test_products_have_routines_of_their_own(operation, routine):
+    assert routine_of(operation) == routine
+
+
+def test_what_does_not_fill_a_tile_counts_as_if_it_did():
+    """10 positions in tiles of 4, 20 channels in tiles of 16, 3 input channels in steps of 8."""
+    terms = terms_of(CONVOLUTION, Tile(rows=4, columns=16, depth=8))
+    filled = 12 * 32 * (9 * 8)
+    assert terms[:5] == (1.0, filled, 10 * 32 * 72, 10 * 32 * 72, 3 * 2)
+    assert terms_of(Operation(Kind.CONVOLUTION, 12, 8, 32, 9), Tile(4, 16, 8))[1] == filled
+
+
+def test_what_runs_several_times_takes_as_many_times_as_long():
+    operation = Operation(Kind.PRODUCT, 8, 4, 6)
+    once, thrice = (terms_of(Operation(Kind.PRODUCT, 8, 4, 6, times=times), Tile(4, 8)) for times in (1, 3))
+    assert thrice == tuple(3 * term for term in once)
+    assert terms_of(operation, Tile(4, 8)) == once
+
+
+def model(start: float, microseconds_per_element: float) -> LatencyModel:
+    """Additions and conversions take so long for each element, and nothing else."""
+    figures = (0.0, 0.0, microseconds_per_element, 0.0, 0.0, 0.0, 0.0)
+    routine = RoutineModel(tile=Tile(), figures=figures)
+    return LatencyModel(start=start, routines=dict.fromkeys(("add", "quantize", "dequantize"), routine))
+
+
+def network(elements: int) -> NetworkCost:
+    layer = LayerCost("sum", 0, 0, 0, (0,), 1, operations=(elementwise(Kind.ADD, 10, elements // 10),))
+    return NetworkCost((layer,), (elements, elements), (0,), (1,))
+
+
+def test_an_inference_takes_its_start_and_its_operators():
+    assert model(5.0, 0.1).latency_ms(list(network(100).operations)) == pytest.approx((5 + 10) / 1e3)
+
+
+def test_operators_in_a_row_read_what_the_one_before_has_written():
+    """Not so of two that only copy: one thread does both."""
+    convolution = Operation(Kind.CONVOLUTION, 10, 3, 4, 9)
+    product = Operation(Kind.PRODUCT, 10, 4, 6, times=2)
+    reshape = elementwise(Kind.RESHAPE, 10, 6)
+    assert terms_between([]) == terms_between([convolution]) == (0.0, 0.0)
+    assert terms_between([convolution, product]) == (1.0, 2.0 * product.read)
+    crossing = [reshape, reshape, convolution, reshape]
+    assert terms_between(crossing) == (2.0, convolution.read + reshape.read)
+    between = LatencyModel(start=1.0, routines={}, between=(0.5, 0.25))
+    free = RoutineModel(tile=Tile(), figures=(0.0,) * 11)
+    between = between.model_copy(update={"routines": {"convolution": free, "product": free}})
+    assert between.latency_ms([convolution, product]) == pytest.approx(
+        (1 + 0.5 + 0.25 * 2 * product.read) / 1e3
+    )
+
+
+def test_a_device_runs_a_network_with_the_number_of_threads_that_is_fastest():
+    """Two threads start later, and do more at a time."""
+    profile = device_profile("board", {1: model(1.0, 0.1), 2: model(4.0, 0.05)}, integer=False)
+    assert profile.name == "board"
+    assert profile.latency_ms(network(10)) == pytest.approx((1 + 1) / 1e3)
+    assert profile.latency_ms(network(1000)) == pytest.approx((4 + 50) / 1e3)
+
+
+def test_energy_is_what_the_device_draws_with_that_number_of_threads():
+    models = {1: model(1.0, 0.1), 2: model(4.0, 0.05)}
+    profile = device_profile("board", models, integer=False, watts={1: 2.0, 2: 3.0}).slower(2.0)
+    assert profile.energy_mj(network(10)) == pytest.approx(2 * 2.0 * (1 + 1) / 1e3)
+    assert profile.energy_mj(network(1000)) == pytest.approx(2 * 3.0 * (4 + 50) / 1e3)
+    assert device_profile("board", models, integer=False).energy_mj(network(10)) is None
+
+
+def test_integers_are_made_of_what_comes_in_and_floats_of_what_goes_out():
+    profile = device_profile("board", {1: model(1.0, 0.1)}, integer=True)
+    assert profile.name == "board@int8"
+    assert profile.latency_ms(network(100)) == pytest.approx((1 + 3 * 10) / 1e3)
+
+
+def test_a_measured_device_does_not_deviate_as_this_machine_does():
+    profile = MeasuredProfile("board", {1: model(1.0, 0.1)}, integer=False)
+    assert profile.like_host(3.0) == profile
+    assert profile.slower(3.0).latency_ms(network(10)) == pytest.approx(3 * profile.latency_ms(network(10)))

@@ -1,0 +1,159 @@
+import pytest
+
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, MEMORY, PARAMS, SIZE
+from mistify.costs.network import FILE_BYTES, LayerCost, NetworkCost, multiply_adds
+from mistify.costs.profiles import NominalProfile
+from mistify.costs.quantization import STORED, Quantization
+
+
+def layer(name, inputs, output, multiply_adds=0, weights=0, *, in_place=False, stored=None):
+    stored = weights if stored is None else stored
+    return LayerCost(name, multiply_adds, weights, stored, tuple(inputs), output, in_place)
+
+
+def residual(relu_in_place=True):
+    """input(0) 48 -> a(1) 64 -> b(2) 100 -> c(3) 64; a + c -> sum(4) 64 -> relu(5) 64 -> pool(6) 4."""
+    layers = (
+        layer("a", [0], 1, 1_000, 100, stored=90),
+        layer("b", [1], 2, 2_000, 200),
+        layer("c", [2], 3, 3_000, 300),
+        layer("sum", [1, 3], 4),
+        layer("relu", [4], 5, in_place=relu_in_place),
+        layer("pool", [5], 6),
+    )
+    return NetworkCost(layers, (48, 64, 100, 64, 64, 64, 4), (0,), (6,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"c_in": 128, "c_out": 10}, 1_280),  # a dense layer
+        ({"c_in": 3, "c_out": 16, "s_kernel": 9, "s_out": 32 * 32}, 442_368),  # ResNet-8's first
+        ({"c_in": 8, "c_out": 8, "s_kernel": 9, "s_out": 25, "groups": 8}, 1_800),  # depthwise
+        ({"c_in": 8, "c_out": 16, "s_kernel": 9, "s_out": 25, "groups": 8}, 3_600),  # multiplier 2
+        ({"c_in": 8, "c_out": 12, "s_kernel": 9, "s_out": 25, "groups": 4}, 5_400),  # grouped
+    ],
+)
+def test_multiply_adds_by_hand(arguments, expected):
+    assert multiply_adds(**arguments) == expected
+
+
+def test_peak_of_a_residual_block():
+    # While c runs: a (64, for the sum), b (100) and c (64) = 228. While b runs 164, at the sum 192.
+    assert residual().peak_activations == 228
+
+
+def test_the_shortcut_stays_alive():
+    network = residual()
+    plain = (*network.layers[:3], layer("sum", [3], 4), *network.layers[4:])
+    # Without a shortcut nothing but b and c, or a and b, are alive at once.
+    assert NetworkCost(plain, network.elements, (0,), (6,)).peak_activations == 164
+
+
+def test_an_activation_takes_no_memory_of_its_own():
+    layers = (layer("a", [0], 1), layer("relu", [1], 2, in_place=True))
+    assert NetworkCost(layers, (10, 50, 50), (0,), (2,)).peak_activations == 60
+    apart = (layer("a", [0], 1), layer("relu", [1], 2))
+    assert NetworkCost(apart, (10, 50, 50), (0,), (2,)).peak_activations == 100
+
+
+def test_what_others_read_is_not_overwritten():
+    layers = (
+        layer("a", [0], 1),
+        layer("relu", [1], 2, in_place=True),
+        layer("sum", [1, 2], 3),
+    )
+    assert NetworkCost(layers, (10, 50, 50, 50), (0,), (3,)).peak_activations == 150
+
+
+def test_an_input_is_not_overwritten():
+    layers = (layer("relu", [0], 1, in_place=True),)
+    assert NetworkCost(layers, (10, 10), (0,), (1,)).peak_activations == 20
+
+
+def test_an_output_is_not_overwritten():
+    layers = (layer("logits", [0], 1), layer("relu", [1], 2, in_place=True))
+    assert NetworkCost(layers, (1, 10, 10), (0,), (1, 2)).peak_activations == 20
+
+
+def test_outputs_stay_alive_to_the_end():
+    layers = (layer("a", [0], 1), layer("b", [1], 2), layer("c", [2], 3))
+    elements = (1, 100, 10, 20)
+    assert NetworkCost(layers, elements, (0,), (3,)).peak_activations == 110
+    assert NetworkCost(layers, elements, (0,), (1, 3)).peak_activations == 130
+
+
+def test_an_output_nobody_reads_is_freed():
+    layers = (layer("dead", [0], 1), layer("a", [0], 2))
+    assert NetworkCost(layers, (10, 100, 50), (0,), (2,)).peak_activations == 110
+
+
+def test_a_chain_of_reshapes_is_one_storage():
+    layers = (
+        layer("a", [0], 1),
+        layer("relu", [1], 2, in_place=True),
+        layer("flatten", [2], 3, in_place=True),
+        layer("dense", [3], 4),
+    )
+    assert NetworkCost(layers, (10, 60, 60, 60, 5), (0,), (4,)).peak_activations == 70
+
+
+def test_sums():
+    network = residual()
+    assert (network.flops, network.params) == (6_000, 600)
+    assert network.weight_bytes() == 4 * 590
+    assert network.memory_bytes() == 4 * 590 + 4 * 228
+    assert network.size_bytes() == 4 * 590 + 5 * 350 + FILE_BYTES
+
+
+def biased():
+    """A convolution of 2,000 weights and 20 biases, a dense layer of 200 and 10, on 300 and 50 elements."""
+    convolution = LayerCost("a", 9_000, 2_020, 2_020, (0,), 1, stored_biases=20)
+    dense = LayerCost("b", 200, 210, 210, (1,), 2, stored_biases=10)
+    return NetworkCost((convolution, dense), (300, 50, 10), (0,), (2,))
+
+
+@pytest.mark.parametrize(
+    ("precision", "weights", "activations"),
+    [
+        ("none", 4 * 2_230, 4 * 350),
+        ("float16", 2 * 2_230, 4 * 350),
+        ("dynamic", 2_000 + 4 * (200 + 30), 4 * 350),  # the dense layer is too small to be worth it
+        ("int8", 2_200 + 4 * 30, 350),  # biases are int32
+        ("int8-qat", 2_200 + 4 * 30, 350),
+    ],
+)
+def test_bytes_by_precision(precision, weights, activations):
+    network, precision = biased(), Quantization(precision)
+    assert network.weight_bytes(precision) == weights
+    assert network.memory_bytes(precision) == weights + activations
+    around = network.size_bytes(precision) - weights - FILE_BYTES
+    assert around == 2 * precision.storage.operator + 30 * precision.storage.channel
+
+
+def test_latency_by_hand():
+    # 4 bytes x (590 weights + 64 + 100 + 64 + 64 + 4 activations) at 1 GB/s,
+    # 6,000 multiply-adds at 2 GFLOP/s.
+    milliseconds = NominalProfile("bench", compute_power=2.0, memory_bandwidth=1.0).latency_ms(residual())
+    assert milliseconds == pytest.approx(4 * 886 / 1e6 + 6_000 / 2e6)
+
+
+def test_every_axis_is_named():
+    costs = costs_of(residual(), [NominalProfile("bench", 2.0, 1.0)])
+    stored = [
+        f"{axis}@{precision}" for axis in (MEMORY, SIZE) for precision in ("float16", "dynamic", "int8")
+    ]
+    assert set(costs) == {FLOPS, PARAMS, MEMORY, SIZE, "latency_ms@bench", *stored}
+    assert costs[FLOPS] == 6_000
+    assert costs["memory_bytes@int8"] == 590 + 228
+
+
+@pytest.mark.parametrize("precision", STORED)
+def test_further_operators_of_a_layer_are_smaller_than_its_first(precision):
+    def size(**settings):
+        cell = LayerCost("cell", 9_000, 2_020, 2_020, (0,), 1, **settings)
+        return NetworkCost((cell,), (10, 20), (0,), (1,)).size_bytes(precision)
+
+    assert size(operators=30) - size() == 29 * precision.storage.further
+    assert size() - size(in_place=True) == precision.storage.operator > precision.storage.further

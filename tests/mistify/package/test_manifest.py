@@ -1,0 +1,146 @@
+"""Manifests: what is written is read back, and what was damaged is found."""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import (
+    MANIFEST,
+    Manifest,
+    MeasuredLatency,
+    TensorInfo,
+    Versions,
+    describe_file,
+    verify,
+)
+
+
+@pytest.fixture
+def package(tmp_path):
+    network = tmp_path / "serve.tflite"
+    network.write_bytes(b"network" * 1000)
+    manifest = Manifest(
+        job="job-1",
+        goal="flop-50",
+        budget={"flops": 6.25e6},
+        accuracy_target=0.7,
+        achieved={"flops": 6.1e6, "latency_ms@host": 0.31},
+        accuracy=0.76,
+        latency=MeasuredLatency(
+            median_ms=0.4, p95_ms=0.5, runs=50, threads=1, machine="x86_64", runtime="2.3.0"
+        ),
+        inputs=(TensorInfo(name="image", dtype="float32", shape=(-1, 32, 32, 3)),),
+        outputs=(TensorInfo(name="probabilities", dtype="float32", shape=(-1, 10)),),
+        versions=Versions(mistify="0.1.0", tensorflow="2.21.0", keras="3.15.1"),
+        files={"serve.tflite": describe_file(network)},
+        created=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+    manifest.save(tmp_path)
+    return tmp_path, manifest
+
+
+def change(directory, **values):
+    path = directory / MANIFEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def failure(directory, read=verify):
+    with pytest.raises(MistifyError) as caught:
+        read(directory)
+    return caught.value
+
+
+def test_what_is_saved_is_loaded(package):
+    directory, manifest = package
+
+    assert Manifest.load(directory) == manifest
+    assert verify(directory) == manifest
+
+
+def test_values_and_the_integers_that_stand_for_them():
+    tensor = TensorInfo(name="image", dtype="int8", shape=(-1, 4), scale=0.5, zero_point=-3)
+    stored = tensor.quantized([[-100.0, 0.0, 0.7, 100.0]])
+    assert stored.dtype == np.int8
+    np.testing.assert_array_equal(stored, [[-128, -3, -2, 127]])
+    np.testing.assert_array_equal(tensor.dequantized(stored), [[-62.5, 0.0, 0.5, 65.0]])
+
+
+def test_without_scale_values_are_stored_as_they_are():
+    tensor = TensorInfo(name="image", dtype="float32", shape=(-1, 2))
+    np.testing.assert_array_equal(tensor.quantized([[1, 2]]), np.float32([[1, 2]]))
+    assert tensor.dequantized(np.float32([[0.3]])) == np.float32(0.3)
+
+
+def test_the_digest_is_that_of_the_bytes(package):
+    directory, _ = package
+    stored = json.loads((directory / MANIFEST).read_text())["files"]["serve.tflite"]
+
+    assert stored == {"size": 7000, "sha256": hashlib.sha256(b"network" * 1000).hexdigest()}
+
+
+def test_one_changed_byte_is_found(package):
+    directory, manifest = package
+    (directory / "serve.tflite").write_bytes(b"network" * 999 + b"netwerk")
+    error = failure(directory)
+
+    assert error.code is ErrorCode.CORRUPT_PACKAGE
+    assert [problem.place for problem in error.problems] == [str(directory / "serve.tflite")]
+    assert manifest.files["serve.tflite"].sha256 in error.problems[0].expected
+    assert hashlib.sha256(b"network" * 999 + b"netwerk").hexdigest() in error.problems[0].given
+
+
+def test_a_missing_file_is_found(package):
+    directory, _ = package
+    (directory / "serve.tflite").unlink()
+
+    assert failure(directory).problems[0].given == "no such file"
+
+
+def test_no_manifest(tmp_path):
+    assert failure(tmp_path, Manifest.load).code is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format_version": 1}', "\x80"])
+def test_no_valid_manifest(package, text):
+    directory, _ = package
+    (directory / MANIFEST).write_text(text, encoding="latin-1")
+
+    assert failure(directory, Manifest.load).code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_newer_format_says_what_to_do(package):
+    directory, _ = package
+    change(directory, format_version=2, something="new")
+    error = failure(directory, Manifest.load)
+
+    assert error.code is ErrorCode.STORE_VERSION
+    assert "update Mistify" in str(error)
+
+
+def test_problems_name_their_places(package):
+    directory, _ = package
+    change(directory, accuracy=-1.5, unknown=1, outputs=[{"name": "y", "dtype": "float32", "shape": ["a"]}])
+    places = {problem.place for problem in failure(directory, Manifest.load).problems}
+
+    assert places == {"accuracy", "unknown", "outputs[0].shape[0]"}
+
+
+def test_a_share_is_at_most_one_and_an_error_is_not(package):
+    directory, _ = package
+    change(directory, accuracy=1.5, metric="mse", accuracy_target=2.0)
+    assert Manifest.load(directory).accuracy == 1.5
+    change(directory, metric="f1")
+    assert "f1 above 1" in str(failure(directory, Manifest.load))
+
+
+@pytest.mark.parametrize("name", ["../serve.tflite", "/etc/passwd", "a/b", "..", "", ".hidden", "a\n"])
+def test_files_stay_inside_the_package(package, name):
+    directory, manifest = package
+    file = manifest.files["serve.tflite"].model_dump()
+    change(directory, files={name: file})
+
+    assert failure(directory, Manifest.load).code is ErrorCode.CORRUPT_PACKAGE

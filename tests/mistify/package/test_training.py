@@ -1,0 +1,176 @@
+"""What a config asks of tuning, and writing weights where a manifest says that they stand."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from mistify.config.batch import parse_batch
+from mistify.config.tuning import TuningConfig
+from mistify.errors import MistifyError
+from mistify.jobs.job import Goal
+from mistify.package.training import (
+    OutputKind,
+    TrainedWeight,
+    Training,
+    WeightPlace,
+    weights_in,
+    with_weights,
+)
+from mistify.wire import porting
+
+
+def goal(**settings):
+    given = {
+        "id": "a",
+        "model": "m",
+        "dataset": {"train": "a", "test": "b"},
+        "adaptation_goal": {"FLOP": "0.5x"},
+        **settings,
+    }
+    return parse_batch(json.dumps(given))[0]
+
+
+def config(**tuning):
+    return goal(tuning=tuning).tuning
+
+
+@pytest.mark.parametrize("part", ["none", "network", "head", 3])
+def test_a_config_says_what_is_trained(part):
+    assert config(trainable=part, optimizer="adam", batch_size=8) == TuningConfig(
+        trainable=part, optimizer="adam", batch_size=8
+    )
+
+
+def test_nothing_is_trained_unless_it_is_asked_for():
+    assert config().trainable == "none"
+
+
+@pytest.mark.parametrize("part", ["heads", 0, -1, True, 1.5, None, ["head"]])
+def test_other_parts_are_refused(part):
+    with pytest.raises(MistifyError) as caught:
+        config(trainable=part)
+    (problem,) = caught.value.problems
+    assert problem.place == "[0].tuning.trainable"
+    assert "last blocks" in problem.expected
+
+
+@pytest.mark.parametrize(
+    ("other", "given"),
+    [
+        ({"quantization": "int8"}, '"quantization": "int8"'),
+        ({"branches": {"count": 3}}, '"branches": 3'),
+        ({"compression": {"sparsity": 0.5}}, '"compression": "50% zeros"'),
+    ],
+)
+def test_what_would_not_be_trained_is_refused(other, given):
+    """Left out of the package without a word it would be missed on the device alone."""
+    with pytest.raises(MistifyError) as caught:
+        goal(tuning={"trainable": "head"}, **other)
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.given) == ("[0]", f'{{"tuning": "head", {given}}}')
+    assert problem.expected.startswith("float32 without branches or compression")
+    assert problem.fix == f'leave out "tuning", or "{next(iter(other))}"'
+    assert goal(tuning={"trainable": "none"}, **other)
+    assert goal(tuning={"trainable": "head"}, quantization="auto")
+
+
+def test_other_settings_are_refused():
+    with pytest.raises(MistifyError) as caught:
+        config(optimizer="lion", batch_size=0, epochs=3)
+    assert {problem.place for problem in caught.value.problems} == {
+        "[0].tuning.optimizer",
+        "[0].tuning.batch_size",
+        "[0].tuning.epochs",
+    }
+
+
+@pytest.mark.parametrize("part", ["none", "network", "head", 3])
+def test_tuning_travels_with_its_goal(part):
+    goal = Goal("a", 0, {}, tuning=TuningConfig(trainable=part, optimizer="adam", batch_size=8))
+    assert porting.goal_from_proto(porting.goal_to_proto(goal)) == goal
+
+
+def test_unknown_tuning_of_a_newer_server_is_an_error():
+    message = porting.goal_to_proto(Goal("a", 0, {}))
+    message.tuning.optimizer = "lion"
+    with pytest.raises(MistifyError, match="tuning"):
+        porting.goal_from_proto(message)
+
+
+@given(
+    weight=arrays.arrays(np.float32, arrays.array_shapes(max_dims=4, max_side=5), elements=st.just(1.0)),
+    data=st.data(),
+)
+def test_a_weight_is_put_in_place_and_nowhere_else(weight, data):
+    weight = np.arange(1, 1 + weight.size, dtype=np.float32).reshape(weight.shape)
+    axes = tuple(data.draw(st.permutations(range(weight.ndim))))
+    start = tuple(data.draw(st.integers(0, size - 1)) for size in weight.shape)
+    stop = tuple(
+        data.draw(st.integers(first + 1, size)) for first, size in zip(start, weight.shape, strict=True)
+    )
+    place = WeightPlace(offset=8, start=start, stop=stop, axes=axes, factor=2.0)
+    network = bytearray(8 + 4 * weight.size + 8)
+    place.put(weight, network)
+    expected = 2 * weight[tuple(map(slice, start, stop))].transpose(axes)
+    found = np.frombuffer(bytes(network), "<f4")
+    np.testing.assert_array_equal(found[2 : 2 + expected.size], expected.ravel())
+    assert not found[:2].any()
+    assert not found[2 + expected.size :].any()
+    read = np.zeros_like(weight)
+    place.get(bytes(network), read)
+    read[tuple(map(slice, start, stop))] -= weight[tuple(map(slice, start, stop))]
+    assert not read.any()
+
+
+PLACE = WeightPlace(offset=4, start=(0,), stop=(2,), axes=(0,))
+RECORD = Training(
+    trainable="network",
+    optimizer="sgd",
+    batch_size=4,
+    adapts=False,
+    targets={},
+    teachers={},
+    kinds={},
+    weights=(TrainedWeight(name="a/bias", tensor="weight_0", shape=(2,), places=(PLACE,)),),
+)
+
+
+def test_weights_that_are_not_given_stay():
+    network = bytes(range(16))
+    assert with_weights(network, RECORD, {}) == network
+    changed = with_weights(network, RECORD, {"a/bias": [1.0, 2.0]})
+    assert changed[:4] + changed[12:] == network[:4] + network[12:]
+    assert np.frombuffer(changed[4:12], "<f4").tolist() == [1.0, 2.0]
+
+
+def test_weights_that_were_put_are_found():
+    changed = with_weights(bytes(16), RECORD, {"a/bias": [1.0, 2.0]})
+    found = weights_in(changed, RECORD)
+    assert {name: values.tolist() for name, values in found.items()} == {"a/bias": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "expected"),
+    [
+        (OutputKind.SOFTMAX, [[0.25, 0.75]], [[0.25, 0.75]]),
+        (OutputKind.LOGITS, [[0.0, np.log(3)], [1000.0, 1000.0]], [[0.25, 0.75], [0.5, 0.5]]),
+        (OutputKind.SIGMOID, [0.25], [0.25]),
+        (OutputKind.LOGIT, [-np.log(3), 1000.0], [0.25, 1.0]),
+        (OutputKind.FIGURES, [-3.0], [-3.0]),
+    ],
+)
+def test_what_teachers_say_are_probabilities_or_figures(kind, output, expected):
+    np.testing.assert_allclose(kind.predictions(output), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error"),
+    [({"b": [1.0, 2.0]}, KeyError), ({"a/bias": [1.0]}, ValueError), ({"a/bias": [1.0, np.inf]}, ValueError)],
+)
+def test_weights_that_do_not_fit_are_refused(weights, error):
+    with pytest.raises(error):
+        with_weights(bytes(16), RECORD, weights)

@@ -1,0 +1,73 @@
+"""Weights on their way: small, and never trusted."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from safetensors.numpy import save
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import TunableTensor
+from mistify.package.weights import most_bytes, read_weights, write_weights
+
+finite = st.floats(-4, 4, width=16)
+
+
+def tunable_of(weights):
+    return {
+        name: TunableTensor(shape=values.shape, norm=float(np.linalg.norm(values)))
+        for name, values in weights.items()
+    }
+
+
+@given(
+    arrays.arrays(np.float32, arrays.array_shapes(max_dims=4, max_side=5), elements=finite),
+    arrays.arrays(np.float32, arrays.array_shapes(max_dims=1, max_side=7), elements=finite),
+)
+def test_weights_arrive_as_float16(tmp_path_factory, kernel, bias):
+    weights = {"a/kernel": kernel, "a/bias": bias}
+    path = tmp_path_factory.mktemp("weights") / "file"
+    path.write_bytes(write_weights(weights))
+    found = read_weights(path, tunable_of(weights))
+    assert path.stat().st_size <= most_bytes(tunable_of(weights))
+    for name, values in weights.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_array_equal(found[name], values.astype(np.float16))
+
+
+def test_what_float16_cannot_hold_stays_as_it_is(tmp_path):
+    weights = {"a": np.float32([1e6, -1.0 / 3]), "b": np.float32([1.0, 2.0])}
+    path = tmp_path / "file"
+    path.write_bytes(write_weights(weights))
+    found = read_weights(path, tunable_of(weights))
+    np.testing.assert_array_equal(found["a"], weights["a"])
+
+
+def test_trained_weights_become_smaller_than_half():
+    """Those of a network, which are about as large as each other."""
+    weights = {"kernel": np.random.default_rng(0).normal(0, 0.1, 40_000).astype(np.float32)}
+    assert len(write_weights(weights)) < 0.44 * 4 * 40_000
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda data: data[:-5], "cut off"),
+        (lambda data: data + b"x", "cut off, or something follows it"),
+        (lambda data: zlib.compress(bytes(10**8)), "more than"),
+        (lambda data: zlib.compress(b"\xff" * 30), "cannot be read"),
+        (lambda data: save({"a": np.ones(2, np.float32)}), "cannot be read"),
+        (lambda data: b"", "cut off"),
+    ],
+    ids=["short", "long", "bomb", "no safetensors", "not deflated", "empty"],
+)
+def test_files_of_others_are_refused(tmp_path, spoil, told):
+    weights = {"a": np.ones(2, np.float32)}
+    path = tmp_path / "file"
+    path.write_bytes(spoil(write_weights(weights)))
+    with pytest.raises(MistifyError, match=told) as caught:
+        read_weights(path, tunable_of(weights))
+    assert caught.value.code is ErrorCode.INVALID_PUBLICATION

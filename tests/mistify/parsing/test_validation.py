@@ -1,0 +1,85 @@
+"""Pydantic's errors as problems."""
+
+import pytest
+from pydantic import Field, ValidationError
+
+from mistify.parsing.validation import InvalidValue, Settings, json_path, problems_of, shown, unknown_name
+
+
+class Inner(Settings):
+    rate: float = Field(gt=0, description="a rate above 0", examples=[0.1])
+    plain: int = 1
+
+
+class Outer(Settings):
+    inner: Inner | None = None
+    several: tuple[Inner, ...] = ()
+
+
+def problems(value, place=""):
+    with pytest.raises(ValidationError) as caught:
+        Outer.model_validate(value)
+    return problems_of(caught.value, Outer, place)
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ((3, "adaptation_goal", "FLOP"), "[3].adaptation_goal.FLOP"),
+        (("a", "x y", 0), 'a["x y"][0]'),
+        (("ключ",), '["\\u043a\\u043b\\u044e\\u0447"]'),
+        ((), ""),
+    ],
+)
+def test_json_paths(keys, path):
+    assert json_path(keys) == path
+
+
+def test_places_are_prefixed():
+    (problem,) = problems({"inner": {"rate": -1}}, "[2].algorithm.config")
+
+    assert problem.place == "[2].algorithm.config.inner.rate"
+
+
+def test_the_field_says_what_is_expected():
+    wrong, missing = problems({"inner": {"rate": "fast"}, "several": [{}]})
+
+    assert (wrong.given, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "write for example 0.1")
+    assert (missing.place, missing.given) == ("several[0].rate", "nothing")
+    assert missing.expected == "a rate above 0"
+
+
+def test_fields_without_words_get_pydantics():
+    (problem,) = problems({"inner": {"rate": 1, "plain": "x"}})
+
+    assert "valid integer" in problem.fix
+
+
+def test_unknown_keys_at_any_depth():
+    found = problems({"iner": 1, "several": [{"rate": 1, "Rate": 2}]})
+
+    assert {problem.place: problem.fix for problem in found} == {
+        "iner": 'did you mean "inner"?',
+        "several[0].Rate": 'did you mean "rate"?',
+    }
+
+
+def test_names_that_resemble_nothing():
+    assert unknown_name("zzz", ["b", "a"]) == ("one of a, b", "remove it or use a known name")
+    assert unknown_name("FLOP", ["flop"])[1] == 'did you mean "flop"?'
+
+
+def test_objects_where_something_else_stands():
+    (problem,) = problems({"inner": [1]})
+
+    assert (problem.expected, problem.fix) == ("an object", "its keys can be rate, plain")
+
+
+def test_long_values_are_shortened():
+    assert len(shown("x" * 1000)) == 80
+    assert shown("\ud800") == '"\\ud800"'
+
+
+def test_invalid_values_are_value_errors():
+    assert str(InvalidValue(5, "text", "quote it")) == "got 5; expected text; quote it"
+    assert InvalidValue(5, "text", "quote it").problem("[0].id").place == "[0].id"

@@ -1,0 +1,134 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.compression import CompressionConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.formats import Legend
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs.job import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobEvent,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
+from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
+from mistify.v1 import porting_pb2 as pb
+from mistify.wire import porting
+
+finite = st.floats(allow_nan=False)
+costs = st.dictionaries(st.text(max_size=20), finite, max_size=4)
+texts = st.text(max_size=30)
+names = st.text(min_size=1, max_size=30)
+int64 = st.integers(0, 2**63 - 1)
+files = st.builds(PackageFile, texts, int64, texts)
+quantizations = st.builds(QuantizationConfig, precision=st.sampled_from(Quantization)) | st.builds(
+    QuantizationConfig,
+    precision=st.sampled_from([Quantization.INT8, Quantization.INT8_QAT]),
+    inputs=st.just("int8"),
+)
+compressions = st.builds(CompressionConfig, sparsity=st.floats(0.01, 0.99)) | st.builds(
+    CompressionConfig, clusters=st.integers(2, 256)
+)
+tunings = st.builds(
+    TuningConfig,
+    trainable=st.sampled_from(["network", "head"]) | st.integers(1, 2**31),
+    optimizer=st.sampled_from(["sgd", "adam"]),
+    batch_size=st.integers(1, 4096),
+)
+goals = st.builds(
+    Goal,
+    id=names,
+    batch=st.integers(0, 2**31 - 1),
+    budget=costs,
+    accuracy_target=st.none() | finite,
+    quantization=quantizations,
+    compression=st.none() | compressions,
+    tuning=tunings,
+    algorithm=texts,
+    choice=texts,
+    warning=texts,
+    parent=st.none() | names,
+    state=st.sampled_from(GoalState),
+    achieved=costs,
+    measured=costs,
+    accuracy=st.none() | finite,
+    reason=texts,
+    note=texts,
+    seconds=finite,
+    steps=int64,
+    files=st.lists(files, max_size=3).map(tuple),
+    branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
+)
+units = st.dictionaries(
+    st.text("abcdJ/", min_size=1, max_size=5).filter(lambda name: name[0] != "/"),
+    st.floats(1e-30, 1e30).filter(lambda size: size != 1),
+    max_size=3,
+)
+kinds = units.map(lambda units: measured_in({**units, "W": 1})) | st.sampled_from((TIME, COUNT, BYTES, PLAIN))
+legends = st.builds(Legend, names, texts, kinds)
+jobs = st.builds(
+    Job,
+    id=names,
+    state=st.sampled_from(JobState),
+    goals=st.lists(goals, max_size=3).map(tuple),
+    created_unix_ms=int64,
+    source=st.none() | st.builds(Source, costs, finite, legends=st.lists(legends, max_size=2).map(tuple)),
+    seconds=finite,
+    spent=st.dictionaries(texts, finite, max_size=4),
+    reason=texts,
+)
+updates = st.builds(ProgressUpdate, texts, int64, int64, costs, st.none() | finite)
+events = st.builds(
+    JobEvent,
+    int64,
+    int64,
+    st.none() | names,
+    st.sampled_from(JobState) | st.sampled_from(GoalState) | updates,
+)
+problems = st.builds(Problem, texts, texts, texts, texts)
+
+
+@given(jobs)
+def test_a_job_survives_the_wire(job: Job) -> None:
+    wire = porting.job_to_proto(job).SerializeToString()
+    assert porting.job_from_proto(pb.Job.FromString(wire)) == job
+
+
+@given(events)
+def test_an_event_survives_the_wire(event: JobEvent) -> None:
+    wire = porting.event_to_proto(event).SerializeToString()
+    assert porting.event_from_proto(pb.JobEvent.FromString(wire)) == event
+
+
+@given(st.sampled_from(ErrorCode), texts, st.lists(problems, max_size=3).map(tuple))
+def test_an_error_survives_the_wire(code: ErrorCode, message: str, problems: tuple[Problem, ...]) -> None:
+    wire = porting.error_to_proto(MistifyError(code, message, problems)).SerializeToString()
+    back = porting.error_from_proto(pb.ErrorInfo.FromString(wire))
+    assert (back.code, back.message, back.problems) == (code, message, problems)
+
+
+def test_an_unknown_code_is_internal() -> None:
+    assert (
+        porting.error_from_proto(pb.ErrorInfo(code="FROM_THE_FUTURE", message="m")).code is ErrorCode.INTERNAL
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pb.JobEvent(sequence=3),
+        pb.JobEvent(sequence=3, job_state=99),  # type: ignore[arg-type]
+        pb.JobEvent(sequence=3, goal_state=pb.GOAL_STATE_UNSPECIFIED),
+    ],
+)
+def test_an_event_of_an_unknown_kind_is_an_error(message: pb.JobEvent) -> None:
+    with pytest.raises(MistifyError, match="same version"):
+        porting.event_from_proto(message)
