@@ -33,9 +33,9 @@ from rich.table import Table
 from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Reached, resnet8
 from executors.data import Array, Dataset
-from executors.data.loading import load_dataset
-from executors.evaluation import Evaluation
-from executors.signature import signature_of
+from executors.readers.loading import load_dataset
+from executors.structure.signature import signature_of
+from executors.training.evaluation import Evaluation
 
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 QUICK_SHARES: Final = (0.25,)

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import keras
 
-from executors.data.loading import load_dataset
-from executors.evaluation import evaluate
-from executors.gradual import LEAST_CUT
-from executors.signature import signature_of
+from executors.pruning.executor import LEAST_CUT
+from executors.readers.loading import load_dataset
+from executors.structure.signature import signature_of
+from executors.training.evaluation import evaluate
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import FLOPS, latency_axis, size_axis

@@ -29,7 +29,6 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.harness import Figures, Target, run
-from executors.signature import output_names
 from executors.structure import (
     Keep,
     ResidualBlock,
@@ -41,6 +40,7 @@ from executors.structure import (
     shallower,
 )
 from executors.structure.graph import Graph
+from executors.structure.signature import output_names
 from mistify_server.packaging import litert
 from mistify_server.packaging.conversion import convert
 

@@ -19,7 +19,7 @@ from torch.nn import functional
 from benchmarks.torch_resnet8 import arrays_of, batches, multiply_adds, recalibrate, tensors, translated
 from executors.base import Params
 from executors.data import Array, Dataset
-from executors.training import constant, cosine
+from executors.training.trainer import constant, cosine
 
 _LEARNING_RATE: Final = 0.02
 _MOMENTUM: Final = 0.9
@@ -110,7 +110,7 @@ def _train(
 
 
 def _loss(logits: Tensor, classes: Tensor, taught: Tensor | None) -> Tensor:
-    """Cross entropy, and distillation as `executors.training` has it."""
+    """Cross entropy, and distillation as `executors.training.trainer` has it."""
     loss = functional.cross_entropy(logits, classes)
     if taught is None:
         return loss

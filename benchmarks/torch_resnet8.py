@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from executors.data import Array, Dataset
-from executors.evaluation import EVALUATION_BATCH, RECALIBRATION_BATCH, RECALIBRATION_EXAMPLES
+from executors.training.evaluation import EVALUATION_BATCH, RECALIBRATION_BATCH, RECALIBRATION_EXAMPLES
 
 _NORM_EPSILON: Final = 1e-3
 _NORM_MOMENTUM: Final = 0.01  # what Keras calls 0.99
@@ -133,7 +133,7 @@ def accuracy(network: nn.Module, data: Dataset) -> float:
 
 
 def recalibrate(network: nn.Module, data: Dataset) -> None:
-    """Set the statistics of every batch norm as `executors.evaluation.recalibrate` does, on its images."""
+    """Set the statistics of every batch norm as the recalibration of executors does, on its images."""
     norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()

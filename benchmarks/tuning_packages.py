@@ -7,8 +7,8 @@ import keras
 
 from benchmarks import fleet, tuning_step
 from benchmarks.porting import Porting
-from executors.evaluation import call
 from executors.sources import load_source
+from executors.training.evaluation import call
 from mistify.config.tuning import TuningConfig
 from mistify.package.manifest import Manifest
 from mistify_client.inputs import Array

@@ -22,9 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, run
-from executors.objectives import Categorical
-from executors.signature import Activation
 from executors.structure import fold_batch_norm
+from executors.structure.signature import Activation
+from executors.training.objectives import Categorical
 from mistify.config.tuning import TuningConfig
 from mistify_server.packaging.training.network import TrainingNetwork, convert_training
 from mistify_server.packaging.training.parts import trainable_weights

@@ -10,7 +10,8 @@ import keras
 from pydantic import BaseModel, ConfigDict, Field
 
 from executors.structure import Structure
-from executors.training import Schooling, Trainer
+from executors.training.setup import Schooling
+from executors.training.trainer import Trainer
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.profiles import Profile
 from mistify.errors import ErrorCode, MistifyError

@@ -14,10 +14,10 @@ import numpy as np
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment
-from executors.gradual import GradualParams
+from executors.pruning.executor import GradualParams
 from executors.search import Evolution, Genes, Predictor, Sample
+from executors.search.executor import Fitted, SearchExecutor
 from executors.search.predictor import Floats
-from executors.searching import Fitted, SearchExecutor
 from executors.structure import copied, resolution
 from mistify.costs.budget import FLOPS
 

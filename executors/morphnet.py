@@ -16,9 +16,9 @@ import tensorflow as tf
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, StuckError
-from executors.compensation import Moments
-from executors.gradual import GradualExecutor, GradualParams
-from executors.sparsity import StructureLoss
+from executors.pruning.executor import GradualExecutor, GradualParams
+from executors.pruning.reconstruction import Moments
+from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Keep, Structure
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Costs, exceeded

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import keras
 
-from executors.augmentation import augmenting
 from executors.data import Dataset
-from executors.generation import generated
-from executors.metrics import check_defined, default_metric
-from executors.metrics import measured as measurable
-from executors.objectives import check_balanced, objectives_of
-from executors.scaling import scaled
-from executors.signature import input_names, signature_of
+from executors.sources.scaling import scaled
 from executors.structure import analyse
+from executors.structure.signature import input_names, signature_of
+from executors.training.augmentation import augmenting
+from executors.training.metrics import check_defined, default_metric
+from executors.training.metrics import measured as measurable
+from executors.training.objectives import check_balanced, objectives_of
+from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of

@@ -11,10 +11,10 @@ from typing import Final
 
 from executors.data import Dataset
 from executors.inspection.directories import is_graph
-from executors.metrics import check_defined, default_metric
-from executors.objectives import objectives_for
 from executors.sources.graphs import FrozenGraph
-from executors.timesheet import activity
+from executors.timing import activity
+from executors.training.metrics import check_defined, default_metric
+from executors.training.objectives import objectives_for
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of

@@ -6,10 +6,10 @@ import keras
 
 from executors.base import Params
 from executors.data import Array, Dataset
-from executors.evaluation import Evaluation
-from executors.objectives import objectives_of, predictions
-from executors.signature import signature_of
-from executors.training import Schooling
+from executors.structure.signature import signature_of
+from executors.training.evaluation import Evaluation
+from executors.training.objectives import objectives_of, predictions
+from executors.training.setup import Schooling
 from mistify.config.dataset import DataSettings
 from mistify_server.materials import Materials, parts_of
 from mistify_server.tasks import DataSource

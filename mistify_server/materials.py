@@ -9,11 +9,11 @@ from typing import TypeVar
 import keras
 
 from executors.data import Dataset
-from executors.data.loading import load_dataset
-from executors.signature import Signature
+from executors.readers.loading import load_dataset
 from executors.sources import builtin_source, flatten, load_application, load_source
 from executors.sources.graphs import FrozenGraph, load_graph
-from executors.timesheet import activity
+from executors.structure.signature import Signature
+from executors.timing import activity
 from mistify.config.dataset import TextSettings
 from mistify_server.tasks import LOADING, DataSource, ModelSource, Progress
 

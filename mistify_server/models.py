@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from executors.custom_layers import in_plug_in
 from executors.inspection import inspect_source
-from executors.layers import in_plug_in
 from mistify.config.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue

@@ -10,10 +10,11 @@ import numpy as np
 
 from executors.base import AdaptationExecutor, Aptitude, Params, executor_class, executor_classes
 from executors.data import Dataset
-from executors.evaluation import evaluate
-from executors.kinds import digest_of, kind_of
 from executors.structure import Structure, copied, residual_blocks
-from executors.training import Schooling, Trainer
+from executors.structure.fingerprint import digest_of, kind_of
+from executors.training.evaluation import evaluate
+from executors.training.setup import Schooling
+from executors.training.trainer import Trainer
 from mistify.config.dataset import generated_count
 from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of

@@ -12,15 +12,15 @@ import keras
 import numpy as np
 
 from executors.base import AdaptationExecutor, Assignment, Params, executor_class
+from executors.custom_layers import import_layers
 from executors.data import Dataset
-from executors.evaluation import evaluate
-from executors.generation import generated
-from executors.layers import import_layers
-from executors.scaling import scaled
-from executors.signature import signature_of
+from executors.sources.scaling import scaled
 from executors.structure import analyse
-from executors.timesheet import activity, timesheet
-from executors.training import Schooling
+from executors.structure.signature import signature_of
+from executors.timing import activity, timesheet
+from executors.training.evaluation import evaluate
+from executors.training.setup import Schooling
+from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of

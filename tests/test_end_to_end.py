@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.data.loading import load_dataset
-from executors.signature import signature_of
+from executors.readers.loading import load_dataset
 from executors.sources import flatten
 from executors.structure import analyse
+from executors.structure.signature import signature_of
 from mistify.costs.budget import FLOPS
 from mistify.jobs.plan import Plan
 from mistify_client import load

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.data.builtin import read_builtin
+from executors.readers.builtin import read_builtin
 from mistify_client import load
 from tests.paths import REPOSITORY
 from tests.saved_models import save_digits

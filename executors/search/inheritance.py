@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from executors.compensation import Compensation, Moments
 from executors.data import Dataset
-from executors.evaluation import Evaluation
-from executors.objectives import SMALLEST, objectives_of
+from executors.pruning.masks import Masks
+from executors.pruning.reconstruction import Compensation, Moments
 from executors.search.space import Architecture
-from executors.sparsity import Masks
 from executors.structure import Keep, Structure, narrow
-from executors.training import Schooling
+from executors.training.evaluation import Evaluation
+from executors.training.objectives import SMALLEST, objectives_of
+from executors.training.setup import Schooling
 
 #: Training examples that batch norms are calibrated on, and that candidates are measured on: others, where
 #: there are twice as many.

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import keras
 
+from executors.custom_layers import import_layers
 from executors.inspection import Inspected, Kind, inspect_source
 from executors.inspection.directories import NOT_ADAPTABLE
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.layers import import_layers
 from executors.sources.applications import application
 from executors.sources.builtin import builtin_source
 from executors.sources.flat import check_finite, flatten

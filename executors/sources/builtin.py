@@ -6,9 +6,9 @@ from typing import Any
 
 import keras
 
-from executors.data.loading import load_dataset
-from executors.evaluation import recalibrate
-from executors.signature import signature_of
+from executors.readers.loading import load_dataset
+from executors.structure.signature import signature_of
+from executors.training.evaluation import recalibrate
 from mistify.errors import ErrorCode, MistifyError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
 from executors.structure import Structure, UnsupportedLayerError, analyse, narrow
-from executors.structure.reading import read_graph
+from executors.structure.reading.reader import read_graph
 
 _HALVES: Final = ("float16", "bfloat16")
 

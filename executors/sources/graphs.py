@@ -19,8 +19,8 @@ from executors.inspection import inspect_source
 from executors.inspection.directories import GRAPH
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
-from executors.signature import Activation, Input, Output, Signature
 from executors.sources.guard import limited
+from executors.structure.signature import Activation, Input, Output, Signature
 
 SIGNATURE: Final = "serving_default"
 

@@ -7,15 +7,15 @@
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
-from executors.structure.depth import ResidualBlock, residual_blocks, shallower
+from executors.structure.edits.depth import ResidualBlock, residual_blocks, shallower
+from executors.structure.edits.resolution import at_resolution, resolution
+from executors.structure.edits.splitting import freeze, shareable_base, split
+from executors.structure.edits.widths import Keep, narrow, narrow_arrays, widen, widened
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import fold_batch_norm, foldable
 from executors.structure.graph import set_weights
 from executors.structure.handlers import LayerHandler, register
-from executors.structure.reading import calls, copied, tensors
-from executors.structure.resolution import at_resolution, resolution
-from executors.structure.splitting import freeze, shareable_base, split
-from executors.structure.surgery import Keep, narrow, narrow_arrays, widen, widened
+from executors.structure.reading.reader import calls, copied, tensors
 
 __all__ = [
     "ChannelGroup",

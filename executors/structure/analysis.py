@@ -13,7 +13,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.folding import foldable
 from executors.structure.graph import Graph, Shape
 from executors.structure.handlers import elements, handler_of, is_leaf
-from executors.structure.reading import read_graph
+from executors.structure.reading.reader import read_graph
 from mistify.costs.network import LayerCost, NetworkCost
 
 #: units that are left of each channel group, by the group's name

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from executors.structure.graph import Graph, Node
-from executors.structure.reading import read_graph
+from executors.structure.reading.reader import read_graph
 
 Array = npt.NDArray[np.float32]
 layers = keras.layers

@@ -7,9 +7,9 @@ from functools import partial
 import keras
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
-from executors.evaluation import evaluate
 from executors.structure import analyse
-from executors.training import Trainer, cosine
+from executors.training.evaluation import evaluate
+from executors.training.trainer import Trainer, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, excess, meets
 from mistify_server.adaptor.latency import (

@@ -9,7 +9,7 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.structure import analyse
-from executors.timesheet import activity
+from executors.timing import activity
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, hardware_of

@@ -6,9 +6,10 @@ import keras
 import numpy as np
 
 from executors.data import split
-from executors.evaluation import evaluate, recalibrate
 from executors.structure import Structure, copied, widen, widened
-from executors.training import Schooling, Trainer
+from executors.training.evaluation import evaluate, recalibrate
+from executors.training.setup import Schooling
+from executors.training.trainer import Trainer
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import Profile
 from mistify_server.adaptor.edge import tune

@@ -8,8 +8,8 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.data.storage import Array, Rows
-from executors.metrics import score
-from executors.objectives import Objective
+from executors.training.metrics import score
+from executors.training.objectives import Objective
 from mistify.config.metric import Metric
 from mistify_server.packaging.litert import Runner
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from executors.signature import output_names
 from executors.structure import fold_batch_norm
+from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 

@@ -14,12 +14,12 @@ import keras
 import numpy as np
 
 from executors.data import Array, Dataset
-from executors.evaluation import call, evaluate
-from executors.objectives import Objective, empty_classes, named, objectives_of
-from executors.optimization import compressed, quantization_aware
-from executors.signature import output_names, signature_of
 from executors.structure import analyse
-from executors.training import Schooling
+from executors.structure.signature import output_names, signature_of
+from executors.tfmot import compressed, quantization_aware
+from executors.training.evaluation import call, evaluate
+from executors.training.objectives import Objective, empty_classes, named, objectives_of
+from executors.training.setup import Schooling
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig

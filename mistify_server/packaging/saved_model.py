@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm, split
-from executors.structure.reading import read_graph
+from executors.structure.reading.reader import read_graph
 from mistify.package.manifest import BRANCH_INPUT
 from mistify_server.packaging.branching import Branches
 from mistify_server.packaging.conversion import Function, save_function

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from executors.objectives import Binary, Categorical, Objective
-from executors.signature import Activation
 from executors.structure import fold_batch_norm
+from executors.structure.signature import Activation
+from executors.training.objectives import Binary, Categorical, Objective
 from mistify.config.tuning import TuningConfig
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputKind, TrainedWeight, Training

@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("torch", reason="needs the extra: pip install -e '.[peers]'")
 
 from benchmarks import torch_resnet8
-from executors import evaluation
 from executors.data import Dataset
-from executors.signature import signature_of
 from executors.structure import analyse
+from executors.structure.signature import signature_of
+from executors.training import evaluation
 from tests.benchmarks.networks import resnet8
 
 layers = keras.layers

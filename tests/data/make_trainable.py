@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.training import Schooling
+from executors.training.setup import Schooling
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig

@@ -1,10 +1,10 @@
 import keras
 import pytest
 
-from executors.data.loading import load_dataset
-from executors.evaluation import Evaluation
-from executors.signature import signature_of
-from executors.training import Schooling
+from executors.readers.loading import load_dataset
+from executors.structure.signature import signature_of
+from executors.training.evaluation import Evaluation
+from executors.training.setup import Schooling
 
 layers = keras.layers
 

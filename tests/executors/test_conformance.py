@@ -15,7 +15,7 @@ from executors.base import (
     executor_classes,
 )
 from executors.structure import analyse
-from executors.training import constant
+from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, latency_axis, meets
 from mistify.costs.profiles import NominalProfile

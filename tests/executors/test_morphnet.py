@@ -4,16 +4,16 @@ import pytest
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.evaluation import evaluate, recalibrate
 from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
-from executors.training import Schooling, constant
+from executors.training.evaluation import evaluate, recalibrate
+from executors.training.setup import Schooling
+from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
 from mistify.costs.profiles import HardwareProfile
 from mistify_server.adaptor.edge import run_edge
-
-from .conftest import small_resnet
+from tests.executors.conftest import small_resnet
 
 
 def started(trained, schooling, budget, **settings):

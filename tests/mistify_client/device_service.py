@@ -11,8 +11,7 @@ from mistify.costs.devices import Device, Setting
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesServicer, add_DevicesServicer_to_server
 from mistify.wire import devices
-
-from .conftest import PortingFake
+from tests.mistify_client.conftest import PortingFake
 
 SETTINGS = tuple(Setting(integer, threads, 0.1, 0.2) for integer in (False, True) for threads in (2, 1))
 MY_BOARD = Device("my-board", "x86_64", "LiteRT", SETTINGS, datetime(2026, 1, 2, tzinfo=UTC))

@@ -13,8 +13,7 @@ from mistify.config.batch import parse_batch
 from mistify.errors import ErrorCode
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.jobs import RunningJobs
-
-from .outcomes import failure, goals
+from tests.mistify_server.outcomes import failure, goals
 
 Config = Callable[..., dict[str, object]]
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mistify.errors import ErrorCode
-
-from .outcomes import failure
+from tests.mistify_server.outcomes import failure
 
 Config = Callable[..., dict[str, object]]
 

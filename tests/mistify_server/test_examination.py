@@ -11,8 +11,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks import DataSource, InspectTask, SourceTask
 from mistify_server.workshop import Workshop
-
-from .digits_tasks import COMMON, saved_source
+from tests.mistify_server.digits_tasks import COMMON, saved_source
 
 
 def generated(count: int, **settings: Any) -> dict[str, Any]:

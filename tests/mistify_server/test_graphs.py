@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.data.builtin import read_builtin
+from executors.readers.builtin import read_builtin
 from mistify.config.dataset import Augmentation, DataSettings, Scaling
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig

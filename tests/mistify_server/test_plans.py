@@ -13,9 +13,8 @@ from mistify.wire.plans import plan_from_proto
 from mistify_server.forecast.records import subject_of
 from mistify_server.store.base import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
-
-from .forecast.experiences import CANDIDATES, TRAITS, case, seen
-from .outcomes import failure
+from tests.mistify_server.forecast.experiences import CANDIDATES, TRAITS, case, seen
+from tests.mistify_server.outcomes import failure
 
 Config = Callable[..., dict[str, object]]
 SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}

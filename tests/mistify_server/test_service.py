@@ -10,8 +10,7 @@ import pytest
 from mistify.config.compression import CompressionConfig
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import GoalState, JobState, Source
-
-from .outcomes import goals
+from tests.mistify_server.outcomes import goals
 
 Config = Callable[..., dict[str, object]]
 

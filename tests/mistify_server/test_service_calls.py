@@ -13,8 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
 from mistify_server.engines.pool import PooledEngine
 from mistify_server.store.rows import job_of
-
-from .outcomes import failure, goals
+from tests.mistify_server.outcomes import failure, goals
 
 Config = Callable[..., dict[str, object]]
 

@@ -40,7 +40,7 @@ class Ticks:
 @pytest.fixture
 def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
     clock = Ticks()
-    monkeypatch.setattr("executors.timesheet.perf_counter", clock)
+    monkeypatch.setattr("executors.timing.perf_counter", clock)
     return clock
 
 

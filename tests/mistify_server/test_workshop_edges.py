@@ -7,11 +7,11 @@ import keras
 import numpy as np
 import pytest
 
-from executors.data.loading import load_dataset
-from executors.evaluation import evaluate
-from executors.signature import signature_of
+from executors.readers.loading import load_dataset
 from executors.structure import analyse
-from executors.training import Trainer
+from executors.structure.signature import signature_of
+from executors.training.evaluation import evaluate
+from executors.training.trainer import Trainer
 from mistify.config.dataset import DataSettings
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST

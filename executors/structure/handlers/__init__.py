@@ -12,16 +12,8 @@ from executors.structure.handlers import (
     recurrent,
     reshaping,
 )
-from executors.structure.handlers.base import (
-    LayerHandler,
-    Product,
-    elements,
-    handler_of,
-    is_leaf,
-    positions,
-    register,
-    registered,
-)
+from executors.structure.handlers.base import LayerHandler, Product, elements, positions, register
+from executors.structure.handlers.registry import handler_of, is_leaf, registered
 
 __all__ = [
     "LayerHandler",

@@ -1,9 +1,8 @@
-"""The contract of a layer handler, and the registry of handlers by layer class."""
+"""What a handler of layers is, and what handlers share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import keras
@@ -86,55 +85,17 @@ class LayerHandler(ABC):
         return 1
 
 
-_HANDLERS: dict[type, LayerHandler] = {}
+HANDLERS: dict[type, LayerHandler] = {}
 
 
 def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerHandler]]:
     """Class decorator: this handler treats exactly these layer classes (not their subclasses)."""
 
     def add(handler: type[LayerHandler]) -> type[LayerHandler]:
-        _HANDLERS.update({layer_class: handler() for layer_class in layer_classes})
+        HANDLERS.update({layer_class: handler() for layer_class in layer_classes})
         return handler
 
     return add
-
-
-def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
-    """The handler of a layer.
-
-    Raises:
-        UnsupportedLayerError: No handler is registered for the layer's class.
-    """
-    handler = _found(layer)
-    if handler is None:
-        kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
-        raise UnsupportedLayerError(
-            f"layer {name!r} is a {kind}, which no handler knows; register one with "
-            f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
-        )
-    return handler
-
-
-def is_leaf(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is treated as it is: one with a handler, or Keras's own, which then needs one.
-
-    Any other is made of such layers, or cannot be treated.
-    """
-    return _found(layer) is not None or type(layer).__module__.startswith(
-        ("keras.src.layers.", "keras.src.ops.")
-    )
-
-
-def _found(layer: keras.layers.Layer) -> LayerHandler | None:
-    """The handler of a layer; those of KerasHub's, which takes seconds to import, once they are needed."""
-    if type(layer) not in _HANDLERS and type(layer).__module__.startswith("keras_hub."):
-        import_module("executors.structure.handlers.hub")
-    return _HANDLERS.get(type(layer))
-
-
-def registered() -> tuple[type, ...]:
-    """The layer classes that can be treated."""
-    return tuple(_HANDLERS)
 
 
 def elements(shape: Shape) -> int:

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from executors.objectives import IGNORED, SMALLEST, Binary, Categorical, Objective
-from executors.signature import Activation
+from executors.structure.signature import Activation
+from executors.training.objectives import IGNORED, SMALLEST, Binary, Categorical, Objective
 
 
 def confusion(objective: Objective, output: Any) -> Any:

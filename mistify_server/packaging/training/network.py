@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from executors.objectives import Binary, Categorical, Objective
-from executors.signature import output_names
+from executors.structure.signature import output_names
+from executors.training.objectives import Binary, Categorical, Objective
 from mistify.config.tuning import TuningConfig
 from mistify.package.training import (
     ADAPT_STEP,

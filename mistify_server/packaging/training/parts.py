@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import keras
 
+from executors.structure.edits.splitting import blocks
 from executors.structure.graph import Graph
-from executors.structure.reading import read_graph
-from executors.structure.splitting import blocks
+from executors.structure.reading.reader import read_graph
 from mistify.config.tuning import TuningConfig
 
 #: The names of weights that scale or shift channels.

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from executors.data import storage
-from executors.data.loading import load_dataset
 from executors.data.storage import Rows
-from executors.signature import Activation, Input, Output
-from tests.executors.data.files import FORMATS, signature, write_labelled
+from executors.readers.loading import load_dataset
+from executors.structure.signature import Activation, Input, Output
+from tests.executors.readers.files import FORMATS, signature, write_labelled
 
 PRICED = signature([Input("figures", (3,), "float32")], [Output("price", (1,), Activation.NONE)])
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.compensation import Compensation
 from executors.data import Dataset
-from executors.evaluation import Evaluation
+from executors.pruning.masks import Masks
+from executors.pruning.reconstruction import Compensation
 from executors.search import Architecture, Inheritance
-from executors.sparsity import Masks
 from executors.structure import analyse, at_resolution, copied, narrow, residual_blocks, shallower
+from executors.training.evaluation import Evaluation
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from executors.inspection import Kind, inspect_source
-from executors.signature import Activation
 from executors.sources import load_source
 from executors.sources.graphs import FrozenGraph, load_graph
+from executors.structure.signature import Activation
 from mistify.errors import ErrorCode, MistifyError
 from tests.saved_models import Digits, save_digits
 

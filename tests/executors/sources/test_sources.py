@@ -2,11 +2,11 @@ import keras
 import numpy as np
 import pytest
 
-from executors.data.loading import load_dataset
-from executors.evaluation import evaluate
-from executors.signature import signature_of
+from executors.readers.loading import load_dataset
 from executors.sources import builtin_source, flatten, load_source
 from executors.sources.builtin import train_digits_resnet
+from executors.structure.signature import signature_of
+from executors.training.evaluation import evaluate
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 

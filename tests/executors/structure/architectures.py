@@ -7,7 +7,7 @@ masked, `repeat` saying how the group's mask becomes one of the tensor's channel
 import keras
 import numpy as np
 
-from .networks import conv, head
+from tests.executors.structure.networks import conv, head
 
 layers = keras.layers
 

@@ -3,9 +3,8 @@ import numpy as np
 import pytest
 
 from executors.structure import LayerHandler, Role, UnsupportedLayerError, analyse, narrow, register
-from executors.structure.handlers import base
-
-from .networks import (
+from executors.structure.handlers.base import HANDLERS
+from tests.executors.structure.networks import (
     alternate,
     batch,
     check_narrow,
@@ -122,8 +121,17 @@ def doubled(mask):
     return keras.Model(inputs, layers.Dense(2)(Doubled(name="mine")(x)))
 
 
-def test_an_unknown_layer_is_refused_until_a_handler_is_registered(monkeypatch):
-    monkeypatch.setattr(base, "_HANDLERS", dict(base._HANDLERS))
+@pytest.fixture
+def registration():
+    """Forget afterwards what a test registers."""
+    before = dict(HANDLERS)
+    yield
+    HANDLERS.clear()
+    HANDLERS.update(before)
+
+
+@pytest.mark.usefixtures("registration")
+def test_an_unknown_layer_is_refused_until_a_handler_is_registered():
     message = r"layer 'mine' is a .*Doubled, .* weights of its own \(factor\); register .*register\(Doubled\)"
     with pytest.raises(UnsupportedLayerError, match=message):
         analyse(doubled(unmasked))
@@ -140,8 +148,8 @@ def test_an_unknown_layer_is_refused_until_a_handler_is_registered(monkeypatch):
     check_widen(randomised(doubled(unmasked)))
 
 
-def test_an_operation_can_be_given_a_handler(monkeypatch):
-    monkeypatch.setattr(base, "_HANDLERS", dict(base._HANDLERS))
+@pytest.mark.usefixtures("registration")
+def test_an_operation_can_be_given_a_handler():
     inputs = keras.Input((4,))
     ordered = keras.ops.sort(layers.Dense(5, name="a")(inputs), axis=0)
     source = randomised(keras.Model(inputs, layers.Dense(2)(ordered)))

@@ -5,9 +5,17 @@ import numpy as np
 import pytest
 
 from executors.structure import UnsupportedLayerError, analyse, narrow
-from executors.structure.reading import read_graph
-
-from .networks import alternate, batch, check_narrow, check_widen, outputs, randomised, same, unmasked
+from executors.structure.reading.reader import read_graph
+from tests.executors.structure.networks import (
+    alternate,
+    batch,
+    check_narrow,
+    check_widen,
+    outputs,
+    randomised,
+    same,
+    unmasked,
+)
 
 layers = keras.layers
 STEPS, UNITS, TAGS = 5, 6, 3

@@ -3,8 +3,7 @@ import numpy as np
 import pytest
 
 from executors.structure import fold_batch_norm
-
-from .networks import batch, check_fold, outputs, randomised, same
+from tests.executors.structure.networks import batch, check_fold, outputs, randomised, same
 
 layers = keras.layers
 MAKERS = {

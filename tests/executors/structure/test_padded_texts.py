@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from executors.structure import UnsupportedLayerError, analyse, narrow
-
-from .networks import alternate, randomised, same
+from tests.executors.structure.networks import alternate, randomised, same
 
 layers = keras.layers
 WORDS, LENGTH, WIDTH = 11, 6, 8

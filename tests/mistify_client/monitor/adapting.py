@@ -19,8 +19,7 @@ from mistify.jobs.job import GoalState, JobEvent, ProgressUpdate
 from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
-
-from ..conftest import IMAGE, SCORES, PortingFake, ended_job, make_package, package_files
+from tests.mistify_client.conftest import IMAGE, SCORES, PortingFake, ended_job, make_package, package_files
 
 PATIENCE = 60.0
 

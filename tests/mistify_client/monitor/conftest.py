@@ -19,9 +19,8 @@ from mistify_client.monitor.targets import Targets
 from mistify_client.statistics import Recorder
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import state_directory
-
-from ..conftest import Service, serve
-from .adapting import adapting_fake
+from tests.mistify_client.conftest import Service, serve
+from tests.mistify_client.monitor.adapting import adapting_fake
 
 EXPECTED_MS = (4.0, 10.0, 25.0)
 ACCURACIES = (0.7, 0.8, 0.9)

@@ -9,8 +9,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.candidate import agreeing, answers, read_examples, try_candidate
 from mistify_client.network import Execution, open_network
-
-from ..conftest import IMAGE, SCORES, make_package
+from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 
 
 @pytest.fixture

@@ -22,11 +22,10 @@ from mistify_client.monitor.state import MonitorState
 from mistify_client.runtime import load
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, previous, state_directory
-
-from ..conftest import IMAGE, SCORES, make_package
-from .adapting import PATIENCE, held
-from .conftest import branch
-from .test_config import GOAL
+from tests.mistify_client.conftest import IMAGE, SCORES, make_package
+from tests.mistify_client.monitor.adapting import PATIENCE, held
+from tests.mistify_client.monitor.conftest import branch
+from tests.mistify_client.monitor.test_config import GOAL
 
 MISTIFY = Path(sys.executable).parent / "mistify"
 CONFIG = 'interval = "10ms"\n[targets]\nlatency = "60min"\n[policy]\ndwell = "20ms"\n'

@@ -13,8 +13,14 @@ from mistify_client.monitor.targets import Targets
 from mistify_client.statistics import Recorder
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import state_directory
-
-from .conftest import ACCURACIES, EXPECTED_MS, INTERVAL, branch, manifest, three_branches
+from tests.mistify_client.monitor.conftest import (
+    ACCURACIES,
+    EXPECTED_MS,
+    INTERVAL,
+    branch,
+    manifest,
+    three_branches,
+)
 
 DWELL = 1.0
 

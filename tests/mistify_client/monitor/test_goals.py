@@ -10,8 +10,7 @@ from mistify.config.porting import PortingConfig
 from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.goals import Shortfall, new_goal
 from mistify_client.monitor.targets import Targets
-
-from .conftest import manifest, three_branches
+from tests.mistify_client.monitor.conftest import manifest, three_branches
 
 CONFIG = {
     "id": "phone",

@@ -14,10 +14,9 @@ from mistify_client.monitor.state import MonitorState
 from mistify_client.statistics import Recorder
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, install, state_directory
-
-from .adapting import Entries
-from .conftest import EXPECTED_MS, three_branches
-from .test_config import GOAL
+from tests.mistify_client.monitor.adapting import Entries
+from tests.mistify_client.monitor.conftest import EXPECTED_MS, three_branches
+from tests.mistify_client.monitor.test_config import GOAL
 
 
 class Watched:

@@ -10,10 +10,9 @@ from mistify_client.monitor.reporting import Reporting
 from mistify_client.monitor.state import MonitorState
 from mistify_client.retry import Backoff
 from mistify_client.versions import current, install
-
-from ..conftest import make_package
-from ..device_service import MY_BOARD, Devices, serve
-from .adapting import Entries
+from tests.mistify_client.conftest import make_package
+from tests.mistify_client.device_service import MY_BOARD, Devices, serve
+from tests.mistify_client.monitor.adapting import Entries
 
 
 class Site:

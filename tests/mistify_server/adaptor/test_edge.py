@@ -7,7 +7,7 @@ import pytest
 from executors.base import Assignment
 from executors.data import Dataset
 from executors.structure import analyse
-from executors.training import Schooling
+from executors.training.setup import Schooling
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile

@@ -11,7 +11,7 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
-from executors.training import Schooling
+from executors.training.setup import Schooling
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile

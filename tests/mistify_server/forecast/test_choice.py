@@ -7,8 +7,7 @@ from mistify_server.forecast.cases import EdgeRecord
 from mistify_server.forecast.choice import Choice, Chooser, Edge
 from mistify_server.forecast.experience import Experience
 from mistify_server.forecast.known import Candidate
-
-from .experiences import CANDIDATES, TRAITS, case, seen
+from tests.mistify_server.forecast.experiences import CANDIDATES, TRAITS, case, seen
 
 EDGE = Edge(halvings=1.0, distance=1.0, share=1.0)
 

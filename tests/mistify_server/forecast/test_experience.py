@@ -9,8 +9,7 @@ from mistify.jobs.plan import Estimate
 from mistify_server.forecast import experience
 from mistify_server.forecast.cases import Case, EdgeRecord
 from mistify_server.forecast.experience import Experience
-
-from .experiences import CANDIDATES, case, seen
+from tests.mistify_server.forecast.experiences import CANDIDATES, case, seen
 
 
 def lost(known: Experience, wanted: Case) -> Estimate:

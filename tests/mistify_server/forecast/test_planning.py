@@ -14,8 +14,7 @@ from mistify_server.forecast.known import Candidate, Prospects
 from mistify_server.forecast.planning import Forecast, after_losing
 from mistify_server.forecast.records import subject_of
 from mistify_server.store.base import BatchPlan
-
-from .experiences import CANDIDATES, TRAITS, case, seen
+from tests.mistify_server.forecast.experiences import CANDIDATES, TRAITS, case, seen
 
 SOURCE = {FLOPS: 10_000.0}
 PROSPECTS = Prospects(

@@ -6,7 +6,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.data import Dataset
 from executors.structure import analyse, freeze, narrow
-from executors.training import Schooling
+from executors.training.setup import Schooling
 from mistify.costs.axes import costs_of
 from mistify_server.packaging.branching import Branches, BranchNetwork
 from tests.executors.structure.networks import randomised

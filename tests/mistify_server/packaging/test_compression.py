@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from ai_edge_litert.tools import flatbuffer_utils
 
-from executors.data.loading import load_dataset
-from executors.evaluation import Evaluation
-from executors.signature import signature_of
-from executors.training import Schooling
+from executors.readers.loading import load_dataset
+from executors.structure.signature import signature_of
+from executors.training.evaluation import Evaluation
+from executors.training.setup import Schooling
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig

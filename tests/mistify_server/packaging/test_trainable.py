@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
-from executors.objectives import objectives_of
+from executors.training.objectives import objectives_of
 from mistify.config.tuning import TuningConfig
 from mistify_server.packaging import litert, trainable
 from mistify_server.packaging.trainable import convert_trainable

@@ -3,8 +3,15 @@ import numpy as np
 import pytest
 
 from executors.structure import analyse, narrow
-
-from ..networks import alternate, batch, check_widen, outputs, randomised, same, same_costs
+from tests.executors.structure.networks import (
+    alternate,
+    batch,
+    check_widen,
+    outputs,
+    randomised,
+    same,
+    same_costs,
+)
 
 layers = keras.layers
 POSITIONS, WIDTH = 4, 12

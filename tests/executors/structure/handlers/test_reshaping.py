@@ -4,8 +4,16 @@ import keras
 import pytest
 
 from executors.structure import UnsupportedLayerError, analyse, narrow
-
-from ..networks import alternate, batch, check_clone, check_widen, outputs, randomised, same, same_costs
+from tests.executors.structure.networks import (
+    alternate,
+    batch,
+    check_clone,
+    check_widen,
+    outputs,
+    randomised,
+    same,
+    same_costs,
+)
 
 layers = keras.layers
 

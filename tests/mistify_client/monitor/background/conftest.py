@@ -16,10 +16,9 @@ from mistify_client.monitor.state import MonitorState
 from mistify_client.monitor.targets import Targets
 from mistify_client.retry import Backoff
 from mistify_client.versions import current
-
-from ...conftest import IMAGE, SCORES, make_package
-from ..adapting import Entries
-from ..test_config import GOAL
+from tests.mistify_client.conftest import IMAGE, SCORES, make_package
+from tests.mistify_client.monitor.adapting import Entries
+from tests.mistify_client.monitor.test_config import GOAL
 
 SHORT = Shortfall(Targets(latency="1us"), ratio=2.0, fastest_ms=0.2)
 WHOLE_WAY = ["submitting", "adapting", "downloading", "validating", "installing", "probation"]

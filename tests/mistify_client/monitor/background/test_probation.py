@@ -4,8 +4,7 @@ import pytest
 
 from mistify_client.monitor.replacement import Phase
 from mistify_client.versions import current
-
-from .conftest import on_probation
+from tests.mistify_client.monitor.background.conftest import on_probation
 
 
 def test_a_package_that_takes_longer_in_use_is_rolled_back(site, package):

@@ -8,10 +8,9 @@ from mistify.v1 import porting_pb2 as pb
 from mistify_client.monitor.candidate import Trial
 from mistify_client.monitor.replacement import Ledger, Phase
 from mistify_client.versions import current, install, previous
-
-from ..adapting import held
-from ..test_config import GOAL
-from .conftest import SHORT, WHOLE_WAY, on_probation_ends
+from tests.mistify_client.monitor.adapting import held
+from tests.mistify_client.monitor.background.conftest import SHORT, WHOLE_WAY, on_probation_ends
+from tests.mistify_client.monitor.test_config import GOAL
 
 
 def test_a_new_package_becomes_the_current_one_and_the_old_one_is_kept(site, package):

@@ -11,9 +11,8 @@ from mistify_client.monitor.candidate import Trial
 from mistify_client.monitor.replacement import Ledger, Phase, Replacement
 from mistify_client.switchboard import Switchboard
 from mistify_client.versions import current, install, previous, roll_back, state_directory
-
-from ..adapting import held
-from .conftest import WHOLE_WAY, on_probation
+from tests.mistify_client.monitor.adapting import held
+from tests.mistify_client.monitor.background.conftest import WHOLE_WAY, on_probation
 
 #: A daemon that is killed as it tries a package.
 DYING = """

@@ -9,9 +9,8 @@ from mistify_client.monitor.candidate import Trial
 from mistify_client.monitor.replacement import Phase
 from mistify_client.versions import current
 from tests.disks import files_limited_to
-
-from ...conftest import serve
-from ..adapting import held
+from tests.mistify_client.conftest import serve
+from tests.mistify_client.monitor.adapting import held
 
 
 def test_the_server_is_away_at_first(site, service):

@@ -6,9 +6,9 @@ A layer stands between others with weights, so that it is differentiated by what
 import keras
 import numpy as np
 
-from executors.objectives import Categorical, Regression
-from executors.signature import Activation, output_names
 from executors.structure import fold_batch_norm
+from executors.structure.signature import Activation, output_names
+from executors.training.objectives import Categorical, Regression
 from mistify.config.tuning import TuningConfig
 from mistify_server.packaging.training.network import TrainingNetwork, target_of, teacher_of
 from mistify_server.packaging.training.parts import trainable_weights

@@ -7,7 +7,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
 
-from executors.signature import output_names
+from executors.structure.signature import output_names
 from mistify_server.packaging.training.builtins import UntrainableError
 from mistify_server.packaging.training.network import convert_training, target_of, tensor_of
 from tests.mistify_server.packaging.training.networks import (

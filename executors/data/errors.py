@@ -1,0 +1,8 @@
+"""Errors about data, which name the file and the place in it."""
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+
+def invalid(*problems: Problem) -> MistifyError:
+    """Data that cannot be used."""
+    return MistifyError(ErrorCode.INVALID_DATASET, f"{problems[0].place} cannot be used", problems)

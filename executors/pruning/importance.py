@@ -1,0 +1,27 @@
+"""How much the units of each channel group matter."""
+
+import numpy as np
+import numpy.typing as npt
+
+from executors.structure import Keep, Structure
+
+Array = npt.NDArray[np.float64]
+
+
+def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
+    """For each group the L2 norm of everything that belongs to each unit, over the mean of those kept.
+
+    Weights of every slot count: what makes the channel, what scales it, and what reads it.
+    """
+    found = {}
+    for group in structure.groups.values():
+        squares = np.zeros(group.size)
+        for slot in group.slots:
+            variable = structure.graph.layers[slot.layer].weights[slot.weight]
+            if variable.trainable:
+                weight = np.moveaxis(np.asarray(variable, np.float64), slot.axis, 0)
+                per_position = np.square(weight).reshape(len(weight), -1).sum(axis=1)
+                squares += per_position[slot.positions].sum(axis=1)
+        norms = np.sqrt(squares)
+        found[group.name] = norms / max(norms[keep[group.name]].mean(), np.finfo(float).tiny)
+    return found

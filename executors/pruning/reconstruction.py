@@ -1,0 +1,199 @@
+"""Letting the channels that stay take over from those that are cut, by least squares, without training."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.data import Dataset
+from executors.structure import Keep, Role, Slot, Structure, foldable
+from executors.structure.handlers import Product, handler_of
+from executors.training.evaluation import Tensors, call, compiled, examples_at_once
+
+Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+#: Training examples that the channels are compared on, and how many of them at once.
+_EXAMPLES: Final = 1_000
+_BATCH: Final = 250
+
+#: Share of the mean variance that is added to every channel's, so that near copies share their weights.
+_RIDGE: Final = 1e-3
+
+#: Wider than this, a layer is left as it is: its covariances would take longer than they save.
+_MOST_CHANNELS: Final = 2_048
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kernel that sums over channels, and where each group stands among them.
+
+    Attributes:
+        product: The kernel.
+        tensor: What it reads, by its index in the graph.
+        slots: The groups with their slots along the kernel's axis.
+        absorbs_shift: Whether a constant can be added behind it: its own bias, or a batch norm's.
+    """
+
+    product: Product
+    tensor: int
+    slots: tuple[tuple[str, Slot], ...]
+    absorbs_shift: bool
+
+    @property
+    def channels(self) -> int:
+        """How many it reads."""
+        count: int = self.product.kernel.shape[self.product.axis]
+        return count
+
+    def kept(self, keep: Keep) -> Mask:
+        """Which channels of the input are there."""
+        mask = np.ones(self.channels, bool)
+        for group, slot in self.slots:
+            mask[slot.positions] = keep[group][:, None]
+        return mask
+
+    def by_channel(self) -> Array:
+        """The kernel with the channels first."""
+        return np.moveaxis(np.asarray(self.product.kernel, np.float64), self.product.axis, 0)
+
+    def rows(self) -> Array:
+        """What the kernel does with each channel [channels, all else]."""
+        return self.by_channel().reshape(self.channels, -1)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean [channels] and mean outer product [channels, channels] of a tensor's channels."""
+
+    mean: Array
+    product: Array
+
+
+class Compensation:
+    """Adjusts what reads the channels of a network when some of them are cut.
+
+    A channel that is cut is, for the most part, a combination of those that stay: `x_cut = x_kept A + b`
+    in the least squares of training examples. Whatever reads it can so read the others instead, with its
+    weights for the cut channel multiplied by `A` and added to those for the kept ones. Training goes on
+    from a network that still computes nearly what it did. (Weight reconstruction after pruning, as in
+    channel pruning by He et al., 2017, layer by layer and in closed form.)
+
+    Attributes:
+        readers: What can be adjusted, for each group that is read so.
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self._all = _readers(structure)
+        self._tensors = tuple(dict.fromkeys(reader.tensor for reader in self._all))
+        self.readers: dict[str, list[Reader]] = {}
+        for reader in self._all:
+            for group in dict.fromkeys(name for name, _ in reader.slots):
+                self.readers.setdefault(group, []).append(reader)
+        if self._all:
+            graph = replace(structure.graph, outputs=self._tensors)
+            self._watched = graph.build(lambda _, layer: layer, {})
+            self._sums = compiled(self._products, self._watched)
+
+    def moments(self, data: Dataset, seed: int = 0) -> dict[int, Moments]:
+        """Of every tensor that is read, over some examples; the tensors by their index in the graph."""
+        if not self._all:
+            return {}
+        order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
+        at_once = examples_at_once(self._watched, _BATCH)
+        batches = [order[at : at + at_once] for at in range(0, len(order), at_once)]
+        found = [self._sums({name: array[batch] for name, array in data.inputs.items()}) for batch in batches]
+        moments = {}
+        for number, tensor in enumerate(self._tensors):
+            mean, product, count = (_total(part[number][kind] for part in found) for kind in range(3))
+            moments[tensor] = Moments(mean / count, product / count)
+        return moments
+
+    def apply(self, before: Keep, after: Keep, moments: Mapping[int, Moments]) -> None:
+        """Change the weights of a network whose units `before` are to become `after`, which cuts some.
+
+        The weights of the units that are cut stay: whoever cuts them takes them out.
+
+        Args:
+            before: The units that are left.
+            after: Those that shall stay.
+            moments: Of the network with the units `before`.
+        """
+        for reader in self._all:
+            kept = np.flatnonzero(reader.kept(after))
+            cut = np.flatnonzero(reader.kept(before) & ~reader.kept(after))
+            if len(cut):
+                _take_over(reader, moments[reader.tensor], kept, cut)
+
+    def _products(self, inputs: Tensors) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """Sum, sum of outer products and number of positions, for each tensor."""
+        # As in training: batch norms by the batch, whose statistics are true of the network as it is.
+        outputs = call(self._watched, inputs, training=True)
+        found = []
+        for output in outputs.values():
+            rows = tf.reshape(output, [-1, output.shape[-1]])
+            count = tf.cast(tf.shape(rows)[0], tf.float32)
+            found.append((tf.reduce_sum(rows, 0), tf.matmul(rows, rows, transpose_a=True), count))
+        return found
+
+
+def _total(parts: Iterable[tf.Tensor]) -> Array:
+    return np.asarray(np.sum([np.asarray(part, np.float64) for part in parts], axis=0))
+
+
+def covariance(reader: Reader, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
+    """How the kept channels vary together, as far as it matters to a reader, with the ridge added."""
+    product = _product(reader, moments)[np.ix_(kept, kept)]
+    ridge = _RIDGE * np.maximum(np.diag(product).mean(), np.finfo(np.float32).tiny)
+    return np.asarray(product + ridge * np.eye(len(kept)))
+
+
+def _product(reader: Reader, moments: Moments) -> Array:
+    """About the mean where a constant can be added behind the reader."""
+    if not reader.absorbs_shift:
+        return moments.product
+    return np.asarray(moments.product - np.outer(moments.mean, moments.mean))
+
+
+def _readers(structure: Structure) -> list[Reader]:
+    """The kernels that sum over channels of groups, of layers that are called once."""
+    graph = structure.graph
+    calls = [node.name for node in graph.nodes]
+    followed = {maker.name for maker in foldable(graph).values()}
+    slots: dict[tuple[str, int, int], list[tuple[str, Slot]]] = {}
+    for group in structure.groups.values():
+        for slot in group.slots:
+            if slot.role is Role.SUMS:
+                slots.setdefault((slot.layer, slot.weight, slot.axis), []).append((group.name, slot))
+    found = []
+    for node in graph.nodes:
+        if calls.count(node.name) > 1:
+            continue
+        for product in handler_of(node.name, node.layer).products(node):
+            weight = next(place for place, own in enumerate(node.layer.weights) if own is product.kernel)
+            along = slots.get((node.name, weight, product.axis))
+            if along is not None:
+                absorbs = product.bias is not None or node.name in followed
+                reader = Reader(product, node.inputs[product.input], tuple(along), absorbs)
+                if reader.channels <= _MOST_CHANNELS:
+                    found.append(reader)
+    return found
+
+
+def _take_over(
+    reader: Reader, moments: Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
+) -> None:
+    """Add to the weights for the kept channels what they do for the cut ones."""
+    crossed = _product(reader, moments)[np.ix_(kept, cut)]
+    combination = np.linalg.solve(covariance(reader, moments, kept), crossed)
+    kernel, bias = reader.by_channel(), reader.product.bias
+    changed = kernel.copy()
+    changed[kept] += np.tensordot(combination, kernel[cut], 1)
+    reader.product.kernel.assign(np.moveaxis(changed, 0, reader.product.axis))
+    if bias is not None:
+        shift = np.tensordot(moments.mean[cut] - moments.mean[kept] @ combination, kernel[cut], 1)
+        # A constant at every position of a kernel: the sum over the positions (but for padded borders).
+        bias.assign_add(shift.sum(axis=tuple(range(shift.ndim - len(bias.shape)))))

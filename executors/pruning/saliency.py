@@ -1,0 +1,105 @@
+"""Which units of a channel group the network misses least, once the others have taken over from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from executors.pruning.reconstruction import Array, Moments, Reader, covariance
+from executors.structure import Keep
+
+Ids = npt.NDArray[np.int64]
+
+#: Part of a group's units that are put in order one by one; the others follow in the order found by then.
+_ORDERED = 0.5
+
+
+def damages(
+    readers: Mapping[str, list[Reader]], keep: Keep, moments: Mapping[int, Moments]
+) -> dict[str, Array]:
+    """For each group, what is lost when each of its units goes, after those that matter less.
+
+    Units are eliminated one by one, always the one whose loss changes least what the group's readers
+    compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and
+    Stork, 1993, for each layer's output). So of two units that say the same the first is worth nothing,
+    and the second is worth both.
+
+    Args:
+        readers: What reads each group.
+        keep: The units that are left.
+        moments: Of the tensors that are read.
+
+    Returns:
+        The root of the share of the readers' output variance that goes with each unit [units], rising in
+        the order of elimination, 0 for units that are not left.
+    """
+    return {group: _eliminate(group, found, keep, moments) for group, found in readers.items()}
+
+
+def _eliminate(group: str, readers: list[Reader], keep: Keep, moments: Mapping[int, Moments]) -> Array:
+    fits = [_Fit.of(reader, group, keep, moments[reader.tensor]) for reader in readers]
+    left = np.flatnonzero(keep[group])
+    damage = np.zeros(len(keep[group]))
+    worst = 0.0
+    for _ in range(int(_ORDERED * len(left))):
+        found = _total(fits, left)
+        least = int(np.argmin(found))
+        worst = max(worst, float(found[least]))
+        damage[left[least]] = worst
+        for fit in fits:
+            fit.eliminate(left[least])
+        left = np.delete(left, least)
+    damage[left] = np.maximum(worst, _total(fits, left))
+    return np.sqrt(damage)
+
+
+def _total(fits: "list[_Fit]", units: Ids) -> Array:
+    return np.asarray(np.sum([fit.losses(units) for fit in fits], axis=0))
+
+
+@dataclass
+class _Fit:
+    """A reader's weights while units are eliminated, each time fitted anew.
+
+    Attributes:
+        inverse: Of the covariance of the channels that are left [channels, channels].
+        weights: What each channel contributes [channels, outputs].
+        positions: The channels of each unit [units, channels per unit].
+        total: Variance of the outputs.
+    """
+
+    inverse: Array
+    weights: Array
+    positions: Ids
+    total: float
+
+    @classmethod
+    def of(cls, reader: Reader, group: str, keep: Keep, moments: Moments) -> "_Fit":
+        """The weights as they are."""
+        there = reader.kept(keep)
+        kept = np.flatnonzero(there)
+        numbers = np.cumsum(there) - 1
+        spread = covariance(reader, moments, kept)
+        weights = reader.rows()[kept]
+        slots = [slot.positions for name, slot in reader.slots if name == group]
+        positions = numbers[np.concatenate(slots, axis=1)]
+        total = max(float(np.sum(weights * (spread @ weights))), float(np.finfo(np.float32).tiny))
+        inverse: Array = np.linalg.inv(spread).astype(np.float64)
+        return cls(inverse, weights, positions, total)
+
+    def losses(self, units: Ids) -> Array:
+        """The share of the output's variance that is lost with each of these units alone."""
+        squares = np.square(self.weights).sum(axis=1) / np.diag(self.inverse).clip(np.finfo(float).tiny)
+        return np.asarray(squares[self.positions[units]].sum(axis=1) / self.total)
+
+    def eliminate(self, unit: int) -> None:
+        """Take a unit out; the others take over."""
+        for channel in self.positions[unit]:
+            column = self.inverse[:, channel] / self.inverse[channel, channel]
+            self.weights -= np.outer(column, self.weights[channel])
+            self.inverse -= np.outer(column, self.inverse[channel])
+            # Exactly gone: what rounding leaves would be divided by what rounding leaves.
+            self.inverse[channel] = self.inverse[:, channel] = 0
+            self.inverse[channel, channel] = 1
+            self.weights[channel] = 0

@@ -1,0 +1,196 @@
+"""A cell of a table, or several, made into a row of an array."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from executors.data.storage import Array
+from executors.readers.formats import Request, Schema, X
+from executors.readers.text import Tokenizer
+from executors.structure.signature import Activation, Input, Output
+from executors.training.objectives import IGNORED
+
+_PADDING: Final = 0
+
+#: What stands among the names of classes for a position that is to be ignored.
+NO_CLASS: Final = str(IGNORED)
+
+
+class CellError(ValueError):
+    """A cell that cannot be used: what was given, what was expected, and how to mend it."""
+
+    def __init__(self, given: str, expected: str, fix: str = "repair the row") -> None:
+        super().__init__(given)
+        self.given = given
+        self.expected = expected
+        self.fix = fix
+
+
+@dataclass
+class Cells(ABC):
+    """Makes a row of an array from the cells of some columns.
+
+    Attributes:
+        columns: Several are the figures of one input.
+    """
+
+    columns: tuple[str, ...]
+
+    @abstractmethod
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        """A row of the array, from the cells of one of the file's."""
+
+    def figures(self, cell: object) -> Array:
+        """The numbers of a cell, in the shape in which they are nested."""
+        given: object = cell
+        if isinstance(cell, str):
+            parts = cell.split()
+            given = parts[0] if len(parts) == 1 else parts
+        try:
+            found = np.asarray(given, np.float64 if isinstance(cell, str) else None)
+        except ValueError as error:
+            raise CellError(repr(cell), "numbers, as many in each list") from error
+        if found.dtype.kind not in "biuf" or not found.size:
+            raise CellError(repr(cell), "numbers")
+        return found.astype(np.float64)
+
+
+class Inputs(Cells):
+    """Figures, token ids or text, in the shape of an input."""
+
+    def __init__(self, columns: tuple[str, ...], tensor: Input, request: Request) -> None:
+        super().__init__(columns)
+        self._tensor = tensor
+        self._tokenizer = Tokenizer(request.text) if request.text else None
+        self._length = request.text.length if request.text else None
+
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        """What stands in the columns, in the shape of the input."""
+        given = [cells[column] for column in self.columns]
+        if len(given) == 1 and not self._tensor.figures:
+            return self._ids(given[0])
+        found = self.figures(given[0]) if len(given) == 1 else self._joined(given)
+        if not self._tensor.figures:
+            return self._shaped(_whole_numbers(found))
+        return self._shaped(found.astype(np.float32))
+
+    def _joined(self, given: list[object]) -> Array:
+        """The figures of several columns."""
+        try:
+            return self.figures(" ".join(map(str, given)))
+        except CellError as error:
+            expected = f"numbers in each of the columns {', '.join(self.columns)}"
+            fix = f"name the one column that is meant {self._tensor.name} (or {X})"
+            raise CellError(error.given, expected, fix) from error
+
+    def _ids(self, cell: object) -> Array:
+        length = (self._tensor.shape[0] if self._tensor.shape else None) or self._length or 0
+        words = isinstance(cell, list) and bool(cell) and all(isinstance(word, str) for word in cell)
+        if isinstance(cell, str) and self._tokenizer:
+            ids = self._tokenizer.text(cell, length)
+        elif words and self._tokenizer:
+            ids = [self._tokenizer.word(word) for word in cell]  # type: ignore[attr-defined]
+        elif words or (isinstance(cell, str) and not all(map(is_number, cell.split()))):
+            raise CellError(repr(cell), 'token ids, or "text" in the dataset of the config')
+        else:
+            found = _whole_numbers(self.figures(cell))
+            if len(self._tensor.shape) != 1:
+                return self._shaped(found)
+            ids = found.reshape(-1).tolist()
+        return _padded(ids, length, _PADDING)
+
+    def _shaped(self, found: Array) -> Array:
+        wanted = self._tensor.shape
+        if wanted == (1,) and not found.ndim:
+            return found.reshape(1)
+        if len(wanted) != found.ndim or any(
+            size not in (None, given) for size, given in zip(wanted, found.shape, strict=True)
+        ):
+            raise CellError(f"figures of shape {list(found.shape)}", f"shape {list(wanted)}")
+        return found
+
+
+class Targets(Cells):
+    """Classes by name or number, or figures, in the shape of what an output learns."""
+
+    def __init__(self, columns: tuple[str, ...], output: Output, schema: Schema) -> None:
+        super().__init__(columns)
+        self._output = output
+        self._names = schema.classes.get(output.name)
+        self._numbers = {NO_CLASS: IGNORED}
+        self._numbers |= {name: number for number, name in enumerate(self._names or ())}
+        # Training data that cannot be read tell nothing; a softmax or a sigmoid is about classes in any case.
+        self._whole = schema.whole.get(output.name, output.activation is not Activation.NONE)
+        # Only classes can be ignored, and where there is one figure for each position there are none.
+        self._padded_to = output.shape[0] if len(output.shape) == 2 and output.shape[1] != 1 else None
+
+    def __call__(self, cells: Mapping[str, object]) -> Array:
+        """What stands in the column: the numbers of classes, or figures."""
+        cell = cells[self.columns[0]]
+        if self._names is None:
+            found = self.figures(cell)
+        else:
+            tokens = names_of(cell, self._output)
+            unknown = [token for token in tokens if token not in self._numbers]
+            if unknown or not tokens:
+                known = ", ".join(self._names[:10])
+                given = next(filter(None, unknown), cell)
+                raise CellError(repr(given), f"one of the training data's {known}")
+            numbers = [self._numbers[token] for token in tokens]
+            found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
+        if self._padded_to and found.ndim < 2:
+            return _padded(_whole_numbers(found).reshape(-1).tolist(), self._padded_to, IGNORED)
+        return _whole_numbers(found, ", as in the training data") if self._whole else found
+
+
+def _whole_numbers(figures: Array, reason: str = "") -> Array:
+    if not all(map(float.is_integer, figures.reshape(-1).tolist())):
+        raise CellError(str(figures.tolist()), f"whole numbers{reason}")
+    return figures.astype(np.int64)
+
+
+def _padded(values: list[int], length: int, padding: int) -> Array:
+    if not length:
+        raise CellError(
+            f"{len(values)} values", 'a model of a fixed length, or "length" of the text settings'
+        )
+    if len(values) > length:
+        raise CellError(f"{len(values)} values", f"{length} at the most")
+    return np.asarray([*values, *[padding] * (length - len(values))], np.int64)
+
+
+def names_of(cell: object, output: Output) -> list[str]:
+    """The names in a cell: one, or one for each position, blank where there is none; no names of numbers."""
+    if isinstance(cell, str):
+        return cell.split() if len(output.shape) > 1 else [cell.strip()]
+    if isinstance(cell, list) and any(isinstance(item, str) for item in cell):
+        return ["" if item is None else str(item).strip() for item in cell]
+    return []
+
+
+def are_classes(names: set[str], output: Output) -> bool:
+    """Whether these, numbers among them, are names of classes, and no figures with something amiss."""
+    numbers = [is_number(name) for name in names]
+    if output.shape[-1:] in ((), (1,)):
+        # A yes or no, where there are two names; a text beside numbers is none of them.
+        return bool(names) and not any(numbers)
+    return output.activation is not Activation.SIGMOID and not all(numbers)
+
+
+def is_whole(cell: object) -> bool:
+    """Whether all numbers of a cell are written as whole ones."""
+    if isinstance(cell, str):
+        return all(part.lstrip("+-").isdigit() for part in cell.split())
+    return all(map(is_whole, cell)) if isinstance(cell, list) else isinstance(cell, int)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is one."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

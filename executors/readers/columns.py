@@ -1,0 +1,115 @@
+"""Rows of cells, as CSV and JSONL files have them, made into arrays."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from executors.data.errors import invalid
+from executors.data.storage import Array, Rows
+from executors.readers.cells import (
+    NO_CLASS,
+    CellError,
+    Cells,
+    Inputs,
+    Targets,
+    are_classes,
+    is_whole,
+    names_of,
+)
+from executors.readers.formats import Arrays, Request, Schema, X, Y, append
+from executors.structure.signature import Output, Signature
+from mistify.errors import Problem
+
+#: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
+Row = tuple[int, Mapping[str, object]]
+
+_BLOCK: Final = 1_000
+
+
+def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
+    """The arrays of a table.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the row, or the column that is missing.
+    """
+    first = next(rows, None)
+    if first is None:
+        raise invalid(Problem(str(path), "no rows", "one at least", "check the file"))
+    converters = _converters(path, list(first[1]), request)
+    arrays = {name: Rows() for name in converters}
+    waiting: Iterable[Row] = (first,)
+    while block := [*waiting, *islice(rows, _BLOCK)]:
+        waiting = ()
+        for name, convert in converters.items():
+            made = [(f"row {row[0]}", _converted(path, name, row, convert)) for row in block]
+            append(arrays[name], path, name, made)
+    unused: Arrays = dict.fromkeys(first[1], np.empty(0))
+    return {**unused, **{name: found.array() for name, found in arrays.items()}}
+
+
+def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
+    """What the targets of a table are: sorted names of classes, or numbers, and whether these are whole."""
+    first = next(rows, None)
+    if first is None:
+        return Schema()
+    columns, outputs = list(first[1]), request.signature.outputs
+    called = {output: _column(columns, output.name, Y, len(outputs)) for output in outputs}
+    targets = {output: column for output, column in called.items() if column is not None}
+    names: dict[Output, set[str]] = {output: set() for output in targets}
+    whole = dict.fromkeys(targets, True)
+    for _, cells in chain([first], rows):
+        for output, column in targets.items():
+            names[output].update(names_of(cells[column], output))
+            whole[output] = whole[output] and is_whole(cells[column])
+    named = {output: found - {NO_CLASS, ""} for output, found in names.items()}
+    classes = {
+        output.name: tuple(sorted(found)) for output, found in named.items() if are_classes(found, output)
+    }
+    numbered = {output.name: whole[output] or output.name in classes for output in targets}
+    return Schema(classes, numbered, _figure_columns(columns, request.signature))
+
+
+def _converters(path: Path, columns: list[str], request: Request) -> dict[str, Cells]:
+    signature = request.signature
+    found: dict[str, Cells] = {}
+    for output in signature.outputs:
+        column = _column(columns, output.name, Y, len(signature.outputs))
+        if column:
+            found[output.name] = Targets((column,), output, request.schema)
+    for tensor in signature.inputs:
+        column = _column(columns, tensor.name, X, len(signature.inputs))
+        given = (column,) if column else request.schema.figure_columns or _figure_columns(columns, signature)
+        missing = [name for name in given if name not in columns]
+        if missing:
+            expected = f"the training data's {', '.join(given)}"
+            raise invalid(
+                Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
+            )
+        if given:
+            found[tensor.name] = Inputs(given, tensor, request)
+    return found
+
+
+def _figure_columns(columns: list[str], signature: Signature) -> tuple[str, ...]:
+    """All but the targets, where no column is named after the one input."""
+    count = len(signature.outputs)
+    targets = [_column(columns, output.name, Y, count) for output in signature.outputs]
+    named = [_column(columns, tensor.name, X, 1) for tensor in signature.inputs]
+    if named != [None] or None in targets:
+        return ()
+    return tuple(name for name in columns if name not in targets)
+
+
+def _column(columns: list[str], name: str, alias: str, count: int) -> str | None:
+    return name if name in columns else alias if count == 1 and alias in columns else None
+
+
+def _converted(path: Path, name: str, row: Row, convert: Cells) -> Array:
+    try:
+        return convert(row[1])
+    except CellError as error:
+        problem = Problem(str(path), f"row {row[0]}: {name} = {error.given[:80]}", error.expected, error.fix)
+        raise invalid(problem) from error

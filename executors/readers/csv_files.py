@@ -1,0 +1,69 @@
+"""`.csv`: a header with the names of columns, then a row for each example."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from executors.data.errors import invalid
+from executors.readers.columns import Row, read_columns, schema_of_table
+from executors.readers.formats import Arrays, Reader, Request, Schema
+from mistify.errors import Problem
+
+#: What the csv module says of a cell beyond `csv.field_size_limit()`.
+_TOO_LONG: Final = "larger than field limit"
+
+
+class CsvReader(Reader):
+    """Reads columns named as the inputs and outputs; several numbers of a cell are separated by spaces.
+
+    Where no column is named as the one input, all columns but the target are its figures.
+    """
+
+    def accepts(self, path: Path) -> bool:
+        """By the suffix."""
+        return path.suffix == ".csv"
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The columns as arrays."""
+        return read_columns(path, _rows(path), request)
+
+    def schema(self, path: Path, request: Request) -> Schema:
+        """By all targets; and the other columns, where none is named after the one input."""
+        return schema_of_table(_rows(path), request)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            columns = _columns(path, reader)
+            for cells in reader:
+                filled = [cell for name, cell in cells.items() if name is not None and cell is not None]
+                if None in cells or len(filled) < columns:
+                    count = len(filled) + len(cells.get(None) or ())
+                    raise _bad_row(path, reader.line_num, f"{count} cells", f"{columns}, as in the header")
+                yield reader.line_num, dict(cells)
+        except (csv.Error, UnicodeDecodeError) as error:
+            row = reader.reader.line_num  # that of the DictReader is of the last row without error
+            if _TOO_LONG in str(error):
+                given = f"a cell of more than {csv.field_size_limit():,} characters"
+                fix = "write the data as .jsonl or .npz"
+                raise _bad_row(path, row, given, "shorter cells", fix) from error
+            raise _bad_row(path, row, f"what is no CSV ({error})", "CSV in UTF-8") from error
+
+
+def _columns(path: Path, reader: "csv.DictReader[str]") -> int:
+    """How many there are, each with a name of its own."""
+    names = Counter(reader.fieldnames or ())
+    for name, count in names.items():
+        if count > 1:
+            given = f"{count} columns {f'named {name}' if name else 'without a name'}"
+            fix = "rename or remove the others"
+            raise _bad_row(path, reader.line_num, given, "a name of its own for each column", fix)
+    return len(names)
+
+
+def _bad_row(path: Path, row: int, given: str, expected: str, fix: str = "repair the row") -> Exception:
+    return invalid(Problem(str(path), f"row {row}: {given}", expected, fix))

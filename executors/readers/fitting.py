@@ -1,0 +1,207 @@
+"""Arrays as they were read, made into what a model learns from; every problem with them at once."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from executors.data.dataset import Dataset
+from executors.data.errors import invalid
+from executors.data.storage import Array
+from executors.readers.formats import Arrays, Request, Schema, X, Y, first_of
+from executors.structure.signature import Activation, Input, Output, Tensor
+from executors.training.objectives import IGNORED, Binary, Categorical, Objective, class_count, objective_of
+from mistify.errors import Problem
+from mistify.parsing.validation import InvalidValue
+
+#: Examples that are looked through for NaN at once.
+_BLOCK = 1_000
+
+
+def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
+    """The data in the names and the order of a model.
+
+    Args:
+        arrays: As they were read.
+        request: What they were asked for.
+        source: What errors call them.
+
+    Raises:
+        MistifyError: INVALID_DATASET with every problem.
+    """
+    signature = request.signature
+    groups: tuple[tuple[Sequence[Tensor], str], ...] = ((signature.inputs, X), (signature.outputs, Y))
+    called = {
+        tensor: first_of(list(arrays), tensor.name, alias if len(tensors) == 1 else tensor.name)
+        for tensors, alias in groups
+        for tensor in tensors
+    }
+    missing = [tensor.name for tensor, name in called.items() if name is None]
+    if missing:
+        raise invalid(_missing(source, arrays, request, missing))
+    named = {tensor: (name, arrays[name]) for tensor, name in called.items() if name is not None}
+    problems = list(_uneven(source, dict(named.values())))
+    targets: dict[str, Array] = {}
+    for tensor, (name, array) in named.items():
+        if isinstance(tensor, Input):
+            problems += _unfit_inputs(source, name, array, tensor)
+        elif isinstance(tensor, Output):
+            targets[tensor.name], found = _target(source, name, array, tensor, request.schema)
+            problems += found
+    if not problems:
+        for output in signature.outputs:
+            problems += _few_names(source, targets[output.name], output, request)
+    if problems:
+        raise invalid(*problems)
+    return Dataset({tensor.name: named[tensor][1] for tensor in signature.inputs}, targets)
+
+
+def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:
+    one = len(request.signature.inputs) == len(request.signature.outputs) == 1
+    given = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
+    needed = [tensor.name for tensor in (*request.signature.inputs, *request.signature.outputs)]
+    also = " (or x and y)" if one else ""
+    return Problem(
+        source, given, f"{' and '.join(needed)}{also}", "name the data as the model's inputs and outputs"
+    )
+
+
+def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    if len(lengths) > 1 or 0 in lengths:
+        shapes = " and ".join(f"{name} of shape {array.shape}" for name, array in arrays.items())
+        yield Problem(source, shapes, "as many rows of each, one at least", "check the arrays")
+
+
+def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
+    """A wrong shape, a wrong type, or what is no number."""
+    if array.ndim and not _has_shape(array, wanted):
+        sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
+        yield Problem(
+            source, f"{name} of shape {array.shape}", f"[examples, {sizes}]",
+            f"reshape {name} to what the model takes",
+        )  # fmt: skip
+    whole = np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_
+    floats = np.issubdtype(array.dtype, np.floating)
+    if "float" not in wanted.dtype and not whole:
+        yield Problem(source, f"{name} of type {array.dtype}", "integers", f"cast {name} to {wanted.dtype}")
+    elif not (whole or floats):
+        yield Problem(
+            source, f"{name} of type {array.dtype}", "integers or floats", f"cast {name} to float32"
+        )
+    elif floats and (problems := list(_not_finite(source, name, array))):
+        yield from problems
+    elif wanted.ids is not None:
+        yield from _unknown_ids(source, name, array, wanted.ids)
+
+
+def _has_shape(array: Array, wanted: Tensor) -> bool:
+    return array.ndim == len(wanted.shape) + 1 and all(
+        size in (None, given) for size, given in zip(wanted.shape, array.shape[1:], strict=True)
+    )
+
+
+def _not_finite(source: str, name: str, array: Array) -> Iterator[Problem]:
+    for at in range(0, len(array) if array.ndim else 0, _BLOCK):
+        block = np.isfinite(array[at : at + _BLOCK])
+        if not block.all():
+            row = at + int(np.argwhere(~block)[0][0])
+            yield Problem(
+                source, f"NaN or infinity in {name}[{row}]", "finite figures", "drop or repair the example"
+            )
+            return
+
+
+def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[Problem]:
+    for at in range(0, len(array) if array.ndim else 0, _BLOCK):
+        wrong = (array[at : at + _BLOCK] < 0) | (array[at : at + _BLOCK] >= count)
+        if wrong.any():
+            row = at + int(np.argwhere(wrong)[0][0])
+            found = array[row][wrong[row - at]][0] if array.ndim > 1 else array[row]
+            yield Problem(
+                source, f"{found} in {name}[{row}]", f"ids 0 to {count - 1}", "use the model's own vocabulary"
+            )
+            return
+
+
+def _target(
+    source: str, name: str, array: Array, output: Output, schema: Schema
+) -> tuple[Array, list[Problem]]:
+    """Targets in their type, and what is wrong with them."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype == np.bool_:
+        array = array.astype(np.int64)
+    if array.ndim == 0:
+        return array, []  # told as no rows
+    if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
+        return array, [Problem(source, f"{name} of type {array.dtype}", "numbers", f"cast {name}")]
+    trained = _as_in_training(array, output, schema)
+    try:
+        objective = objective_of(output, trained)
+    except InvalidValue as error:
+        also = "" if trained.dtype == array.dtype else ", as in the training data"
+        given = f"{name} of shape {trained.shape} and type {trained.dtype}{also}"
+        return trained, [Problem(source, given, error.expected, error.fix)]
+    problems = (
+        list(_not_finite(source, name, trained))
+        or list(_fractions(source, name, trained, output, schema))
+        or list(_out_of_range(source, name, trained, objective, output))
+    )
+    whole = isinstance(objective, Categorical | Binary)
+    return trained if problems else trained.astype(np.int64 if whole else np.float32), problems
+
+
+def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
+    """Targets in the type of the training data's, if they can be.
+
+    It tells classes from figures where an output has no activation to tell them by.
+    """
+    if output.activation is not Activation.NONE or output.name not in schema.whole:
+        return array
+    if schema.whole[output.name]:
+        return array.astype(np.int64) if (np.isfinite(array) & (array == np.floor(array))).all() else array
+    return array.astype(np.float32) if np.issubdtype(array.dtype, np.integer) else array
+
+
+def _fractions(source: str, name: str, array: Array, output: Output, schema: Schema) -> Iterator[Problem]:
+    """Figures where the training data have classes."""
+    if output.activation is Activation.NONE and schema.whole.get(output.name):
+        wrong = array != np.floor(array)
+        yield from _first(source, name, array, wrong, "whole numbers, as in the training data")
+
+
+def _out_of_range(
+    source: str, name: str, target: Array, objective: Objective, output: Output
+) -> Iterator[Problem]:
+    if isinstance(objective, Categorical):
+        lowest = IGNORED if target.ndim > 1 else 0
+        wrong = (target < lowest) | (target >= (output.shape[-1] or 0))
+        expected = f"classes 0 to {(output.shape[-1] or 0) - 1}"
+        if lowest == IGNORED:
+            expected += f", or {IGNORED} for what is ignored"
+    elif isinstance(objective, Binary):
+        wrong, expected = (target != 0) & (target != 1), "0 or 1, or floats where figures are meant"
+    else:
+        return
+    yield from _first(source, name, target, wrong, expected)
+
+
+def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -> Iterator[Problem]:
+    """The first target that is wrong."""
+    if wrong.any():
+        place = tuple(int(index) for index in np.argwhere(wrong)[0])
+        shown = ", ".join(map(str, place))
+        yield Problem(source, f"{name}[{shown}] = {target[place]}", expected, "relabel the examples")
+
+
+def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
+    """Classes are numbered in the order of their names: the names of some alone would give other numbers."""
+    names, classes = (
+        request.schema.classes.get(output.name, ()),
+        class_count(objective_of(output, target), output),
+    )
+    if 0 < len(names) < classes:
+        yield Problem(
+            source, f"names of {len(names)} classes of {output.name}", f"names of all {classes}",
+            "write the numbers of the classes, or add examples of the others",
+        )  # fmt: skip

@@ -1,0 +1,121 @@
+"""What a reader of a data format is, and what it is asked for."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from executors.data.errors import invalid
+from executors.data.storage import Array, Rows
+from executors.structure.signature import Signature, Tensor
+from mistify.config.dataset import TextSettings
+from mistify.errors import Problem
+
+Arrays = Mapping[str, Array]
+
+#: Names of classes in the order of their numbers, by output.
+ClassNames = Mapping[str, tuple[str, ...]]
+
+#: What a file may call the one input and the one output of a model.
+X: Final = "x"
+Y: Final = "y"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What training data decide for test data as well.
+
+    Attributes:
+        classes: Names of the classes, where they have names.
+        whole: Whether the targets of an output are whole numbers, as classes are, or figures; by output.
+        figure_columns: Columns that are the figures of the one input, in their order, where none is named
+            after it.
+    """
+
+    classes: ClassNames = field(default_factory=dict)
+    whole: Mapping[str, bool] = field(default_factory=dict)
+    figure_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a reader.
+
+    Attributes:
+        signature: What the model takes and gives.
+        text: How text becomes token ids.
+        schema: That of the training data.
+    """
+
+    signature: Signature
+    text: TextSettings | None = None
+    schema: Schema = field(default_factory=Schema)
+
+    def expected_class(self, output: Tensor) -> str:
+        """What an error says of names that the training data do not have."""
+        names = self.schema.classes.get(output.name, ())
+        if not names:
+            return "numbers of classes, as the training data have no names"
+        return f"one of the training data's {', '.join(names[:10])}"
+
+    def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
+        """What the model needs of the arrays of a file, by their names there."""
+        found: dict[str, Tensor] = {}
+        for tensors, alias in ((self.signature.inputs, X), (self.signature.outputs, Y)):
+            for tensor in tensors:
+                name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
+                if name is not None:
+                    found[name] = tensor
+        return found
+
+
+class Reader(ABC):
+    """Reads one format."""
+
+    @abstractmethod
+    def accepts(self, path: Path) -> bool:
+        """Whether a file or directory is of this format, by its name and, of a directory, what is in it."""
+
+    @abstractmethod
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The arrays, [examples, ...] each, by their names in the file (or `x` and `y`).
+
+        Raises:
+            MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
+            OSError: It cannot be read; StorageError, what was read of it cannot be kept.
+        """
+
+    @abstractmethod
+    def schema(self, path: Path, request: Request) -> Schema:
+        """What training data decide for test data.
+
+        Raises:
+            As `read` does.
+        """
+
+
+def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:
+    """Append rows of one shape and type to an array; each comes with its place in the file.
+
+    Raises:
+        MistifyError: INVALID_DATASET, naming the first row of another shape, or of a type that loses digits.
+    """
+    like = rows[0][1][None] if arrays.like is None else arrays.like
+    for place, row in rows:
+        if row.shape != like.shape[1:]:
+            given, expected = f"shape {list(row.shape)}", f"shape {list(like.shape[1:])}"
+        elif not np.can_cast(row.dtype, like.dtype):
+            given, expected = f"type {row.dtype}", f"type {like.dtype}"
+        else:
+            continue
+        given = f"{place}: {name} of {given}"
+        raise invalid(Problem(str(path), given, f"{expected}, as before", "repair the row"))
+    arrays.append(np.stack([row for _, row in rows]))
+
+
+def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
+    """The name under which a file has an array, if it does."""
+    return next((name for name in (wanted, alias) if name in names), None)

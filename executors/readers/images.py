@@ -1,0 +1,118 @@
+"""Image folders: a directory for each class, with JPEG, PNG, GIF or BMP files in it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import tensorflow as tf
+
+from executors.data.errors import invalid
+from executors.data.storage import Array, Rows
+from executors.readers.formats import Arrays, Reader, Request, Schema, append
+from executors.structure.signature import Shape
+from mistify.errors import MistifyError, Problem
+
+_SUFFIXES: Final = (".jpg", ".jpeg", ".png", ".gif", ".bmp")
+_BLOCK: Final = 256
+_THREADS: Final = 4
+
+#: Files that are told at once.
+_MOST_PROBLEMS: Final = 10
+
+
+class ImageFolderReader(Reader):
+    """Reads `CLASS/NAME.jpg`: classes are numbered in the order of their names in the training data.
+
+    Images get the size that the model takes.
+    """
+
+    def accepts(self, path: Path) -> bool:
+        """A directory of directories."""
+        return path.is_dir() and any(entry.is_dir() for entry in path.iterdir())
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """All images as uint8 [examples, height, width, channels] `x`, and their classes `y`."""
+        signature = request.signature
+        if len(signature.inputs) != 1 or len(signature.outputs) != 1 or len(signature.inputs[0].shape) != 3:
+            raise invalid(
+                Problem(str(path), "an image folder", "data for this model's inputs", "use another format")
+            )
+        files = list(_files(path, request))
+        shape, images = signature.inputs[0].shape, Rows()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for at in range(0, len(files), _BLOCK):
+                block = list(pool.map(lambda found: _image(found[0], shape), files[at : at + _BLOCK]))
+                _append(images, path, block, [file for file, _ in files[at : at + _BLOCK]])
+        return {"x": images.array(), "y": np.array([label for _, label in files], np.int64)}
+
+    def schema(self, path: Path, request: Request) -> Schema:
+        """The sorted names of the directories."""
+        names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and _shown(entry))
+        outputs = [output.name for output in request.signature.outputs]
+        return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
+
+
+def decode_image(content: bytes, shape: Shape) -> Array:
+    """An encoded image as uint8 [height, width, channels], of the size that is asked for.
+
+    Raises:
+        ValueError: It cannot be decoded.
+    """
+    height, width, channels = shape
+    try:
+        image = tf.io.decode_image(content, channels or 0, expand_animations=False)
+    except tf.errors.InvalidArgumentError as error:
+        raise ValueError(error.message.splitlines()[0]) from error
+    if None not in (height, width) and tuple(image.shape[:2]) != (height, width):
+        resized = tf.image.resize(image, (height, width), antialias=True)
+        image = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
+    return np.asarray(image)
+
+
+def _files(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
+    """Every image with its class, in the order of their names.
+
+    Raises:
+        MistifyError: A class that the training data do not have, or a link that leads out of the folder.
+    """
+    root = path.resolve()
+    (output,) = request.signature.outputs
+    names = request.schema.classes.get(output.name, ())
+    for directory in sorted(entry for entry in path.iterdir() if entry.is_dir() and _shown(entry)):
+        if directory.name not in names:
+            expected = request.expected_class(output)
+            raise invalid(Problem(str(path), f"a class {directory.name}", expected, "rename or remove it"))
+        for file in sorted(directory.iterdir()):
+            if file.suffix.lower() not in _SUFFIXES or not _shown(file):
+                continue
+            if not file.resolve().is_relative_to(root):
+                given = f"{directory.name}/{file.name}, a link that leads out of the folder"
+                raise invalid(Problem(str(path), given, "files", "copy the file"))
+            yield file, names.index(directory.name)
+
+
+def _shown(path: Path) -> bool:
+    return not path.name.startswith(".")
+
+
+def _image(file: Path, shape: Shape) -> Array | str:
+    try:
+        return decode_image(file.read_bytes(), shape)
+    except (OSError, ValueError) as error:
+        return f"{file.parent.name}/{file.name}, which cannot be decoded ({error})"
+
+
+def _append(arrays: Rows, path: Path, images: list[Array | str], files: list[Path]) -> None:
+    problems = [image for image in images if isinstance(image, str)]
+    if problems:
+        raise _unreadable(path, problems)
+    decoded = [image for image in images if not isinstance(image, str)]
+    places = [f"{file.parent.name}/{file.name}" for file in files]
+    append(arrays, path, "an image", list(zip(places, decoded, strict=True)))
+
+
+def _unreadable(path: Path, problems: list[str]) -> MistifyError:
+    expected, fix = "JPEG or PNG images", "repair or remove it"
+    return invalid(*(Problem(str(path), given, expected, fix) for given in problems[:_MOST_PROBLEMS]))

@@ -1,0 +1,50 @@
+"""`.jsonl`: an object for each example, on a line of its own."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from executors.data.errors import invalid
+from executors.readers.columns import Row, read_columns, schema_of_table
+from executors.readers.formats import Arrays, Reader, Request, Schema
+from mistify.errors import Problem
+
+
+class JsonlReader(Reader):
+    """Reads keys named as the inputs and outputs: numbers, lists of them, names of classes, text, words."""
+
+    def accepts(self, path: Path) -> bool:
+        """By the suffix."""
+        return path.suffix == ".jsonl"
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The values of each key as an array."""
+        return read_columns(path, _rows(path), request)
+
+    def schema(self, path: Path, request: Request) -> Schema:
+        """By all targets; and the other keys, where none is named after the one input."""
+        return schema_of_table(_rows(path), request)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    keys = None
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                cells = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise _bad_row(
+                    path, number, f"what is no JSON ({error})", "an object on each line"
+                ) from error
+            if not isinstance(cells, dict):
+                raise _bad_row(path, number, f"a {type(cells).__name__}", "an object on each line")
+            keys = keys or set(cells)
+            if missing := sorted(keys - set(cells)):
+                raise _bad_row(path, number, f"no {missing[0]}", "the keys of the first row")
+            yield number, cells
+
+
+def _bad_row(path: Path, row: int, given: str, expected: str) -> Exception:
+    return invalid(Problem(str(path), f"row {row}: {given}", expected, "repair the row"))

@@ -1,0 +1,81 @@
+"""Data of any format as a model takes them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from executors.data.dataset import Dataset
+from executors.data.errors import invalid
+from executors.data.storage import StorageError
+from executors.readers.builtin import BUILTIN, read_builtin
+from executors.readers.csv_files import CsvReader
+from executors.readers.fitting import fitted
+from executors.readers.formats import Reader, Request, Schema
+from executors.readers.images import ImageFolderReader
+from executors.readers.jsonl_files import JsonlReader
+from executors.readers.npz import NpzReader
+from executors.readers.tfrecords import TFRecordReader
+from executors.structure.signature import Activation, Signature
+from mistify.config.dataset import TextSettings, generated_count
+from mistify.errors import Problem
+
+READERS: Final[tuple[Reader, ...]] = (
+    NpzReader(),
+    CsvReader(),
+    JsonlReader(),
+    TFRecordReader(),
+    ImageFolderReader(),
+)
+
+EXPECTED: Final = (
+    "a file .npz, .csv, .jsonl or .tfrecord, or a directory of images by class or of TFRecord files"
+)
+
+
+def load_dataset(
+    source: str, signature: Signature, train: str | None = None, text: TextSettings | None = None
+) -> Dataset:
+    """Read data for a model.
+
+    Args:
+        source: A file or directory of a format that one of `READERS` reads, or built-in data.
+        signature: What the model takes and gives.
+        train: For test data, the training data, whose classes, columns and kinds of targets they share.
+        text: How text becomes token ids.
+
+    Raises:
+        MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
+        StorageError: Data that are larger than memory cannot be kept in a file.
+    """
+    request = Request(signature, text)
+    if source.startswith(BUILTIN):
+        return fitted(read_builtin(source, request), request, source)
+    try:
+        request = replace(request, schema=_schema(train or source, request))
+        arrays = _reader(source).read(Path(source), request)
+    except StorageError:
+        raise
+    except OSError as error:
+        problem = Problem(source, f"what cannot be read ({error})", "readable data", "check the file")
+        raise invalid(problem) from error
+    return fitted(arrays, request, source)
+
+
+def _schema(source: str, request: Request) -> Schema:
+    """What training data decide."""
+    outputs = request.signature.outputs
+    if source.startswith(BUILTIN):
+        return Schema(whole={output.name: True for output in outputs})
+    if generated_count(source):
+        # Their targets are what a network says: figures, unless its activation makes classes of them.
+        return Schema(whole={output.name: output.activation is not Activation.NONE for output in outputs})
+    return _reader(source).schema(Path(source), request)
+
+
+def _reader(source: str) -> Reader:
+    path = Path(source)
+    for reader in READERS:
+        if reader.accepts(path):
+            return reader
+    what = "a directory" if path.is_dir() else f"a file named {path.name}"
+    raise invalid(Problem(source, what, EXPECTED, "convert it"))

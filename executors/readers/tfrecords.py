@@ -1,0 +1,126 @@
+"""TFRecord: `tf.train.Example`s, in one file or in the shards of a directory."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from executors.data.errors import invalid
+from executors.data.storage import Array, Rows
+from executors.readers.formats import Arrays, Reader, Request, Schema, append
+from executors.readers.images import decode_image
+from executors.structure.signature import Input, Output, Tensor
+from mistify.errors import Problem
+
+_BLOCK: Final = 256
+_MARK: Final = ".tfrecord"
+
+#: Where an example stands, and the example.
+Record: TypeAlias = tuple[str, Any]
+
+
+class TFRecordReader(Reader):
+    """Reads features named as the inputs and outputs: numbers, encoded images, or names of classes."""
+
+    def accepts(self, path: Path) -> bool:
+        """A file with `.tfrecord` in its name, or a directory with such files in it."""
+        return bool(_shards(path))
+
+    def read(self, path: Path, request: Request) -> Arrays:
+        """The features as arrays."""
+        arrays: dict[str, Rows] = {}
+        records = _records(path)
+        while block := list(islice(records, _BLOCK)):
+            for name, tensor in request.wanted(list(block[0][1].features.feature)).items():
+                rows = [(record[0], _row(path, record, name, tensor, request)) for record in block]
+                append(arrays.setdefault(name, Rows()), path, name, rows)
+        return {name: rows.array() for name, rows in arrays.items()}
+
+    def schema(self, path: Path, request: Request) -> Schema:
+        """The sorted texts of features that are named as outputs, and which of these have no floats."""
+        names: dict[str, set[str]] = {}
+        whole: dict[str, bool] = {}
+        for _, example in _records(path):
+            for name, tensor in request.wanted(list(example.features.feature)).items():
+                if isinstance(tensor, Output):
+                    feature = example.features.feature[name]
+                    whole[tensor.name] = whole.get(tensor.name, True) and not feature.HasField("float_list")
+                    if feature.bytes_list.value:
+                        names.setdefault(tensor.name, set()).update(_texts(feature.bytes_list.value))
+        return Schema({name: tuple(sorted(found - {""})) for name, found in names.items()}, whole)
+
+
+def _shards(path: Path) -> list[Path]:
+    """The files of a dataset, in the order of their names."""
+    if path.is_dir():
+        root = path.resolve()
+        return sorted(
+            file for file in path.iterdir()
+            if _MARK in file.name and file.is_file() and file.resolve().is_relative_to(root)
+        )  # fmt: skip
+    return [path] if _MARK in path.name else []
+
+
+def _records(path: Path) -> Iterator[Record]:
+    """Every example of a file or of shards."""
+    for shard in _shards(path):
+        number = 0
+        try:
+            for record in tf.data.TFRecordDataset(str(shard)):
+                yield f"{shard.name}, record {number}", tf.train.Example.FromString(record.numpy())
+                number += 1
+        except (tf.errors.OpError, DecodeError) as error:
+            given = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
+            raise invalid(Problem(str(path), given, "tf.train.Example", "write the file again")) from error
+
+
+def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request) -> Array:
+    place, example = record
+    feature = example.features.feature[name]
+    kind = feature.WhichOneof("kind")
+    named = isinstance(tensor, Output) and (kind == "bytes_list" or tensor.name in request.schema.classes)
+    try:
+        values = getattr(feature, kind).value if kind else ()
+        if not values:
+            raise ValueError("nothing")
+        if named:
+            return _classes(values, tensor, request.schema.classes.get(tensor.name, ()))
+        if kind == "bytes_list":
+            return _image(values[0], tensor)
+        figures = kind == "float_list" or (isinstance(tensor, Input) and tensor.figures)
+        return _shaped(np.asarray(values, np.float32 if figures else np.int64), tensor)
+    except ValueError as error:
+        given = f"{place}: {name} is {error}"
+        expected = request.expected_class(tensor) if named else f"numbers of shape {list(tensor.shape)}"
+        raise invalid(Problem(str(path), given, expected, "write the record again")) from error
+
+
+def _image(content: bytes, tensor: Tensor) -> Array:
+    if len(tensor.shape) != 3:
+        raise ValueError("bytes")
+    return decode_image(content, tensor.shape)
+
+
+def _classes(values: Any, tensor: Tensor, names: tuple[str, ...]) -> Array:
+    """The numbers of classes, from their names."""
+    found = _texts(values) if isinstance(values[0], bytes) else list(values)
+    unknown = [name for name in found if name not in names]
+    if unknown:
+        raise ValueError(repr(unknown[0]))
+    numbers = np.array([names.index(name) for name in found], np.int64)
+    return numbers if len(tensor.shape) > 1 else numbers[0]
+
+
+def _texts(values: Any) -> list[str]:
+    return [text.decode("utf-8", "replace") for text in values]
+
+
+def _shaped(values: Array, tensor: Tensor) -> Array:
+    """Numbers in the shape of an input, or of what an output learns."""
+    if isinstance(tensor, Input):
+        return values.reshape([-1 if size is None else size for size in tensor.shape])
+    return values if len(tensor.shape) > 1 or len(values) > 1 else values.reshape(-1)[0]

@@ -1,0 +1,67 @@
+"""A model that takes figures as they come, and scales them itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from executors.structure.graph import Graph, Node, TensorRef
+from executors.structure.reading.reader import read_graph
+from executors.structure.signature import signature_of
+from mistify.config.dataset import Scaling
+from mistify.parsing.validation import InvalidValue
+
+
+def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:
+    """A flat model with a `Rescaling` behind each input of figures; the model itself where nothing is scaled.
+
+    Raises:
+        InvalidValue: It has no such input, or not as many channels as there are values.
+    """
+    if scaling is None:
+        return model
+    graph = read_graph(model)
+    figures = {tensor.name for tensor in signature_of(model).inputs if tensor.figures}
+    given = [index for index, name in graph.inputs.items() if name in figures]
+    factor, offset = _values(scaling)
+    channels = {graph.shapes[index][-1] for index in given}
+    if not given or (isinstance(factor, list) and channels != {len(factor)}):
+        raise InvalidValue(
+            scaling.model_dump(exclude_defaults=True),
+            f"values for {' and '.join(map(str, sorted(map(str, channels))))} channels"
+            if given
+            else "nothing",
+            "give one for each channel" if given else "remove it: the model takes no figures",
+        )
+    graph = _with_scalings(graph, given, factor, offset)
+    return graph.build(
+        lambda name, layer: type(layer).from_config({**layer.get_config(), "name": name}), graph.weights
+    )
+
+
+def _values(scaling: Scaling) -> tuple[Any, Any]:
+    """Factor and offset, for all channels or for each."""
+    if scaling.mean is None or scaling.std is None:
+        return scaling.factor, scaling.offset
+    pairs = list(zip(scaling.mean, scaling.std, strict=True))
+    return [1 / std for _, std in pairs], [-mean / std for mean, std in pairs]
+
+
+def _with_scalings(graph: Graph, given: Sequence[int], factor: Any, offset: Any) -> Graph:
+    made = {index: len(graph.shapes) + place for place, index in enumerate(given)}
+    scalings = []
+    for index, output in made.items():
+        layer = keras.layers.Rescaling(factor, offset, name=f"{graph.inputs[index]}_scaling")
+        scalings.append(Node(layer.name, layer, (TensorRef(index),), {}, (index,), output))
+
+    def read(tensor: int) -> int:
+        return made.get(tensor, tensor)
+
+    return Graph(
+        graph.name,
+        graph.shapes + tuple(graph.shapes[index] for index in given),
+        graph.dtypes + tuple(graph.dtypes[index] for index in given),
+        (*scalings, *(node.rewired(read) for node in graph.nodes)),
+        graph.inputs,
+        tuple(map(read, graph.outputs)),
+    )

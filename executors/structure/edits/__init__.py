@@ -1,0 +1,1 @@
+"""Changes of a model's structure: widths, depth, resolution, and cutting it in two."""

@@ -1,0 +1,44 @@
+"""The handlers of layers by the layers' classes."""
+
+import keras
+
+from executors.structure.errors import UnsupportedLayerError
+from executors.structure.handlers.base import HANDLERS, LayerHandler
+
+
+def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
+    """The handler of a layer.
+
+    Raises:
+        UnsupportedLayerError: No handler is registered for the layer's class.
+    """
+    handler = _found(layer)
+    if handler is None:
+        kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        raise UnsupportedLayerError(
+            f"layer {name!r} is a {kind}, which no handler knows; register one with "
+            f"@executors.structure.handlers.register({type(layer).__qualname__}) on a LayerHandler"
+        )
+    return handler
+
+
+def is_leaf(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is treated as it is: one with a handler, or Keras's own, which then needs one.
+
+    Any other is made of such layers, or cannot be treated.
+    """
+    return _found(layer) is not None or type(layer).__module__.startswith(
+        ("keras.src.layers.", "keras.src.ops.")
+    )
+
+
+def _found(layer: keras.layers.Layer) -> LayerHandler | None:
+    """Return the handler of a layer, or None; KerasHub takes seconds to import, which waits for its layers."""
+    if type(layer) not in HANDLERS and type(layer).__module__.startswith("keras_hub."):
+        from executors.structure.handlers import hub  # noqa: F401, PLC0415 (it registers its handlers)
+    return HANDLERS.get(type(layer))
+
+
+def registered() -> tuple[type, ...]:
+    """The layer classes that can be treated."""
+    return tuple(HANDLERS)

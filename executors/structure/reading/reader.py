@@ -1,0 +1,208 @@
+"""Reading a Keras model as a flat graph of layer calls.
+
+Nested models are inlined: a layer `stem` inside a nested model `backbone` becomes `backbone_stem`. So are
+composite layers, and subclassed models, whose `call` is made of Keras layers and operations.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+
+from executors.structure.errors import UnsupportedLayerError
+from executors.structure.graph import Graph, Node, Shape, TensorRef, map_leaves, set_weights
+from executors.structure.reading.composites import expanded, masked, subclassed
+from executors.structure.reading.operations import as_layer_call
+
+#: What `keras.Model(inputs, outputs)` makes.
+_Functional = type(keras.Model(*[keras.Input((1,))] * 2))
+
+
+def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: True) -> Graph:
+    """Read a model, with nested models and composite layers inlined.
+
+    Args:
+        model: The model, built.
+        is_leaf: Whether a layer that is no model is kept as it is, or replaced by the calls it is made of.
+
+    Raises:
+        UnsupportedLayerError: What a composite layer or a subclassed model is made of cannot be found out.
+        TypeError: A layer with several outputs, or a model that was never built.
+    """
+    reader = _Reader(is_leaf)
+    model = _functional(model) if _is_functional(model) else subclassed(model)
+    inputs = {}
+    for tensor in model.inputs:
+        inputs[reader.add(tuple(tensor.shape), tensor.dtype)] = tensor.name
+    outputs = reader.read(model, list(inputs), "")
+    nodes = _in_order(reader.nodes, list(inputs), outputs)
+    number = {tensor: index for index, tensor in enumerate([*inputs, *(node.output for node in nodes)])}
+    return Graph(
+        model.name,
+        tuple(reader.shapes[tensor] for tensor in number),
+        tuple(reader.dtypes[tensor] for tensor in number),
+        tuple(node.rewired(number.__getitem__) for node in nodes),
+        {number[tensor]: name for tensor, name in inputs.items()},
+        tuple(number[tensor] for tensor in outputs),
+    )
+
+
+def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[Node]:
+    """The calls that the outputs need, each after those that it reads, branch by branch.
+
+    The order follows from the connections alone, so that a graph and its copy are in the same order.
+    """
+    writer = {node.output: node for node in nodes}
+    done = dict.fromkeys(inputs)
+    waiting = outputs[::-1]
+    while waiting:
+        tensor = waiting[-1]
+        needed = [] if tensor in done else [item for item in writer[tensor].inputs if item not in done]
+        if needed:
+            waiting.extend(reversed(needed))
+        else:
+            done.setdefault(waiting.pop())
+    return [writer[tensor] for tensor in done if tensor in writer]
+
+
+class _Reader:
+    """Collects the calls of a model and, recursively, of the models nested in it."""
+
+    def __init__(self, is_leaf: Callable[[Any], bool]) -> None:
+        self._is_leaf = is_leaf
+        self.shapes: list[Shape] = []
+        self.dtypes: list[str] = []
+        self.nodes: list[Node] = []
+        self._layers: dict[str, Any] = {}
+
+    def add(self, shape: Shape, dtype: str) -> int:
+        self.shapes.append(shape)
+        self.dtypes.append(dtype)
+        return len(self.shapes) - 1
+
+    def read(self, model: keras.Model, inputs: list[int], prefix: str) -> list[int]:
+        """Read one model that is given the tensors `inputs`; returns its outputs."""
+        tensors = {id(tensor): index for tensor, index in zip(model.inputs, inputs, strict=True)}
+        # The nodes and not get_config(): the config renumbers the calls of nested models differently
+        # for readers and outputs, and needs every layer to be serializable.
+        for call in _calls(model):
+            if not call.is_input:
+                written = self._call(call.operation, prefix, call.arguments, tensors)
+                tensors.update(zip(map(id, call.output_tensors), written, strict=True))
+        return [tensors[id(tensor)] for tensor in model.outputs]
+
+    def _call(self, operation: Any, prefix: str, arguments: Any, tensors: dict[int, int]) -> list[int]:
+        def resolve(tensor: keras.KerasTensor) -> TensorRef:
+            return TensorRef(tensors[id(tensor)])
+
+        wanted = f"{prefix}{operation.name}"
+        if _is_functional(operation):
+            model, given = _functional(operation), _given(operation, arguments)
+            masks = keras.tree.flatten(arguments.kwargs.get("mask"))
+            if any(mask is not None for mask in masks):
+                model = masked(model, masks)
+                given += [mask for mask in masks if mask is not None]
+            return self.read(model, [tensors[id(tensor)] for tensor in given], f"{wanted}_")
+        operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
+        given = keras.tree.flatten((args, kwargs))
+        for item in given:
+            if isinstance(item, keras.Variable):
+                raise UnsupportedLayerError(
+                    f"{wanted!r} is given the weight {item.path!r} itself; expected tensors; "
+                    "let a layer that has the weight compute with it, and register a handler for that"
+                )
+        inputs = [tensors[id(item)] for item in given if isinstance(item, keras.KerasTensor)]
+        if isinstance(operation, keras.Model) or not self._is_leaf(operation):
+            return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")
+        args = map_leaves(args, keras.KerasTensor, resolve)
+        kwargs = {
+            key: value
+            for key, value in map_leaves(kwargs, keras.KerasTensor, resolve).items()
+            if value is not None and key != "training"
+        }
+        name = self._name(wanted, operation)
+        node_outputs = _output_specs(operation, args, kwargs, self.shapes, self.dtypes)
+        outputs = [self.add(tuple(spec.shape), spec.dtype) for spec in node_outputs]
+        if len(outputs) != 1:
+            raise TypeError(
+                f"layer {name} ({type(operation).__name__}) has {len(outputs)} outputs; expected 1"
+            )
+        self.nodes.append(Node(name, operation, args, kwargs, tuple(inputs), outputs[0]))
+        return outputs
+
+    def _name(self, wanted: str, operation: Any) -> str:
+        """One name for each layer with weights, one for each call of a layer without any.
+
+        The calls of a shared `Reshape` may come to differ in width; nothing but the weights ties them.
+        """
+        if getattr(operation, "weights", None):
+            for name, layer in self._layers.items():
+                if layer is operation:
+                    return name
+        name, count = wanted, 1
+        while name in self._layers:
+            count += 1
+            name = f"{wanted}_{count}"
+        self._layers[name] = operation
+        return name
+
+
+def _is_functional(layer: Any) -> bool:
+    """Whether it is a model whose calls Keras knows."""
+    return isinstance(layer, keras.Sequential) or (
+        isinstance(layer, _Functional) and type(layer).call is _Functional.call
+    )
+
+
+def _given(model: keras.Model, arguments: Any) -> list[keras.KerasTensor]:
+    """What a nested model is given, in the order of its inputs: a list takes what is in a dict by name."""
+    given = arguments.args[0] if arguments.args else arguments.kwargs["inputs"]
+    if isinstance(given, dict) and not isinstance(model.input, dict):
+        return [given[tensor.name] for tensor in model.inputs]
+    return list(keras.tree.flatten(given))
+
+
+def _functional(model: keras.Model) -> keras.Model:
+    if not model.built:
+        raise TypeError(f"model {model.name} was never built; give it an Input layer")
+    return keras.Model(model.inputs, model.outputs, name=model.name)
+
+
+def _output_specs(
+    operation: Any, args: Any, kwargs: Any, shapes: list[Shape], dtypes: list[str]
+) -> list[keras.KerasTensor]:
+    """Shapes and types of what a call returns, found without running it."""
+
+    def symbolic(ref: TensorRef) -> keras.KerasTensor:
+        return keras.KerasTensor(shapes[ref.index], dtypes[ref.index])
+
+    spec = operation.compute_output_spec(
+        *map_leaves(args, TensorRef, symbolic), **map_leaves(kwargs, TensorRef, symbolic)
+    )
+    return list(keras.tree.flatten(spec))
+
+
+def copied(model: keras.Model) -> keras.Model:
+    """A network of its own with the same weights."""
+    copy = keras.models.clone_model(model)
+    for layer, source in zip(copy.layers, model.layers, strict=True):
+        set_weights(layer, source.get_weights())
+    return copy
+
+
+def calls(model: keras.Model) -> Counter[str]:
+    """How often each layer of a flat model is called, by its name."""
+    return Counter(call.operation.name for call in _calls(model))
+
+
+def tensors(model: keras.Model) -> Iterator[keras.KerasTensor]:
+    """What a flat model is given, and what its calls write."""
+    for call in _calls(model):
+        yield from call.output_tensors
+
+
+def _calls(model: keras.Model) -> Iterator[Any]:
+    """The calls of a model, from its inputs on."""
+    for _, found in sorted(model._nodes_by_depth.items(), reverse=True):
+        yield from found

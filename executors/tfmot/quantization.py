@@ -1,0 +1,88 @@
+"""Quantization-aware training: layers imitate int8 while they are trained."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.data import Array
+from executors.structure import fold_batch_norm
+from executors.tfmot.training import Training, train
+from executors.tfmot.translation import in_order, translated, wrapped
+from executors.training.setup import Schooling
+
+#: Adam's highest rate: a folded network of unscaled inputs has weights of very different sizes.
+_LEARNING_RATE: Final = 3e-5
+
+#: Examples whose activations the first ranges are taken from.
+_CALIBRATION_EXAMPLES: Final = 100
+
+#: How much of a range stays at each step of TFMOT's moving averages.
+_RANGE_DECAY: Final = 0.999
+
+#: Ranges of activations that change by less than this share are settled.
+_SETTLED: Final = 0.01
+
+
+def quantization_aware(model: keras.Model, schooling: Schooling, steps: int, seed: int) -> Any:
+    """A tf_keras model that computes what the model computes, as int8 will.
+
+    Layers that TFMOT does not know stay in float32.
+
+    Args:
+        model: The checkpoint, which is not changed.
+        schooling: The training data, and what the teacher says of them.
+        steps: Training steps.
+        seed: Where the order of the examples starts from.
+
+    Raises:
+        MistifyError: INVALID_MODEL, a layer cannot be translated, the translation computes something else, or
+            TFMOT knows none of the layers.
+        FloatingPointError: The loss is no longer finite.
+    """
+    few = np.random.default_rng(seed).permutation(len(schooling.train))[:_CALIBRATION_EXAMPLES]
+    examples = schooling.train.subset(few).inputs
+    aware = _imitating(translated(fold_batch_norm(model), examples))
+    calibrate(aware, examples)
+    train(aware, Training.of(model, schooling, steps, seed), _LEARNING_RATE)
+    return aware
+
+
+def calibrate(aware: Any, examples: Mapping[str, Array]) -> None:
+    """Set the ranges of all activations to what they are on some examples.
+
+    TFMOT's moving averages start at -6 and 6 and take thousands of steps to get anywhere. A range is right
+    after one step in which all those before it are: so take as many as the network is deep, at the most, and
+    read off each what the examples have contributed to the average.
+    """
+    ranges = [variable for variable in aware.non_trainable_variables if _is_range(variable.name)]
+    given = in_order(aware, examples)
+    forward = tf.function(lambda: aware(given, training=True), autograph=False)
+    for _ in ranges:
+        before = np.array([float(variable) for variable in ranges])
+        forward()
+        after = np.array([float(variable) for variable in ranges])
+        seen = (after - _RANGE_DECAY * before) / (1 - _RANGE_DECAY)
+        for variable, value in zip(ranges, seen, strict=True):
+            variable.assign(value)
+        if np.allclose(seen, before, rtol=_SETTLED, atol=_SETTLED):
+            return
+
+
+def _is_range(name: str) -> bool:
+    quantity = name.partition(":")[0].rpartition("/")[2]
+    return quantity.startswith(("output_", "pre_activation_", "post_activation_"))
+
+
+def _imitating(model: Any) -> Any:
+    """The model with every layer that TFMOT knows imitating int8."""
+    import tensorflow_model_optimization as tfmot  # noqa: PLC0415
+    from tensorflow_model_optimization.python.core.quantization.keras.default_8bit import (  # noqa: PLC0415
+        default_8bit_quantize_registry,
+    )
+
+    registry = default_8bit_quantize_registry.Default8BitQuantizeRegistry()
+    annotated = wrapped(model, tfmot.quantization.keras.quantize_annotate_layer, registry.supports)
+    return tfmot.quantization.keras.quantize_apply(annotated)

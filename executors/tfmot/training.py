@@ -1,0 +1,82 @@
+"""The training of tf_keras models: what the outputs learn from the targets and from the teacher, mixed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.tfmot.translation import in_order
+from executors.training.objectives import Objective, objectives_of
+from executors.training.setup import Schooling
+from executors.training.trainer import cosine
+
+#: Steps at rate zero before the first update, in which Adam learns how large the gradients are.
+PRIMING_STEPS: Final = 10
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the translation of a network is trained.
+
+    Attributes:
+        objectives: What its outputs learn, in their order.
+        schooling: The training data, and what the teacher says of them.
+        steps: Training steps, after `PRIMING_STEPS` at rate zero.
+        seed: Where the order of the examples starts from.
+    """
+
+    objectives: Mapping[str, Objective]
+    schooling: Schooling
+    steps: int
+    seed: int
+
+    @classmethod
+    def of(cls, model: keras.Model, schooling: Schooling, steps: int, seed: int) -> "Training":
+        """That of a translation of the model."""
+        weights = schooling.settings.class_weights
+        return cls(objectives_of(model, schooling.train, weights), schooling, steps, seed)
+
+
+def train(model: Any, training: Training, learning_rate: float) -> None:
+    """Train a tf_keras model by Adam, at a rate that falls from its highest along a cosine.
+
+    Raises:
+        FloatingPointError: The loss is no longer finite.
+    """
+    import tf_keras  # noqa: PLC0415 - a second Keras, for what needs training by TFMOT alone
+
+    optimizer = tf_keras.optimizers.Adam(learning_rate)
+    variables = model.trainable_variables
+    share, heat = training.schooling.distillation, training.schooling.temperature
+
+    def step(batch: Mapping[str, Mapping[str, tf.Tensor]], rate: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            outputs = tf.nest.flatten(model(in_order(model, batch["inputs"]), training=True))
+            loss = tf.add_n(
+                [
+                    objective.taught(output, batch["targets"][name], batch["teacher"].get(name), share, heat)
+                    for (name, objective), output in zip(training.objectives.items(), outputs, strict=True)
+                ]
+            )
+        optimizer.learning_rate.assign(rate)
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    _run(tf.function(step, autograph=False), training, learning_rate)
+
+
+def _run(step: Callable[..., tf.Tensor], training: Training, learning_rate: float) -> None:
+    schooling, rng = training.schooling, np.random.default_rng(training.seed)
+    for rate in np.concatenate([np.zeros(PRIMING_STEPS), learning_rate * cosine(training.steps)]):
+        rows = rng.integers(len(schooling.train), size=schooling.batch_size)
+        some = schooling.train.subset(rows)
+        taught = {name: array[rows] for name, array in (schooling.teacher or {}).items()}
+        batch = {"inputs": dict(some.inputs), "targets": dict(some.targets), "teacher": taught}
+        loss = step(keras.tree.map_structure(tf.constant, batch), tf.constant(rate, tf.float32))
+        if not np.isfinite(float(loss)):
+            raise FloatingPointError(
+                f"the loss of training by TensorFlow Model Optimization became {float(loss)}"
+            )

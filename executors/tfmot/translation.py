@@ -1,0 +1,102 @@
+"""From Keras 3 to tf_keras, for TensorFlow Model Optimization."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.data import Array
+from executors.structure.reading.reader import read_graph
+from executors.training.evaluation import call
+from mistify.errors import ErrorCode, MistifyError, Problem
+
+#: Examples that model and translation are compared on, and how far their outputs may differ.
+_COMPARED_EXAMPLES: Final = 8
+_TOLERANCE: Final = 1e-4
+
+#: Options of Keras 3 layers that say nothing about what a built layer computes, or that Keras 2 lacks: where
+#: they make a difference the comparison tells.
+_LEFT_OUT: Final = (
+    "_initializer", "_regularizer", "_constraint", "dtype", "quantization_config", "seed", "rms_scaling"
+)  # fmt: skip
+
+#: Options that Keras 2 calls differently.
+_RENAMED: Final = {"LeakyReLU": {"negative_slope": "alpha"}}
+
+
+def translated(model: keras.Model, examples: Mapping[str, Array]) -> Any:
+    """A model as one of tf_keras, whose layers have the names of the graph; compared on some examples.
+
+    Raises:
+        MistifyError: INVALID_MODEL, a layer cannot be translated, or the translation computes something else.
+    """
+    import tf_keras  # noqa: PLC0415 - a second Keras, for what needs training by TFMOT alone
+
+    graph = read_graph(model)
+    try:
+        translation = graph.build(_translated_layer, graph.weights, tf_keras)
+    except ValueError as error:  # other weights, or calls that Keras 2 does not take
+        raise unsuited(f"model {model.name}, which Keras 2 cannot build ({error})") from error
+    some = {name: array[:_COMPARED_EXAMPLES] for name, array in examples.items()}
+    expected = call(model, some, False).values()
+    found = keras.tree.flatten(translation(in_order(translation, some)))
+    for wanted, given in zip(map(np.asarray, expected), map(np.asarray, found), strict=True):
+        if not np.abs(given - wanted).max() <= _TOLERANCE * max(1.0, np.abs(wanted).max()):
+            raise unsuited(f"model {model.name}, whose outputs change in Keras 2")
+    return translation
+
+
+def wrapped(model: Any, wrap: Callable[[Any], Any], known: Callable[[Any], bool]) -> Any:
+    """A tf_keras model with every layer wrapped that TFMOT knows, sharing the weights of the others.
+
+    Raises:
+        MistifyError: INVALID_MODEL, it knows none of the layers.
+    """
+    import tf_keras  # noqa: PLC0415
+
+    chosen = [layer.name for layer in model.layers if known(layer)]
+    if not chosen:
+        kinds = ", ".join(sorted({type(layer).__name__ for layer in model.layers}))
+        raise unsuited(f"none but layers that it does not know ({kinds})")
+    return tf_keras.models.clone_model(
+        model, clone_function=lambda layer: wrap(layer) if layer.name in chosen else layer
+    )
+
+
+def in_order(model: Any, arrays: Mapping[str, Any]) -> list[tf.Tensor]:
+    """Inputs by name as a tf_keras model takes them, whatever their types."""
+    return [
+        tf.cast(arrays[name], tensor.dtype)
+        for name, tensor in zip(model.input_names, model.inputs, strict=True)
+    ]
+
+
+def unsuited(given: str) -> MistifyError:
+    """INVALID_MODEL, TFMOT cannot treat a model."""
+    fix = 'ask for the precision "int8" in place of "int8-qat", and for no "compression"'
+    problem = Problem("model", given, "layers that Keras 2 has as well", fix)
+    return MistifyError(
+        ErrorCode.INVALID_MODEL, "TensorFlow Model Optimization cannot treat the model", [problem]
+    )
+
+
+def _translated_layer(name: str, layer: keras.layers.Layer) -> Any:
+    import tf_keras  # noqa: PLC0415
+
+    kind = type(layer).__name__
+    old = getattr(tf_keras.layers, kind, None)
+    renamed = _RENAMED.get(kind, {})
+    config = {
+        renamed.get(key, key): value
+        for key, value in layer.get_config().items()
+        if not key.endswith(_LEFT_OUT)
+    }
+    try:
+        if old is None or not type(layer).__module__.startswith("keras."):
+            raise TypeError("there is no such layer in Keras 2")
+        return old.from_config({**config, "name": name})
+    except (TypeError, ValueError) as error:
+        cause = str(error).rpartition("Exception encountered: ")[2]
+        raise unsuited(f"layer {name!r}, a {kind} ({cause})") from error

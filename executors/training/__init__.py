@@ -1,0 +1,1 @@
+"""Training, distillation, and measuring how well a network does."""

@@ -1,0 +1,146 @@
+"""What a network says, and how good that is, with batch-norm statistics that are true of it."""
+
+from collections.abc import Callable, Mapping
+from math import ceil, prod
+from typing import TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from executors.data.dataset import Dataset
+from executors.data.storage import Array, Rows
+from executors.inspection.limits import GIB
+from executors.structure import calls, tensors
+from executors.structure.signature import output_names
+from executors.timing import activity
+from executors.training.metrics import score
+from executors.training.objectives import objectives_of
+from mistify.config.metric import Metric
+from mistify.costs.network import FLOAT_BYTES
+
+Arrays = Mapping[str, Array]
+Tensors = Mapping[str, tf.Tensor]
+T = TypeVar("T")
+
+EVALUATION_BATCH = 500
+RECALIBRATION_BATCH = 250
+RECALIBRATION_EXAMPLES = 1_000
+
+#: What a pass may take, in bytes: so many times the largest tensor, as TensorFlow keeps several at once.
+_PASS_BYTES = 2 * GIB
+_KEPT = 4
+
+
+class Evaluation:
+    """Evaluates one network as it is at each call. Its forward passes are traced once.
+
+    Attributes:
+        model: The network.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self.model = model
+        self._calls = calls(model)
+        self._norms = [
+            layer
+            for layer in model.layers
+            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+        ]
+        self._run = compiled(lambda inputs: call(model, inputs, training=False), model)
+        self._adopt = compiled(lambda inputs: call(model, inputs, training=True), model)
+
+    def outputs(self, inputs: Arrays) -> dict[str, Array]:
+        """What the network gives for many inputs: name of the output -> [examples, ...]."""
+        found: dict[str, Rows] = {}
+        with activity("measuring"):
+            at_once = examples_at_once(self.model, EVALUATION_BATCH)
+            for at in range(0, _length(inputs), at_once):
+                batch = {name: array[at : at + at_once] for name, array in inputs.items()}
+                for name, output in self._run(batch).items():
+                    found.setdefault(name, Rows()).append(output.numpy())
+        return {name: rows.array() for name, rows in found.items()}
+
+    def score(self, data: Dataset, metric: Metric) -> float:
+        """A metric of the network on some data."""
+        outputs = self.outputs(data.inputs)
+        return score(metric, objectives_of(self.model, data), outputs, data.targets)
+
+    def recalibrate(self, data: Dataset, seed: int = 0) -> None:
+        """Set the statistics of every batch norm to those of the network as it is now.
+
+        They are the mean over `RECALIBRATION_EXAMPLES` examples: starting at zero, the running mean of n
+        batches, or of n calls of a shared layer, is the mean times `1 - momentum^n`.
+        """
+        if not self._norms:
+            return
+        with activity("measuring"):
+            order = np.random.default_rng(seed).permutation(len(data))[:RECALIBRATION_EXAMPLES]
+            for norm in self._norms:
+                norm.moving_mean.assign(tf.zeros_like(norm.moving_mean))
+                norm.moving_variance.assign(tf.zeros_like(norm.moving_variance))
+            at_once = examples_at_once(self.model, RECALIBRATION_BATCH)
+            batches = np.array_split(order, ceil(len(order) / at_once))
+            for indices in batches:
+                self._adopt({name: array[indices] for name, array in data.inputs.items()})
+            for norm in self._norms:
+                share = 1 - norm.momentum ** (len(batches) * self._calls[norm.name])
+                norm.moving_mean.assign(norm.moving_mean / share)
+                norm.moving_variance.assign(norm.moving_variance / share)
+
+
+def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY) -> float:
+    """A metric of a network on some data."""
+    return Evaluation(model).score(data, metric)
+
+
+def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
+    """Set the statistics of every batch norm to those of the network as it is now."""
+    Evaluation(model).recalibrate(data, seed)
+
+
+def examples_at_once(model: keras.Model, most: int, *, learning: bool = False) -> int:
+    """How many examples a flat model is called on at once: fewer than `most` where its tensors are large.
+
+    Args:
+        model: The model.
+        most: Of the examples.
+        learning: Whether gradients are computed, for which all tensors are kept.
+    """
+    sizes = [prod(size or 1 for size in tensor.shape) for tensor in tensors(model)]
+    kept = sum(sizes) if learning else _KEPT * max(sizes)
+    return int(max(1, min(most, _PASS_BYTES // (FLOAT_BYTES * kept))))
+
+
+def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    """Call a model on its inputs by name; returns its outputs by name.
+
+    The inputs are in whichever type, and the model in whichever structure, they come.
+    """
+    given = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
+    outputs = model(keras.tree.pack_sequence_as(model.input, given), training=training)
+    return dict(zip(output_names(model), keras.tree.flatten(outputs), strict=True))
+
+
+def compiled(forward: Callable[[Tensors], T], model: keras.Model) -> Callable[[Arrays], T]:
+    """A forward pass for any number of examples, traced when it is first called."""
+    signature = {
+        tensor.name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in model.inputs
+    }
+    function = tf.function(forward, input_signature=[signature], autograph=False)
+
+    def run(inputs: Arrays) -> T:
+        with activity("tracing"):
+            function.get_concrete_function()
+        given = {
+            name: tf.constant(inputs[name].astype(spec.dtype.as_numpy_dtype, copy=False))
+            for name, spec in signature.items()
+        }
+        found: T = function(given)
+        return found
+
+    return run
+
+
+def _length(inputs: Arrays) -> int:
+    return len(next(iter(inputs.values())))

@@ -1,0 +1,118 @@
+"""Metrics of a network's predictions on labelled data, whether Keras or LiteRT made them."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
+
+from executors.data.storage import Array
+from executors.training.objectives import IGNORED, Binary, Categorical, Objective, Regression
+from mistify.config.metric import Metric
+from mistify.parsing.validation import InvalidValue
+
+#: A metric of one output: predictions and targets, without what is ignored.
+OfOutput = Callable[[Array, Array], float]
+
+
+def score(
+    metric: Metric, objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
+    targets: Mapping[str, Array],
+) -> float:  # fmt: skip
+    """A metric, as the mean over the outputs that it can tell of; `exact_match` is of all of them at once.
+
+    Args:
+        metric: Which one.
+        objectives: What each output learns.
+        outputs: The network's own, [examples, ...] by name.
+        targets: [examples, ...] by name; positions of -1 are ignored.
+    """
+    told = {name: objectives[name].predictions(outputs[name]) for name in measured(metric, objectives)}
+    if metric is Metric.EXACT_MATCH:
+        return float(np.mean(np.all([_right_examples(told[name], targets[name]) for name in told], axis=0)))
+    return float(np.mean([_OF_OUTPUT[metric](*_counted(told[name], targets[name])) for name in told]))
+
+
+def default_metric(objectives: Mapping[str, Objective]) -> Metric:
+    """What suits the targets: `mse` for figures, `exact_match` for several outputs, else `accuracy`."""
+    telling = [objective for objective in objectives.values() if not isinstance(objective, Regression)]
+    if not telling:
+        return Metric.MSE
+    return Metric.EXACT_MATCH if len(telling) > 1 else Metric.ACCURACY
+
+
+def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
+    """The outputs that a metric can tell of.
+
+    Raises:
+        InvalidValue: There is none.
+    """
+    kinds = (Regression,) if metric is Metric.MSE else (Categorical, Binary)
+    found = [name for name, objective in objectives.items() if isinstance(objective, kinds)]
+    if not found:
+        others = [other for other in Metric if (other is Metric.MSE) != (metric is Metric.MSE)]
+        raise InvalidValue(metric.value, f"one of {', '.join(others)}", "no output learns what it measures")
+    return found
+
+
+def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> None:
+    """Make sure that a metric of these test targets is a number.
+
+    Raises:
+        InvalidValue: It tells of no output, or it is `roc_auc` of targets that are all of one class.
+    """
+    for name in measured(metric, objectives):
+        classes = np.setdiff1d(targets[name], [IGNORED])
+        if metric is Metric.ROC_AUC and len(classes) < 2:
+            expected = f"another metric, or test data of two classes of {name} at least"
+            raise InvalidValue(metric.value, expected, "add examples of other classes")
+
+
+def _counted(told: Array, target: Array) -> tuple[Array, Array]:
+    """Predictions [counted] or [counted, classes] and targets [counted], without what is ignored."""
+    if told.size == target.size:
+        return told.reshape(-1), target.reshape(-1)
+    counted = target != IGNORED
+    return told[counted], target[counted]
+
+
+def _classes(told: Array) -> npt.NDArray[np.int64]:
+    return np.asarray(told.argmax(axis=-1) if told.ndim > 1 else told >= 0.5, np.int64)
+
+
+def _accuracy(told: Array, target: Array) -> float:
+    return float(np.mean(_classes(told) == target))
+
+
+def _f1(told: Array, target: Array) -> float:
+    """The mean over the classes, each as one against the others."""
+    return float(f1_score(target, _classes(told), average="macro", zero_division=0))
+
+
+def _roc_auc(told: Array, target: Array) -> float:
+    """Over the classes that the targets have; each against the others where there are more than two."""
+    if told.ndim == 1:
+        return float(roc_auc_score(target, told))
+    present = np.unique(target)
+    return float(np.mean([roc_auc_score(target == label, told[:, label]) for label in present]))
+
+
+def _mse(told: Array, target: Array) -> float:
+    return float(mean_squared_error(target, told))
+
+
+def _right_examples(told: Array, target: Array) -> npt.NDArray[np.bool_]:
+    """Which examples are right at every position that is not ignored."""
+    if told.size == target.size:
+        right = (told >= 0.5).reshape(target.shape) == target
+    else:
+        right = (told.argmax(axis=-1) == target) | (target == IGNORED)
+    return np.asarray(right.reshape(len(right), -1).all(axis=1))
+
+
+_OF_OUTPUT: Mapping[Metric, OfOutput] = {
+    Metric.ACCURACY: _accuracy,
+    Metric.F1: _f1,
+    Metric.MSE: _mse,
+    Metric.ROC_AUC: _roc_auc,
+}

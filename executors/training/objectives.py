@@ -1,0 +1,278 @@
+"""What each output of a network learns: found from its activation and shape, and from the targets'.
+
+| objective | output | targets |
+| --- | --- | --- |
+| `Categorical` | softmax or logits [n, ..., classes] | integers [n, ...]; positions of -1 are ignored |
+| `Binary` | sigmoid or a logit, [n, ...] | 0 or 1, of the output's shape |
+| `Regression` | [n, ...] | floats, of the output's shape |
+
+So a choice among positions (the start of a span) is a classification, and a label for every position
+another one.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from scipy.special import expit, softmax
+
+from executors.data.dataset import Dataset
+from executors.data.storage import Array
+from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
+from mistify.config.dataset import ClassWeights
+from mistify.parsing.validation import InvalidValue
+
+Floats = npt.NDArray[np.float32]
+
+#: Below this a probability's logarithm says nothing in float32.
+SMALLEST: Final = 1e-7
+
+#: A target of this class is ignored.
+IGNORED: Final = -1
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """What one output learns, in TensorFlow, and how it is read, in NumPy.
+
+    Attributes:
+        activation: What the output has been through.
+        weights: How much each class counts in the loss; None for all alike.
+    """
+
+    activation: Activation
+    weights: tuple[float, ...] | None = None
+
+    @abstractmethod
+    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """The mean loss of a batch."""
+
+    @abstractmethod
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """The mean distance of a batch from the teacher's predictions `taught`, of the output's shape."""
+
+    @abstractmethod
+    def predictions(self, output: Array) -> Floats:
+        """What a network says, from its outputs: probabilities, or the figures themselves."""
+
+    def taught(
+        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor | None, share: float, temperature: float
+    ) -> tf.Tensor:
+        """The loss of a batch, of which `share` comes from the teacher's predictions, if there are any."""
+        output = tf.cast(output, tf.float32)
+        loss = self.loss(output, target)
+        if taught is None:
+            return loss
+        return (1 - share) * loss + share * self.distillation(output, target, taught, temperature)
+
+
+class Categorical(Objective):
+    """One of some classes, for each example or each position of it."""
+
+    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Cross entropy over what is not ignored, weighted by class."""
+        classes = tf.maximum(target, 0)
+        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, self._logits(output))
+        counts = _counts(target)
+        if self.weights is not None:
+            counts *= tf.gather(tf.constant(self.weights, tf.float32), classes)
+        return _mean(entropy, counts)
+
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
+        soft = tf.nn.softmax(tf.math.log(taught + SMALLEST) / temperature)
+        entropy = tf.nn.softmax_cross_entropy_with_logits(soft, self._logits(output) / temperature)
+        return temperature**2 * _mean(entropy, _counts(target))
+
+    def predictions(self, output: Array) -> Floats:
+        """Probabilities of the classes."""
+        told = np.asarray(output, np.float32)
+        return told if self.activation is Activation.SOFTMAX else softmax(told, axis=-1)
+
+    def _logits(self, output: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(output + SMALLEST) if self.activation is Activation.SOFTMAX else output
+
+
+class Binary(Objective):
+    """Yes or no, once or several times for each example."""
+
+    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Cross entropy, weighted by class."""
+        target = tf.reshape(target, tf.shape(output))
+        counts = tf.ones_like(output)
+        if self.weights is not None:
+            counts = tf.gather(tf.constant(self.weights, tf.float32), tf.cast(target, tf.int64))
+        return _mean(self._entropy(output, tf.cast(target, tf.float32)), counts)
+
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Cross entropy with the teacher's probabilities."""
+        return tf.reduce_mean(self._entropy(output, taught))
+
+    def predictions(self, output: Array) -> Floats:
+        """Probabilities of a yes."""
+        told = np.asarray(output, np.float32)
+        return told if self.activation is Activation.SIGMOID else expit(told)
+
+    def _entropy(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        if self.activation is Activation.SIGMOID:
+            return -target * tf.math.log(output + SMALLEST) - (1 - target) * tf.math.log1p(SMALLEST - output)
+        return tf.nn.sigmoid_cross_entropy_with_logits(target, output)
+
+
+class Regression(Objective):
+    """Figures."""
+
+    def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Mean squared error."""
+        return tf.reduce_mean(tf.square(output - tf.reshape(target, tf.shape(output))))
+
+    def distillation(
+        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+    ) -> tf.Tensor:
+        """Mean squared distance from the teacher's figures."""
+        return tf.reduce_mean(tf.square(output - taught))
+
+    def predictions(self, output: Array) -> Floats:
+        """The figures."""
+        return np.asarray(output, np.float32)
+
+
+def objective_of(output: Output, target: Array) -> Objective:
+    """What an output learns from its targets [examples, ...].
+
+    Raises:
+        InvalidValue: Targets of this shape and type are none for the output.
+    """
+    whole = np.issubdtype(target.dtype, np.integer)
+    shape = target.shape[1:]
+    if whole and _fits(shape, output.shape[:-1]) and output.shape[-1:] not in ((), (1,)):
+        if output.activation is not Activation.SIGMOID:
+            return Categorical(output.activation)
+    elif _fits(_squeezed(shape), _squeezed(output.shape)) and output.activation is not Activation.SOFTMAX:
+        if whole or output.activation is Activation.SIGMOID:
+            return Binary(output.activation)
+        return Regression(output.activation)
+    given = f"targets of shape {target.shape} and type {target.dtype}"
+    raise InvalidValue(given, _expected(output), "reshape or cast them, or use another head")
+
+
+def objectives_of(
+    model: keras.Model, data: Dataset, weights: ClassWeights | None = None
+) -> dict[str, Objective]:
+    """What each output of a model learns from data that were checked against it; see `objectives_for`."""
+    return objectives_for(signature_of(model), data, weights)
+
+
+def objectives_for(
+    signature: Signature, data: Dataset, weights: ClassWeights | None = None
+) -> dict[str, Objective]:
+    """What each output learns from data that were checked against them.
+
+    Args:
+        signature: Its outputs are named as the data's targets.
+        data: Training data.
+        weights: How much each class counts: given, or "balanced", as many examples as it has of the class
+            would count in a balanced set: `n / (classes * n_of_class)`.
+
+    Raises:
+        InvalidValue: As many weights as an output has classes were expected.
+    """
+    found: dict[str, Objective] = {}
+    for output in signature.outputs:
+        target = data.targets[output.name]
+        objective = objective_of(output, target)
+        classes = class_count(objective, output)
+        if weights is not None and classes:
+            given = _balanced(target, classes) if weights == "balanced" else tuple(weights)
+            if len(given) != classes:
+                raise InvalidValue(given, f"{classes} weights for {output.name}", "give one for each class")
+            objective = type(objective)(objective.activation, given)
+        found[output.name] = objective
+    return found
+
+
+def empty_classes(signature: Signature, data: Dataset) -> list[int]:
+    """The classes of a classifier that have no example in training data; none of other models."""
+    if len(signature.outputs) > 1:
+        return []
+    (output,) = signature.outputs
+    target = data.targets[output.name]
+    if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
+        return []
+    counts = np.bincount(target, minlength=output.shape[-1] or 0)
+    return np.flatnonzero(counts == 0).tolist()
+
+
+def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
+    """Make sure that classes that are to count alike are there.
+
+    Raises:
+        InvalidValue: There is no example of one of them.
+    """
+    empty = empty_classes(signature, data) if weights == "balanced" else []
+    if empty:
+        expected = f"training data with examples of all classes; there is none of {named(empty)}"
+        raise InvalidValue(weights, expected, "add some, or give a list of weights")
+
+
+def named(classes: list[int]) -> str:
+    """Some classes in words, the first of them by its number."""
+    more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
+    return f"class {classes[0]}{more}"
+
+
+def predictions(objectives: Mapping[str, Objective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
+    """What a network says, from its outputs, by their names."""
+    return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
+
+
+def class_count(objective: Objective, output: Output) -> int:
+    """How many classes an output tells apart; 0 where it learns figures."""
+    if isinstance(objective, Categorical):
+        return output.shape[-1] or 0
+    return 2 if isinstance(objective, Binary) else 0
+
+
+def _balanced(target: Array, classes: int) -> tuple[float, ...]:
+    counts = np.bincount(target[target != IGNORED].astype(np.int64), minlength=classes)
+    return tuple(float(weight) for weight in counts.sum() / (classes * np.maximum(counts, 1)))
+
+
+def _fits(given: Shape, wanted: Shape) -> bool:
+    return len(given) == len(wanted) and all(
+        size in (None, found) for size, found in zip(wanted, given, strict=True)
+    )
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return shape[:-1] if shape[-1:] == (1,) else shape
+
+
+def _expected(output: Output) -> str:
+    sizes = ["n", *("any" if size is None else str(size) for size in output.shape)]
+    same = f"[{', '.join(sizes)}]"
+    if output.activation is Activation.SIGMOID:
+        return f"0 or 1 {same}"
+    classes = f"integer classes [{', '.join(sizes[:-1])}]"
+    if output.activation is Activation.SOFTMAX:
+        return classes
+    return f"floats {same}" if output.shape[-1:] in ((), (1,)) else f"{classes} or floats {same}"
+
+
+def _counts(target: tf.Tensor) -> tf.Tensor:
+    return tf.cast(target != IGNORED, tf.float32)
+
+
+def _mean(values: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(values * counts) / tf.maximum(tf.reduce_sum(counts), SMALLEST)

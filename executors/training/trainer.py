@@ -1,0 +1,239 @@
+"""The one training loop: the outputs' objectives, distillation from a teacher, and whatever is added."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.data import Array
+from executors.timing import activity
+from executors.training.augmentation import augmenting
+from executors.training.evaluation import Evaluation, Tensors, call
+from executors.training.objectives import Floats, objectives_of
+from executors.training.setup import Schooling
+
+#: Steps whose data are given to the compiled loop at once.
+_CHUNK_STEPS = 50
+
+#: Steps at rate zero before the first update. Without them Adam's first updates have the full rate for
+#: every weight, however small its gradient, which costs a trained network several points of accuracy.
+_PRIMING_STEPS = 10
+
+#: Of SGD.
+_MOMENTUM = 0.9
+_WEIGHT_DECAY = 5e-4
+
+#: What each optimizer remembers of the weights: the names of its lists of variables.
+_MOMENTS = {"sgd": ("momentums",), "adam": ("_momentums", "_velocities")}
+
+#: How much of the averaged weights stays at a step: a horizon of some fifty steps.
+_AVERAGE_DECAY = 0.98
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a trainer knows of a network besides its weights.
+
+    Attributes:
+        steps: Updates so far.
+        arrays: The optimizer's moments: kind -> path of the weight -> array of its shape.
+    """
+
+    steps: int
+    arrays: Mapping[str, Mapping[str, Floats]]
+
+
+def constant(steps: int) -> Floats:
+    """A learning rate that stays at its highest, as shares of it [steps]."""
+    return np.ones(steps, np.float32)
+
+
+def cosine(steps: int) -> Floats:
+    """A learning rate that falls from its highest to zero along a cosine, as shares of it [steps]."""
+    return (0.5 * (1 + np.cos(np.pi * np.arange(steps) / max(steps, 1)))).astype(np.float32)
+
+
+class Trainer:
+    """Trains one network and evaluates it. The step is traced once and serves every later call.
+
+    Args:
+        model: The network, changed in place.
+        schooling: Data and settings.
+        seed: Where the order of the examples starts from.
+        penalty: Added to the loss at every step; reads variables only.
+        after_step: Run after every update, in the same graph.
+        memory: What an earlier trainer knew of these weights, to go on with.
+
+    Attributes:
+        model: The network.
+        evaluation: Evaluates it.
+        learning_rate: The highest; may be changed between two calls.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        schooling: Schooling,
+        seed: int,
+        penalty: Callable[[], tf.Tensor] | None = None,
+        after_step: Callable[[], None] | None = None,
+        *,
+        memory: Memory | None = None,
+    ) -> None:
+        self.model = model
+        self.evaluation = Evaluation(model)
+        self.learning_rate = schooling.learning_rate
+        self._schooling = schooling
+        self._penalty = penalty
+        self._after_step = after_step
+        self._primed = memory is not None or schooling.optimizer != "adam"
+        self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
+        self._averaged = tf.Variable(0.0)
+        self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
+        self._objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
+        self._augment = augmenting(model, schooling.settings.augment)
+        self._seed = seed % 2**31
+        self._optimizer = _optimizer(schooling)
+        self._optimizer.build(model.trainable_variables)
+        self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
+        if memory is not None:
+            self._recall(memory)
+
+    def train(self, schedule: Floats) -> float:
+        """Train one step for each entry of the schedule; returns the mean loss.
+
+        Raises:
+            FloatingPointError: The loss is no longer finite.
+        """
+        if len(schedule) == 0:
+            return 0.0
+        if not self._primed:
+            self._primed = True
+            self.train(np.zeros(_PRIMING_STEPS, np.float32))
+        with activity("tracing"):
+            self._run.get_concrete_function()
+        with activity("training"):
+            return self._train(schedule)
+
+    def memory(self) -> Memory:
+        """What another trainer of the same weights, or of a part of them, can go on with."""
+        arrays = {
+            kind: {path: variable.numpy() for path, variable in variables.items()}
+            for kind, variables in self._remembered().items()
+        }
+        return Memory(int(self._optimizer.iterations), arrays)
+
+    def _recall(self, memory: Memory) -> None:
+        self._optimizer.iterations.assign(memory.steps)
+        for kind, variables in self._remembered().items():
+            for path, variable in variables.items():
+                variable.assign(memory.arrays[kind][path])
+
+    def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
+        paths = [variable.path for variable in self.model.trainable_variables]
+        return {
+            kind: dict(zip(paths, getattr(self._optimizer, kind), strict=True))
+            for kind in _MOMENTS[self._schooling.optimizer]
+        }
+
+    def _train(self, schedule: Floats) -> float:
+        total = 0.0
+        for at in range(0, len(schedule), _CHUNK_STEPS):
+            rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self.learning_rate)
+            indices = np.stack([next(self._batches) for _ in rates])
+            given = {
+                part: {name: tf.constant(array[indices]) for name, array in arrays.items()}
+                for part, arrays in self._lesson().items()
+            }
+            total += float(self._run(given, tf.constant(rates)))
+        if not np.isfinite(total):
+            raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
+        return total / len(schedule)
+
+    def start_average(self) -> None:
+        """Average the weights from here on: those before were of another network."""
+        self._averaged.assign(0.0)
+        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
+            average.assign(variable)
+
+    def settle(self) -> None:
+        """Give the network the running average of its weights, which is better than where a step left it."""
+        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
+            variable.assign(average)
+        if self._after_step is not None:
+            self._after_step()
+
+    def _lesson(self) -> dict[str, Mapping[str, Array]]:
+        """What a step is given some rows of."""
+        data, teacher = self._schooling.train, self._schooling.teacher
+        return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
+
+    def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
+        """Steps x batch of the lesson's arrays; a rate for each step."""
+        given = {
+            part: {
+                name: tf.TensorSpec([None, None, *array.shape[1:]], array.dtype)
+                for name, array in arrays.items()
+            }
+            for part, arrays in self._lesson().items()
+        }
+        return [given, tf.TensorSpec([None], tf.float32)]
+
+    def _steps(self, given: Mapping[str, Tensors], rates: tf.Tensor) -> tf.Tensor:
+        def body(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            batch = {part: {name: rows[step] for name, rows in of.items()} for part, of in given.items()}
+            return step + 1, total + self._step(batch, rates[step])
+
+        steps = tf.shape(rates)[0]
+        return tf.while_loop(lambda step, _: step < steps, body, (0, 0.0), parallel_iterations=1)[1]
+
+    def _step(self, batch: Mapping[str, Tensors], rate: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(**batch)
+        variables = self.model.trainable_variables
+        self._optimizer.learning_rate.assign(rate)
+        self._optimizer.apply(tape.gradient(loss, variables), variables)
+        if self._after_step is not None:
+            self._after_step()
+        self._average(rate)
+        return loss
+
+    def _average(self, rate: tf.Tensor) -> None:
+        """Move the averages towards the weights; the first ones are the weights themselves."""
+        self._averaged.assign_add(tf.cast(rate > 0, tf.float32))
+        keep = tf.minimum(_AVERAGE_DECAY, 1 - 1 / tf.maximum(self._averaged, 1.0))
+        for average, variable in zip(self._averages, self.model.trainable_variables, strict=True):
+            average.assign(keep * average + (1 - keep) * tf.convert_to_tensor(variable))
+
+    def _loss(self, inputs: Tensors, targets: Tensors, teacher: Tensors) -> tf.Tensor:
+        step = tf.cast(self._optimizer.iterations, tf.int32)
+        changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
+        outputs = call(self.model, changed, training=True)
+        share, heat = self._schooling.distillation, self._schooling.temperature
+        losses = [
+            objective.taught(outputs[name], targets[name], teacher.get(name), share, heat)
+            for name, objective in self._objectives.items()
+        ]
+        loss = tf.add_n(losses)
+        if self.model.losses:
+            loss += tf.add_n(self.model.losses)
+        return loss if self._penalty is None else loss + self._penalty()
+
+
+def _optimizer(schooling: Schooling) -> keras.optimizers.Optimizer:
+    if schooling.optimizer == "adam":
+        return keras.optimizers.Adam(schooling.learning_rate)
+    return keras.optimizers.SGD(schooling.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
+
+
+def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    """Indices of batches of one size, each example once per epoch; what is left over starts the next."""
+    pending = np.zeros(0, np.int64)
+    while True:
+        while len(pending) < size:
+            pending = np.concatenate([pending, rng.permutation(examples)])
+        yield pending[:size]
+        pending = pending[size:]

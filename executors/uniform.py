@@ -1,0 +1,21 @@
+"""Uniform width scaling, the simplest of the algorithms that choose among architectures."""
+
+from collections.abc import Sequence
+
+from executors.pruning.executor import GradualParams
+from executors.search import Genes
+from executors.search.executor import Fitted, SearchExecutor
+
+
+class UniformExecutor(SearchExecutor):
+    """Uniform width scaling: all channel groups lose the same share of their units."""
+
+    name = "uniform"
+    params_class = GradualParams
+
+    @property
+    def _population(self) -> int:
+        return 1
+
+    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        return population[0]

@@ -1,0 +1,96 @@
+from itertools import combinations
+
+import keras
+import numpy as np
+import pytest
+
+from executors.data import Dataset
+from executors.pruning.masks import Masks
+from executors.pruning.reconstruction import Compensation
+from executors.pruning.saliency import damages
+from executors.structure import analyse, widen
+from tests.executors.conftest import small_resnet
+
+layers = keras.layers
+
+
+def found_damages(model, data, keep=None):
+    structure = analyse(model)
+    compensation = Compensation(structure)
+    keep = Masks(structure).keep | (keep or {})
+    return damages(compensation.readers, keep, compensation.moments(data))
+
+
+def hidden_network(units=6):
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((9,), name="x")
+    hidden = layers.Dense(units, "tanh", name="hidden")(inputs)
+    return keras.Model(inputs, layers.Dense(3, name="out")(hidden))
+
+
+def examples(model, count=800):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, *model.inputs[0].shape[1:])).astype("float32")
+    return Dataset({"x": x}, {"y": np.zeros(count, np.int64)})
+
+
+def lost(activations, said, cut):
+    """The share of the outputs' variance that no least squares fit on the other units gives."""
+    known = np.c_[np.delete(activations, list(cut), axis=1), np.ones(len(said))]
+    best = known @ np.linalg.lstsq(known, said, rcond=None)[0]
+    return np.square(best - said).sum() / np.square(said - said.mean(0)).sum()
+
+
+def test_damage_is_what_no_fit_on_the_others_brings_back():
+    model = hidden_network()
+    data = examples(model)
+    activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
+    said = np.asarray(model(data.inputs["x"]), np.float64)
+    found = found_damages(model, data)["hidden"] ** 2
+    alone = [lost(activations, said, [unit]) for unit in range(6)]
+    first = int(np.argmin(alone))
+    assert found.argmin() == first
+    assert found[first] == pytest.approx(alone[first], rel=0.05)
+
+
+def test_a_unit_is_judged_by_those_that_are_gone_before_it():
+    model = hidden_network()
+    hidden = model.get_layer("hidden")
+    kernel, bias = hidden.get_weights()
+    kernel[:, 5], bias[5] = kernel[:, 2], bias[2]
+    hidden.set_weights([kernel, bias])
+    found = found_damages(model, examples(model))["hidden"]
+    twins = sorted(found[[2, 5]])
+    assert twins[0] < 0.05
+    others = np.delete(found, [2, 5])
+    assert twins[1] > 0.1
+    assert twins[0] < others.min() / 3
+
+
+def test_the_order_is_as_good_as_the_best_of_all_choices():
+    model = hidden_network()
+    data = examples(model)
+    activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
+    said = np.asarray(model(data.inputs["x"]), np.float64)
+    found = found_damages(model, data)["hidden"]
+    chosen = lost(activations, said, np.argsort(found)[:3])
+    best = min(lost(activations, said, cut) for cut in combinations(range(6), 3))
+    assert chosen < 1.3 * best
+
+
+def test_of_a_widened_network_the_copies_go_first(trained, digits):
+    wide = widen(analyse(trained), 1.5)
+    found = found_damages(wide, digits[0])
+    for name, group in analyse(trained).groups.items():
+        copies = len(found[name]) - group.size
+        values = np.sort(found[name])
+        assert values[copies - 1] < 0.2 * values[copies], name
+
+
+def test_units_that_are_cut_already_count_for_nothing(digits):
+    model = small_resnet()
+    name = next(iter(analyse(model).groups))
+    keep = {name: np.arange(analyse(model).groups[name].size) >= 2}
+    found = found_damages(model, digits[0], keep)[name]
+    assert (found[:2] == 0).all()
+    assert (found[2:] > 0).all()

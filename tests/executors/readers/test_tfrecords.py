@@ -1,0 +1,52 @@
+"""Features of records: their types, and none at all."""
+
+import numpy as np
+import pytest
+
+from executors.readers.loading import load_dataset
+from executors.structure.signature import Activation, Input, Output
+from tests.executors.readers.files import problem_of, signature, write_records
+
+FIGURES = Input("figures", (3,), "float32")
+FREE = Input("free", (None,), "float32")
+KIND = Output("kind", (3,), Activation.SOFTMAX)
+PRICE = Output("price", (1,), Activation.NONE)
+
+
+@pytest.mark.parametrize("output", [KIND, PRICE])
+@pytest.mark.parametrize("empty", [[], np.array([], np.int64), ()])
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_an_empty_feature_is_told(tmp_path, output, empty, name):
+    rows = [{"x": np.ones(3), "y": 1}, {"x": np.ones(3), "y": 1, name: empty}]
+    path = write_records(tmp_path / "t.tfrecord", rows)
+    told = problem_of(path, signature([FREE if name == "x" else FIGURES], [output]))
+    assert f"t.tfrecord, record 1: {name} is nothing; expected numbers" in told
+
+
+def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
+    rows = [{"x": np.array([1, 2, 3]), "y": 1}, {"x": np.array([0.5, 2, 3]), "y": 1}]
+    figures = load_dataset(
+        str(write_records(tmp_path / "t.tfrecord", rows)), signature([FIGURES], [KIND])
+    ).inputs["figures"]
+    assert (figures.tolist(), figures.dtype) == ([[1, 2, 3], [0.5, 2, 3]], np.float32)
+
+
+@pytest.mark.parametrize("before", [1, 300])
+@pytest.mark.parametrize(
+    ("first", "then", "told"),
+    [(3, 2.5, "y of type float32; expected type int64"), (2.5, 3, "y of type int64; expected type float32")],
+)
+def test_the_record_with_a_target_of_another_type_is_told(tmp_path, before, first, then, told):
+    rows = [{"x": np.ones(3), "y": y} for y in [*[first] * before, then]]
+    path = write_records(tmp_path / "t.tfrecord", rows)
+    assert f"t.tfrecord, record {before}: {told}, as before" in problem_of(
+        path, signature([FIGURES], [PRICE])
+    )
+
+
+@pytest.mark.parametrize("other", [1, ""])
+def test_what_is_no_name_among_names_is_told(tmp_path, other):
+    rows = [{"x": np.ones(3), "y": kind} for kind in ("cat", "dog", "eel", other)]
+    path = write_records(tmp_path / "t.tfrecord", rows)
+    told = problem_of(path, signature([FIGURES], [KIND]))
+    assert f"t.tfrecord, record 3: y is {other!r}; expected one of the training data's cat, dog, eel" in told

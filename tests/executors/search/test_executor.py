@@ -1,0 +1,97 @@
+"""The two simplest searches."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+
+from executors.base import Assignment
+from executors.pruning.executor import GradualParams
+from executors.random_search import RandomSearchExecutor, RandomSearchParams
+from executors.structure import analyse, residual_blocks
+from executors.uniform import UniformExecutor
+from mistify.costs.budget import FLOPS
+
+layers = keras.layers
+
+
+@pytest.fixture
+def assignment(trained, schooling):
+    structure = analyse(trained)
+    budget = {FLOPS: 0.5 * structure.network().flops}
+    return Assignment(trained, budget, (), schooling, 0, structure)
+
+
+def cut(executor, assignment):
+    """The shares of their units that the groups keep after the only cut."""
+    executor.init(assignment)
+    executor.iterate()
+    source = assignment.source.groups
+    left = analyse(executor.network()).groups
+    return np.array([left[name].size / group.size for name, group in source.items() if name in left])
+
+
+def test_uniform_scaling_takes_the_same_share_of_every_group(assignment):
+    shares = cut(UniformExecutor(GradualParams(adapt_steps=1, cuts=1)), assignment)
+    sizes = np.array([group.size for group in assignment.source.groups.values()])
+    assert np.ptp(shares) <= 1 / sizes.min()
+    assert shares.max() < 0.9
+
+
+def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
+    qualities = []
+
+    class Noting(RandomSearchExecutor):
+        def _quality(self, genes):
+            qualities.append((super()._quality(genes), self._space.architecture(genes).widths))
+            return qualities[-1][0]
+
+    executor = Noting(RandomSearchParams(adapt_steps=1, cuts=1, candidates=5))
+    executor.init(replace(assignment, seed=1))
+    executor.iterate()
+    assert len(qualities) == 5
+    best, widths = max(qualities, key=lambda found: found[0])
+    assert best not in (qualities[0][0], qualities[-1][0])  # else the first or the last would do
+    left = {name: group.size for name, group in analyse(executor.network()).groups.items()}
+    assert sorted(left.values()) == sorted(widths[name] for name in left)
+
+
+def four_blocks():
+    """A stem of 8, four blocks of 8 units inside, a head."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Conv2D(8, 3, padding="same")(inputs)
+    for _ in range(4):
+        y = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, padding="same")(x)))
+        x = layers.Add()([x, layers.Conv2D(8, 3, padding="same")(y)])
+    outputs = layers.Dense(10, "softmax", name="digit")(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, outputs)
+
+
+class Shallowest(RandomSearchExecutor):
+    """Finds the better, the fewer blocks stay."""
+
+    def _quality(self, genes):
+        return len(self._space.architecture(genes).left_out)
+
+
+@pytest.mark.parametrize(
+    ("share", "blocks"),
+    [
+        (0.5, 3),  # 4 x 0.83
+        pytest.param(0.2, 3, marks=pytest.mark.slow),  # 4 x 0.65
+        (0.1, 2),  # 4 x 0.55
+        (0.002, 0),  # more than one would have to stay, but every one takes too much
+    ],
+)
+def test_a_network_stays_as_deep_as_suits_its_costs_where_it_can(schooling, share, blocks):
+    source = four_blocks()
+    structure = analyse(source)
+    budget = {FLOPS: share * structure.network().flops}
+    executor = Shallowest(RandomSearchParams(adapt_steps=1, cuts=1, candidates=60))
+    executor.init(Assignment(source, budget, (), schooling, 0, structure))
+    executor.iterate()
+    left = analyse(executor.network())
+    assert left.network().flops <= budget[FLOPS]
+    assert len(residual_blocks(left.graph)) == blocks

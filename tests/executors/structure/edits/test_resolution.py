@@ -1,0 +1,164 @@
+"""Networks that look at smaller images."""
+
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import analyse, at_resolution, narrow, register, resolution
+from executors.structure.handlers.elementwise import Pooling
+from mistify.costs.axes import costs_of
+from tests.executors.structure.networks import batch, outputs, randomised, same
+
+layers, ops = keras.layers, keras.ops
+
+
+def network(front=(), first="image"):
+    """Convolutions of all kinds, and a head that does not depend on their size."""
+    inputs = keras.Input((16, 24, 3), name=first)
+    x = inputs
+    for layer in front:
+        x = layer(x)
+    x = layers.Rescaling(1 / 8, name="scaling")(x)
+    x = layers.Conv2D(8, 3, strides=2, padding="same", name="stem")(x)
+    x = layers.BatchNormalization(name="norm")(x)
+    y = layers.DepthwiseConv2D(3, padding="same", name="depthwise")(layers.ReLU()(x))
+    x = layers.Add()([x, layers.Conv2D(8, 1, name="pointwise")(y)])
+    x = layers.MaxPooling2D()(layers.LayerNormalization(name="layer_norm")(x))
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(5, name="head")(x))
+
+
+def weighted(model, other):
+    """A model with the weights of the layers of the same names of another."""
+    for layer in model.layers:
+        if layer.weights:
+            layer.set_weights(other.get_layer(layer.name).get_weights())
+    return model
+
+
+def test_images_are_made_smaller_and_all_else_is_as_before():
+    model = randomised(network())
+    structure = analyse(model)
+    found = at_resolution(structure, 0.75)
+    smaller = narrow(found, {})
+    expected = weighted(network([layers.Resizing(12, 18)]), model)
+    same(outputs(expected, batch(model)), outputs(smaller, batch(model)))
+    assert smaller.input_shape == model.input_shape
+    assert costs_of(found.network(), ()) == costs_of(analyse(expected).network(), ())
+    assert found.network().flops < 0.6 * structure.network().flops
+    assert found.widths == structure.widths == analyse(smaller).widths
+    assert resolution(structure.graph) == 1
+    assert resolution(found.graph) == resolution(analyse(smaller).graph) == 0.75
+
+
+def test_smaller_still_is_from_the_images_as_they_were_given():
+    model = randomised(network())
+    once = narrow(at_resolution(analyse(model), 0.75), {})
+    twice = at_resolution(analyse(once), 0.5)
+    expected = weighted(network([layers.Resizing(6, 9)]), model)
+    same(outputs(expected, batch(model)), outputs(narrow(twice, {}), batch(model)))
+    assert resolution(twice.graph) == 0.375
+
+
+def test_a_layer_that_resizes_already_stays_what_it_is():
+    model = randomised(network([layers.Resizing(12, 12, interpolation="nearest", name="own")]))
+    smaller = narrow(at_resolution(analyse(model), 0.5), {})
+    expected = weighted(network([layers.Resizing(6, 6, interpolation="nearest")]), model)
+    same(outputs(expected, batch(model)), outputs(smaller, batch(model)))
+    assert smaller.get_layer("own").get_config() == model.get_layer("own").get_config() | {
+        "height": 6,
+        "width": 6,
+    }
+
+
+def test_a_network_of_smaller_images_is_narrowed_like_any_other():
+    model = randomised(network())
+    found = at_resolution(analyse(model), 0.5)
+    keep = {name: np.arange(group.size) % 2 == 0 for name, group in found.groups.items()}
+    narrowed = narrow(found, keep)
+    same(outputs(narrow(analyse(narrow(found, {})), keep), batch(model)), outputs(narrowed, batch(model)))
+    widths = {name: int(mask.sum()) for name, mask in keep.items()}
+    assert costs_of(found.network(widths), ()) == costs_of(analyse(narrowed).network(), ())
+
+
+def test_operations_that_take_images_of_any_size_do_not_stand_in_the_way():
+    inputs = images()
+    x = ops.mean(ops.transpose(layers.Conv2D(4, 3, name="only")(inputs), (0, 2, 1, 3)), axis=2)
+    x = ops.max(x[:, 1:], axis=1)
+    model = randomised(keras.Model(inputs, layers.Dense(3)(x)))
+    found = at_resolution(analyse(model), 0.75)
+    assert narrow(found, {}).output_shape == model.output_shape
+    assert found.graph.shapes[found.graph.outputs[0]] == (None, 3)
+
+
+def pooled(x):
+    return layers.Dense(3)(layers.GlobalAveragePooling2D()(x))
+
+
+def images(shape=(8, 8, 3), dtype="float32"):
+    return keras.Input(shape, dtype=dtype)
+
+
+def of(build, *inputs):
+    return keras.Model(inputs, build(*inputs))
+
+
+class Minding(layers.ZeroPadding2D):
+    """A layer of a user's that takes images of one size, and says so in its own way."""
+
+    def compute_output_shape(self, input_shape):
+        if input_shape[1] != 8:
+            raise RuntimeError("8 rows, please")
+        return super().compute_output_shape(input_shape)
+
+
+register(Minding)(Pooling)
+
+
+class Halving(layers.UpSampling2D):
+    """A layer of a user's that folds images of one size."""
+
+    def call(self, inputs):
+        return ops.reshape(inputs, (-1, 4, 16, 3))
+
+    compute_output_spec = keras.Operation.compute_output_spec
+
+
+register(Halving)(Pooling)
+
+
+MADE_FOR_THEIR_SIZE = {
+    "flattened": lambda: of(lambda x: layers.Dense(3)(layers.Flatten()(x)), images()),
+    "reshaped": lambda: of(lambda x: layers.Dense(3)(layers.Reshape((192,))(x)), images()),
+    "reshaped by an operation": lambda: of(
+        lambda x: layers.Dense(3)(ops.mean(ops.reshape(layers.ReLU()(x), (-1, 64, 3)), axis=1)), images()
+    ),
+    "cut into patches": lambda: of(
+        lambda x: ops.reshape(pooled(ops.reshape(layers.ReLU()(x), (-1, 3, 3, 3))), (-1, 27)),
+        images((9, 9, 3)),
+    ),
+    "some rows": lambda: of(lambda x: pooled(ops.take(layers.ReLU()(x), [0, 7], axis=1)), images()),
+    "reshaped by a layer of a user's": lambda: of(lambda x: pooled(Halving()(x)), images()),
+    "weights of positions": lambda: of(lambda x: pooled(layers.PReLU()(layers.Conv2D(4, 3)(x))), images()),
+    "weights of positions first of all": lambda: of(lambda x: pooled(layers.PReLU()(x)), images()),
+    "a layer that minds": lambda: of(lambda x: pooled(Minding()(x)), images()),
+    "no place for the window": lambda: of(lambda x: pooled(layers.AveragePooling2D(8)(x)), images()),
+    "an output of their size": lambda: of(layers.Conv2D(4, 3), images()),
+    "sizes that no longer agree": lambda: of(
+        lambda x: pooled(
+            layers.Add()([x, layers.UpSampling2D(2)(layers.Conv2D(3, 3, 2, padding="same")(x))])
+        ),
+        images((16, 16, 3)),
+    ),
+    "two of them": lambda: of(lambda x, y: pooled(layers.Add()([x, y])), images(), images()),
+    "a free size": lambda: of(lambda x: pooled(layers.Conv2D(4, 3)(x)), images((None, None, 3))),
+    "integers": lambda: of(lambda x: pooled(layers.Rescaling(1.0)(x)), images(dtype="uint8")),
+    "no images": lambda: of(layers.Dense(3), keras.Input((8,))),
+}
+
+
+@pytest.mark.parametrize("name", MADE_FOR_THEIR_SIZE)
+def test_what_is_made_for_the_size_of_its_images_keeps_it(name):
+    structure = analyse(MADE_FOR_THEIR_SIZE[name]())
+    assert at_resolution(structure, 0.7) is None
+    assert resolution(structure.graph) == 1

@@ -1,0 +1,252 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.structure import UnsupportedLayerError, analyse, narrow
+from executors.structure.reading.composites import expanded
+from tests.executors.structure.networks import alternate, batch, outputs, randomised, same
+
+layers = keras.layers
+
+
+class Block(layers.Layer):
+    """Two dense layers and a shortcut, as users write them."""
+
+    def __init__(self, width, **kwargs):
+        super().__init__(**kwargs)
+        self.first = layers.Dense(width, activation="relu", name="first")
+        self.dropped = layers.Dropout(0.5, name="dropped")
+        self.second = layers.Dense(4, name="second")
+
+    def build(self, input_shape):
+        self.first.build(input_shape)
+        self.second.build((*input_shape[:-1], self.first.units))
+
+    def call(self, inputs, gate=None, training=None):
+        x = self.second(self.dropped(self.first(inputs), training=training))
+        return inputs + (x if gate is None else x * gate)
+
+
+def model_with(block, gated=False):
+    inputs = keras.Input((4,), name="given")
+    gate = keras.Input((4,), name="gate")
+    x = layers.Dense(4, name="stem")(inputs)
+    x = block(x, gate=gate) if gated else block(x)
+    given = [inputs, gate] if gated else inputs
+    return keras.Model(given, layers.Dense(2, name="out")(x))
+
+
+def randomly_weighted(model):
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(0, 0.5, weight.shape) for weight in model.get_weights()])
+    return model
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_composite_layer_is_cut_inside(gated):
+    source = randomly_weighted(model_with(Block(6, name="block"), gated))
+    structure, keep = analyse(source), alternate(6)
+    assert structure.widths["block_first"] == 6
+    given = batch(source)
+    small = narrow(structure, {"block_first": keep})
+    block = source.get_layer("block")
+    kernel, bias = block.second.get_weights()
+    block.second.set_weights([kernel * keep[:, None], bias])
+    same(outputs(source, given), outputs(small, given))
+    assert not any(isinstance(layer, Block) for layer in small.layers)
+
+
+def test_layers_inside_keep_to_training():
+    small = narrow(analyse(randomly_weighted(model_with(Block(200, name="block")))), {})
+    given = np.ones((3, 4), np.float32)
+    keras.utils.set_random_seed(0)
+    trained, again = (np.asarray(small(given, training=True)) for _ in range(2))
+    assert np.abs(trained - again).max() > 1e-3
+
+
+def test_a_shared_composite_layer_has_one_set_of_weights():
+    block = Block(6, name="block")
+    inputs = keras.Input((4,))
+    source = randomly_weighted(keras.Model(inputs, layers.Dense(2)(block(block(inputs)))))
+    small = narrow(analyse(source), {"block_first": alternate(6)})
+    assert [layer.name for layer in small.layers if layer.weights and layer.name.startswith("block")] == [
+        "block_first",
+        "block_second",
+    ]
+
+
+def test_composites_within_composites():
+    class Tower(layers.Layer):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.blocks = [Block(5, name="a"), Block(6, name="b")]
+
+        def call(self, inputs):
+            for block in self.blocks:
+                inputs = block(inputs)
+            return inputs
+
+    inputs = keras.Input((4,))
+    source = keras.Model(inputs, layers.Dense(2)(Tower(name="tower")(inputs)))
+    assert analyse(source).widths == {"tower_a_first": 5, "tower_b_first": 6}
+    same(outputs(source, batch(source)), outputs(narrow(analyse(source), {}), batch(source)))
+
+
+def test_a_layer_of_operations_alone():
+    class Halved(layers.Layer):
+        def call(self, inputs):
+            return keras.ops.relu(inputs) / 2
+
+    source = randomised(model_with(Halved(name="halved")))
+    assert analyse(source).widths == {"stem": 4}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_subclassed_model(nested):
+    class Own(keras.Model):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.hidden = layers.Dense(5, activation="relu", name="hidden")
+            self.out = layers.Dense(4, name="out")
+
+        def call(self, inputs, training=None):
+            return self.out(self.hidden(inputs))
+
+    source = Own(name="own")
+    source(np.ones((1, 4)))
+    randomly_weighted(source)
+    given = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    inputs = keras.Input((4,))
+    structure = analyse(keras.Model(inputs, source(inputs)) if nested else source)
+    name, keep = "own_hidden" if nested else "hidden", alternate(5)
+    assert structure.widths == {name: 5}
+    small = narrow(structure, {name: keep})
+    kernel, bias = source.out.get_weights()
+    source.out.set_weights([kernel * keep[:, None], bias])
+    same([np.asarray(source(given))], [np.asarray(small(given))])
+
+
+def test_a_model_whose_call_adds_to_that_of_its_layers():
+    class Tripled(keras.Model):
+        def call(self, inputs):
+            return 3 * super().call(inputs)
+
+    inputs = keras.Input((4,))
+    hidden = layers.Dense(5, name="hidden")(inputs)
+    source = randomised(Tripled(inputs, layers.Dense(3)(hidden)))
+    structure = analyse(source)
+    assert structure.widths == {"hidden": 5}
+    same(outputs(source, batch(source)), outputs(narrow(structure, {}), batch(source)))
+
+
+def test_a_model_that_was_never_built_is_refused():
+    class Own(keras.Model):
+        def call(self, inputs):
+            return inputs
+
+    with pytest.raises(UnsupportedLayerError, match=r"'mine' .* never built on one input"):
+        analyse(Own(name="mine"))
+
+
+class Branching(layers.Layer):
+    def call(self, inputs):
+        return inputs if float(keras.ops.sum(inputs)) > 0 else -inputs
+
+
+class Noisy(layers.Layer):
+    def call(self, inputs, training=None):
+        return inputs + keras.random.normal((4,)) if training else inputs
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (Branching(name="odd"), "cannot be called on symbolic tensors"),
+        (Noisy(name="odd"), "otherwise in training"),
+    ],
+)
+def test_a_call_that_hides_what_it_does_is_refused(layer, reason):
+    inputs = keras.Input((4,))
+    arguments = keras.layers.Identity()(inputs)._keras_history.operation._inbound_nodes[0].arguments
+    with pytest.raises(UnsupportedLayerError, match=f"layer 'odd' is a .*{reason}.*register"):
+        expanded("odd", layer, arguments)
+
+
+class Tied(layers.Layer):
+    """Goes back by the kernel that it came by."""
+
+    def __init__(self, back, **kwargs):
+        super().__init__(**kwargs)
+        self.there, self.back = layers.Dense(4, name="there"), back
+
+    def build(self, input_shape):
+        self.there.build(input_shape)
+
+    def call(self, inputs):
+        return self.back(self.there(inputs), self.there.kernel)
+
+
+class Drawing(layers.Layer):
+    """Adds noise."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.dense, self.seed = layers.Dense(4), keras.random.SeedGenerator(0)
+
+    def build(self, input_shape):
+        self.dense.build(input_shape)
+
+    def call(self, inputs):
+        return self.dense(inputs) + keras.random.normal((4,), seed=self.seed)
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        (
+            Tied(lambda x, kernel: keras.ops.matmul(x, keras.ops.transpose(kernel)), name="odd"),
+            "there/kernel",
+        ),
+        (Tied(lambda x, kernel: x * kernel[:, 0], name="odd"), "there/kernel"),
+        (Drawing(name="odd"), "seed_generator_state"),
+    ],
+)
+def test_a_call_that_reads_variables_itself_is_refused(layer, reason):
+    """They would be constants: neither cut nor trained with the layers that they are of."""
+    with pytest.raises(UnsupportedLayerError, match=f"layer 'odd' is a .* reads .*{reason}.*register"):
+        analyse(model_with(layer))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_operation_on_a_weight_is_refused(nested):
+    inputs = keras.Input((4,), name="given")
+    hidden = layers.Dense(4, name="hidden")
+    x = hidden(inputs)
+    outputs_ = Tied(keras.ops.matmul, name="odd")(x) if nested else x @ hidden.kernel
+    name, weight = ("odd_matmul.*", "odd/there/kernel") if nested else ("matmul.*", "hidden/kernel")
+    with pytest.raises(UnsupportedLayerError, match=f"'{name}' is given the weight '{weight}'"):
+        analyse(keras.Model(inputs, layers.Dense(2)(outputs_)))
+
+
+def test_a_subclassed_model_with_weights_of_its_own_is_refused():
+    class Own(keras.Model):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.out = layers.Dense(4, name="out")
+            self.offset = self.add_weight(shape=(4,), name="offset")
+
+        def call(self, inputs):
+            return self.out(inputs) + self.offset
+
+    source = Own(name="own")
+    source(np.ones((1, 4)))
+    with pytest.raises(UnsupportedLayerError, match=r"given the weight '.*offset'"):
+        analyse(source)
+
+
+def test_an_implicit_mask_is_refused():
+    inputs = keras.Input((5,), dtype="int32")
+    x = layers.Embedding(7, 4, mask_zero=True)(inputs)
+    source = keras.Model(inputs, layers.Dense(2)(Block(6, name="block")(x)))
+    with pytest.raises(UnsupportedLayerError, match=r"'block' .* mask of an Embedding"):
+        analyse(source)

@@ -1,0 +1,80 @@
+"""Each image is one of those that the settings allow, and all of them come about."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.training.augmentation import augmenting
+from mistify.config.dataset import Augmentation
+from mistify.parsing.validation import InvalidValue
+
+IMAGE = np.arange(2 * 6 * 5, dtype=np.float32).reshape(6, 5, 2) + 1
+
+
+def network(shape=(6, 5, 2)):
+    inputs = keras.Input(shape, name="image")
+    return keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Flatten()(inputs)))
+
+
+def changed(settings, count=400, seed=(3, 4)):
+    augment = tf.function(augmenting(network(), settings))
+    return augment({"image": np.stack([IMAGE] * count)}, tf.constant(seed))["image"].numpy()
+
+
+def shifted(image, rows, columns):
+    """An image whose pixel (y, x) is that at (y + rows, x + columns), or the nearest there is."""
+    y = np.clip(np.arange(6) + rows, 0, 5)
+    x = np.clip(np.arange(5) + columns, 0, 4)
+    return image[y][:, x]
+
+
+def test_without_settings_nothing_changes():
+    assert augmenting(network(), None)({"image": IMAGE}, None) == {"image": IMAGE}
+
+
+def test_about_half_are_flipped():
+    found = changed(Augmentation(flip=True))
+    flipped = [np.array_equal(image, IMAGE[:, ::-1]) for image in found]
+    kept = [np.array_equal(image, IMAGE) for image in found]
+    assert sum(flipped) + sum(kept) == 400
+    assert 150 < sum(flipped) < 250
+
+
+def test_images_are_shifted_in_all_directions():
+    allowed = {shifted(IMAGE, y, x).tobytes(): (y, x) for y in range(-2, 3) for x in range(-2, 3)}
+    found = {allowed[image.tobytes()] for image in changed(Augmentation(crop=2))}
+    assert found == set(allowed.values())
+
+
+def test_each_image_has_its_own_brightness():
+    factors = changed(Augmentation(brightness=0.25)) / IMAGE
+    each = factors.reshape(400, -1)
+    np.testing.assert_allclose(each.std(axis=1), 0, atol=1e-5)
+    assert (each.min(), each.max()) == pytest.approx((0.75, 1.25), abs=0.02)
+
+
+def test_a_seed_always_does_the_same():
+    settings = Augmentation(flip=True, crop=1, brightness=0.1)
+    np.testing.assert_array_equal(changed(settings), changed(settings))
+    assert not np.array_equal(changed(settings), changed(settings, seed=(3, 8)))
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((7,), "a model of images"), ((6, 4, 1), "a crop below 4")])
+def test_what_cannot_be_augmented_is_refused(shape, expected):
+    with pytest.raises(InvalidValue) as caught:
+        augmenting(network(shape), Augmentation(crop=4))
+    assert expected in caught.value.expected
+
+
+def labelled_positions():
+    """A network that says a class for each pixel."""
+    inputs = keras.Input((6, 5, 2), name="image")
+    return keras.Model(inputs, keras.layers.Conv2D(3, 1, activation="softmax", name="mask")(inputs))
+
+
+@pytest.mark.parametrize("settings", [Augmentation(flip=True), Augmentation(crop=1)])
+def test_images_whose_positions_have_labels_do_not_move(settings):
+    with pytest.raises(InvalidValue, match="mask is about positions"):
+        augmenting(labelled_positions(), settings)
+    augmenting(labelled_positions(), Augmentation(brightness=0.1))

@@ -1,0 +1,140 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.data import Dataset
+from executors.training.evaluation import (
+    EVALUATION_BATCH,
+    RECALIBRATION_BATCH,
+    Evaluation,
+    call,
+    evaluate,
+    examples_at_once,
+    recalibrate,
+)
+
+layers = keras.layers
+
+
+def linear(*after, activation=None):
+    """A linear classifier of the digits, and layers behind it."""
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((8, 8, 1), name="image")
+    outputs = layers.Dense(10, activation, name="digit")(layers.Flatten()(inputs))
+    for layer in after:
+        outputs = layer(outputs)
+    return keras.Model(inputs, outputs)
+
+
+def by_hand(model, x):
+    """The logits of a linear classifier."""
+    kernel, bias = model.get_weights()
+    return x.reshape(len(x), -1) @ kernel + bias
+
+
+def test_outputs_are_those_of_all_batches(digits):
+    model, x = linear(), digits[0].inputs["image"][: EVALUATION_BATCH + 7]
+    found = Evaluation(model).outputs({"image": x})
+    assert list(found) == ["digit"]
+    np.testing.assert_allclose(found["digit"], by_hand(model, x), atol=1e-5)
+
+
+def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(digits):
+    passes = []
+
+    class Counted(layers.Layer):
+        def call(self, x):
+            passes.append(tf.is_symbolic_tensor(x))
+            return x
+
+    model = linear(Counted(name="counted"))
+    evaluation = Evaluation(model)
+    passes.clear()
+    for scale in (1.0, -2.0):
+        model.set_weights([scale * weight for weight in model.get_weights()])
+        for count in (7, 30):
+            x = digits[1].inputs["image"][:count]
+            found = evaluation.outputs({"image": x})["counted"]
+            np.testing.assert_allclose(found, by_hand(model, x), atol=1e-5)
+    assert passes == [True]
+
+
+def test_recalibrated_statistics_are_those_of_the_data(schooling):
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.Conv2D(3, 3, name="conv")(inputs)
+    x = layers.BatchNormalization(name="norm", momentum=0.97)(x)
+    model = keras.Model(inputs, layers.Dense(10)(layers.Flatten()(x)))
+    norm = model.get_layer("norm")
+    norm.moving_mean.assign([100.0, -100.0, 3.0])
+    kept = [np.asarray(weight) for weight in model.trainable_variables]
+    recalibrate(model, schooling.train)
+    convolved = np.asarray(model.get_layer("conv")(schooling.train.inputs["image"]))
+    np.testing.assert_allclose(norm.moving_mean, convolved.mean((0, 1, 2)), atol=0.02)
+    np.testing.assert_allclose(norm.moving_variance, convolved.var((0, 1, 2)), rtol=0.05)
+    for before, after in zip(kept, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(before, np.asarray(after))
+
+
+def test_accuracy_counts_the_right_ones(schooling, trained):
+    expected = np.mean(
+        np.asarray(trained(schooling.test.inputs["image"])).argmax(1) == schooling.test.targets["digit"]
+    )
+    assert evaluate(trained, schooling.test) == pytest.approx(expected)
+    assert expected > 0.8
+
+
+@pytest.mark.parametrize("structure", ["list", "dict"])
+def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
+    """Token ids above 2^24 would not survive float32."""
+    given = {
+        "late": keras.Input((), dtype="int64", name="late"),
+        "early": keras.Input((2,), name="early"),
+    }
+    low = layers.Lambda(lambda ids: ids % 2**20, name="low")(given["late"])
+    sums = layers.Lambda(lambda x: tf.reduce_sum(x, 1), name="sums")(given["early"])
+    model = keras.Model(list(given.values()) if structure == "list" else given, [low, sums])
+    ids, pairs = np.array([2**40 + 1, 2**40 + 3]), np.array([[1, 2], [3, 4]], np.uint8)
+    found = Evaluation(model).outputs({"early": pairs, "late": ids})
+    assert found["low"].tolist() == [1, 3]
+    assert found["sums"].tolist() == [3.0, 7.0]
+    called = call(model, {"early": pairs, "late": ids}, training=False)
+    assert {name: output.numpy().tolist() for name, output in called.items()} == {
+        "low": [1, 3],
+        "sums": [3.0, 7.0],
+    }
+
+
+def test_a_norm_that_is_called_several_times_gets_the_statistics_of_all_calls(schooling):
+    inputs = keras.Input((8, 8, 1), name="image")
+    norm = layers.BatchNormalization(name="norm")
+    left, right = layers.Cropping2D(((0, 4), (0, 0))), layers.Cropping2D(((4, 0), (0, 0)))
+    halves = [norm(half(inputs)) for half in (left, right)]
+    recalibrate(
+        keras.Model(inputs, layers.Dense(10)(layers.Flatten()(halves[0] + halves[1]))), schooling.train
+    )
+    images = schooling.train.inputs["image"]
+    expected = np.mean([images[:, :4].mean(), images[:, 4:].mean()])
+    assert float(norm.moving_mean[0]) == pytest.approx(expected, rel=0.02)
+    assert float(norm.moving_variance[0]) == pytest.approx(
+        np.mean([images[:, :4].var(), images[:, 4:].var()]), rel=0.05
+    )
+
+
+def test_every_example_counts_the_same_where_they_fill_no_whole_batch():
+    """As a batch of its own, the one that is left over would have no variance."""
+    values = np.random.default_rng(0).normal(3, 2, (RECALIBRATION_BATCH + 1, 1)).astype(np.float32)
+    inputs = keras.Input((1,), name="x")
+    norm = layers.BatchNormalization()
+    recalibrate(keras.Model(inputs, norm(inputs)), Dataset({"x": values}, {}))
+    assert float(norm.moving_mean[0]) == pytest.approx(values.mean(), rel=0.02)
+    assert float(norm.moving_variance[0]) == pytest.approx(values.var(), rel=0.02)
+
+
+def test_fewer_examples_are_looked_at_at_once_where_tensors_are_large():
+    inputs = keras.Input((224, 224, 3), name="image")
+    model = keras.Model(inputs, layers.GlobalAveragePooling2D()(layers.Conv2D(64, 3, padding="same")(inputs)))
+    at_once = examples_at_once(model, EVALUATION_BATCH)
+    assert 4 <= at_once < 100
+    assert at_once * 224 * 224 * 64 * 4 * 4 <= 2**31
+    assert examples_at_once(linear(), EVALUATION_BATCH) == EVALUATION_BATCH

@@ -1,0 +1,109 @@
+import keras
+import numpy as np
+import pytest
+
+from executors.training import synthesis
+from executors.training.evaluation import examples_at_once
+from executors.training.synthesis import generated
+from mistify.errors import ErrorCode, MistifyError
+from tests.executors.structure.networks import randomised
+
+layers = keras.layers
+
+
+def network(activation="softmax", units=3):
+    inputs = keras.Input((6, 6, 2), name="image")
+    x = layers.Conv2D(8, 3, name="conv")(inputs)
+    x = layers.ReLU()(layers.BatchNormalization(name="norm")(x))
+    x = layers.GlobalAveragePooling2D()(x)
+    model = randomised(keras.Model(inputs, layers.Dense(units, activation, name="said")(x)))
+    # As if trained on images that are brighter and richer in contrast than noise.
+    images = np.random.default_rng(3).normal(5, 20, (500, 6, 6, 2)).astype(np.float32)
+    seen = np.asarray(model.get_layer("conv")(images)).reshape(-1, 8)
+    model.get_layer("norm").moving_mean.assign(seen.mean(axis=0))
+    model.get_layer("norm").moving_variance.assign(seen.var(axis=0))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network()
+
+
+@pytest.fixture(scope="module")
+def data(model):
+    return generated(model, 400, 0)
+
+
+def test_batch_norms_see_what_they_know(model, data):
+    """Not so noise of the usual scale."""
+    norm = model.get_layer("norm")
+
+    def off(images):
+        seen = np.asarray(model.get_layer("conv")(images)).reshape(-1, 8)
+        means = np.abs(seen.mean(axis=0) - norm.moving_mean) / np.sqrt(norm.moving_variance)
+        return means.max(), np.abs(np.log(seen.var(axis=0) / norm.moving_variance)).max()
+
+    noise = np.random.default_rng(0).normal(size=(400, 6, 6, 2)).astype(np.float32)
+    assert max(off(noise)) > 3
+    assert max(off(data.inputs["image"])) < 0.5
+
+
+def test_every_class_is_told_of_some(model, data):
+    images = data.inputs["image"]
+    assert images.shape == (400, 6, 6, 2)
+    told = np.asarray(model(images)).argmax(axis=1)
+    assert data.targets["said"].tolist() == told.tolist()
+    assert np.bincount(told, minlength=3).min() > 80
+
+
+def test_the_same_seed_gives_the_same(model):
+    one, again, other = (generated(model, 5, seed).inputs["image"] for seed in (0, 0, 1))
+    np.testing.assert_allclose(again, one, rtol=1e-3, atol=1e-3)
+    assert np.abs(other - one).max() > 1
+
+
+def test_targets_are_of_the_kind_of_the_output():
+    whether = generated(network("sigmoid", 1), 3, 0).targets["said"]
+    assert set(whether.ravel().tolist()) <= {0, 1}
+    assert whether.dtype == np.int64
+    model = network(None, 2)
+    data = generated(model, 3, 0)
+    np.testing.assert_allclose(data.targets["said"], model(data.inputs["image"]), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("activation", "made"), [("softmax", "image"), (None, "said")])
+def test_what_is_no_number_is_refused(activation, made):
+    """Also where the most probable class of it would be told as the first."""
+    model = network(activation)
+    kernel, bias = model.get_layer("said").get_weights()
+    model.get_layer("said").set_weights([kernel, np.full_like(bias, np.nan)])
+    with pytest.raises(MistifyError, match=f"NaN or infinity in the {made}") as caught:
+        generated(model, 3, 0)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_tokens_come_from_the_vocabulary(dtype):
+    inputs = keras.Input((5,), dtype=dtype, name="tokens")
+    x = layers.GlobalAveragePooling1D()(layers.Embedding(7, 4)(inputs))
+    data = generated(randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="said")(x))), 300, 0)
+    assert data.inputs["tokens"].shape == (300, 5)
+    assert data.inputs["tokens"].dtype == dtype
+    assert set(np.unique(data.inputs["tokens"]).tolist()) == set(range(7))
+
+
+def test_fewer_inputs_are_made_at_once_where_a_network_is_large():
+    inputs = keras.Input((256, 256, 3), name="image")
+    x = inputs
+    for _ in range(4):
+        x = layers.Conv2D(32, 3, padding="same", activation="relu")(x)
+    model = keras.Model(inputs, layers.Dense(2, "softmax")(layers.GlobalAveragePooling2D()(x)))
+    at_once = examples_at_once(model, 250, learning=True)
+    assert 20 < at_once < examples_at_once(model, 250)
+    assert at_once * 4 * 4 * 256 * 256 * 32 <= 2**31
+
+
+def test_a_few_examples_take_no_whole_batch(model):
+    """An inspection asks for one, to know what there will be."""
+    assert synthesis._Dream(model, 1, np.random.default_rng(0)).inputs()["image"].shape == (1, 6, 6, 2)

@@ -1,0 +1,269 @@
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.data import Dataset
+from executors.pruning.masks import Masks
+from executors.structure import analyse, narrow, narrow_arrays
+from executors.training.evaluation import Evaluation
+from executors.training.objectives import objectives_of, predictions
+from executors.training.setup import Schooling
+from executors.training.trainer import Memory, Trainer, constant, cosine
+
+layers = keras.layers
+
+
+def linear(classes=10, activation=None):
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((8, 8, 1), name="image")
+    return keras.Model(inputs, layers.Dense(classes, activation, name="digit")(layers.Flatten()(inputs)))
+
+
+def one_step(model, schooling, **options):
+    """The weights after one step of a trainer whose batch is the whole training set."""
+    Trainer(model, schooling, 0, **options).train(constant(1))
+    return model.get_weights()
+
+
+def by_hand(model, schooling):
+    """The same step from the formulas: mean cross entropy, distillation at temperature T, Adam."""
+    x, y = tf.constant(schooling.train.inputs["image"]), schooling.train.targets["digit"]
+    heat, share = schooling.temperature, schooling.distillation
+    with tf.GradientTape() as tape:
+        logits = model(x, training=True)
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True))
+        if schooling.teacher is not None:
+            soft = (schooling.teacher["digit"] + 1e-7) ** (1 / heat)
+            soft /= soft.sum(axis=1, keepdims=True)
+            kd = -tf.reduce_mean(tf.reduce_sum(soft * tf.nn.log_softmax(logits / heat), axis=1))
+            loss = (1 - share) * loss + share * heat**2 * kd
+    gradients = tape.gradient(loss, model.trainable_variables)
+    # Adam's first step moves each weight by the rate, against the sign of its gradient.
+    epsilon = 1e-7 / np.sqrt(1 - 0.999**11)  # ten priming steps and this one
+    return [
+        np.asarray(variable) - schooling.learning_rate * gradient / (np.abs(gradient) + epsilon)
+        for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("taught", [True, False])
+def test_a_step_is_the_formula(taught, schooling):
+    everything = dataclasses.replace(schooling, batch_size=len(schooling.train))
+    if not taught:
+        everything = dataclasses.replace(everything, teacher=None)
+    model = linear()
+    expected = by_hand(model, everything)
+    for wanted, found in zip(expected, one_step(model, everything), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+def test_probabilities_and_logits_learn_alike(schooling):
+    with_logits, with_softmax = linear(), linear(activation="softmax")
+    with_softmax.set_weights(with_logits.get_weights())
+    for left, right in zip(one_step(with_logits, schooling), one_step(with_softmax, schooling), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-4)
+
+
+def test_every_example_comes_once_per_epoch(schooling):
+    seen = np.zeros(len(schooling.train), int)
+    numbered = dataclasses.replace(
+        schooling.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
+    )
+    counted = dataclasses.replace(schooling, train=numbered, teacher=None, batch_size=100)
+    trainer = Trainer(linear(), counted, seed=5)
+    for _ in range(len(seen) * 3 // 100):
+        seen[next(trainer._batches)] += 1
+    assert set(np.unique(seen)) <= {2, 3}
+
+
+def test_a_penalty_pulls_and_runs_after_every_step(schooling):
+    model = linear()
+    kernel = model.trainable_variables[0]
+    count = tf.Variable(0)
+    trainer = Trainer(
+        model, schooling, 0, lambda: 100.0 * tf.reduce_sum(tf.abs(kernel)), lambda: count.assign_add(1)
+    )
+    before = float(np.abs(kernel).sum())
+    trainer.train(constant(60))
+    assert int(count) == 60 + 10  # the priming steps as well, which change nothing
+    assert float(np.abs(kernel).sum()) < 0.7 * before
+
+
+def test_priming_changes_no_weight(schooling):
+    model = linear()
+    before = model.get_weights()
+    Trainer(model, schooling, 0).train(constant(3) * 0)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+OPTIMIZERS = {"sgd": 0.01, "adam": 2e-3}
+
+
+@pytest.fixture(params=OPTIMIZERS)
+def few(request, schooling):
+    """Schooling whose batch is the whole training set, so that no order of examples matters."""
+    train = schooling.train.subset(np.arange(64))
+    teacher, rate = {"digit": schooling.teacher["digit"][:64]}, OPTIMIZERS[request.param]
+    return dataclasses.replace(
+        schooling, train=train, teacher=teacher, batch_size=64, optimizer=request.param, learning_rate=rate
+    )
+
+
+def convolutional():
+    keras.utils.set_random_seed(1)
+    inputs = keras.Input((8, 8, 1), name="image")
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, strides=2, use_bias=False)(inputs)))
+    x = layers.Dense(12, "tanh")(layers.GlobalAveragePooling2D()(x))
+    return keras.Model(inputs, layers.Dense(10, name="digit")(x))
+
+
+def assert_same_weights(one, other, atol):
+    for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(left, right, atol=atol)
+
+
+def test_a_trainer_with_the_memory_of_another_goes_on_as_if_it_were_that(few):
+    never_stopped = convolutional()
+    first = Trainer(never_stopped, few, 0)
+    first.train(constant(6))
+    stopped = keras.models.clone_model(never_stopped)
+    stopped.set_weights(never_stopped.get_weights())
+    second = Trainer(stopped, few, 1, memory=first.memory())
+    for trainer in (first, second):
+        trainer.train(constant(6))
+    assert second.memory().steps == first.memory().steps
+    assert_same_weights(stopped, never_stopped, 1e-5)
+
+
+def test_a_memory_is_cut_with_the_network(few):
+    """The narrowed network goes on as the masked one does."""
+    wide = convolutional()
+    structure = analyse(wide)
+    masks = Masks(structure)
+    masked = Trainer(wide, few, 0, after_step=masks.apply)
+    masked.train(constant(4))
+    masks.set({name: np.arange(group.size) % 3 != 1 for name, group in structure.groups.items()})
+    memory = masked.memory()
+    arrays = {kind: narrow_arrays(structure, masks.keep, found) for kind, found in memory.arrays.items()}
+    small = narrow(structure, masks.keep)
+    narrowed = Trainer(small, few, 1, memory=Memory(memory.steps, arrays))
+    for trainer in (masked, narrowed):
+        trainer.train(constant(6))
+    assert_same_weights(small, narrow(structure, masks.keep), 1e-4)
+
+
+def test_settling_gives_the_running_average(schooling):
+    """`a_1 = w_1`, `a_n = k a_{n-1} + (1 - k) w_n` with `k = min(0.98, 1 - 1/n)`."""
+    model = linear()
+    trainer = Trainer(model, schooling, 0)
+    average = None
+    for step in range(1, 61):
+        trainer.train(constant(1))
+        weights = [weight.astype(np.float64) for weight in model.get_weights()]
+        keep = min(0.98, 1 - 1 / step)
+        average = (
+            weights
+            if average is None
+            else [keep * old + (1 - keep) * new for old, new in zip(average, weights, strict=True)]
+        )
+    trainer.settle()
+    for wanted, found in zip(average, model.get_weights(), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(schooling):
+    model = linear()
+    trainer = Trainer(model, schooling, 0)
+    trainer.train(constant(20))
+    trainer.start_average()
+    for steps in (0, 1):
+        trainer.train(constant(steps))
+        here = model.get_weights()
+        trainer.settle()
+        for wanted, found in zip(here, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_diverging_is_told(schooling):
+    with pytest.raises(FloatingPointError, match="learning_rate"):
+        Trainer(linear(), schooling, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
+
+
+def test_schedules():
+    assert cosine(4) == pytest.approx([1, (1 + np.sqrt(0.5)) / 2, 0.5, (1 - np.sqrt(0.5)) / 2], abs=1e-6)
+    assert list(constant(2)) == [1, 1]
+
+
+def heads():
+    """Two inputs, one of them token ids, and an output of each kind."""
+    keras.utils.set_random_seed(2)
+    tokens = keras.Input((4,), dtype="int32", name="tokens")
+    figures = keras.Input((2,), name="figures")
+    x = layers.Embedding(2_000, 6)(tokens)
+    tags = layers.Dense(5, name="tags")(x)
+    both = layers.Concatenate()([layers.GlobalAveragePooling1D()(x), figures])
+    spam = layers.Dense(1, "sigmoid", name="spam")(both)
+    return keras.Model([tokens, figures], [tags, spam, layers.Dense(1, name="price")(both)])
+
+
+def lesson(count=32):
+    rng = np.random.default_rng(0)
+    inputs = {
+        "tokens": rng.integers(0, 2_000, (count, 4)),
+        "figures": rng.integers(0, 9, (count, 2)).astype(np.uint8),
+    }
+    targets = {
+        "tags": rng.integers(-1, 5, (count, 4)),
+        "spam": rng.integers(0, 2, count),
+        "price": rng.normal(size=count).astype(np.float32),
+    }
+    return Dataset(inputs, targets)
+
+
+def test_losses_of_all_outputs_add_up_and_fall():
+    model, data = heads(), lesson()
+    tags, spam, price = (
+        np.asarray(output) for output in model([data.inputs["tokens"], data.inputs["figures"] * 1.0])
+    )
+    shares = np.exp(tags) / np.exp(tags).sum(-1, keepdims=True)
+    counted = data.targets["tags"] >= 0
+    right = np.take_along_axis(shares, np.maximum(data.targets["tags"], 0)[..., None], 2)[..., 0]
+    yes = np.where(data.targets["spam"], spam[:, 0], 1 - spam[:, 0])
+    expected = -np.log(right[counted]).mean() - np.log(yes).mean()
+    expected += np.square(price[:, 0] - data.targets["price"]).mean()
+
+    trainer = Trainer(model, Schooling(data, data, None, 32, "sgd", 0.003, 0.7, 2.0), 0)
+
+    assert trainer.train(constant(1) * 0) == pytest.approx(expected, rel=1e-4)
+    assert trainer.train(constant(200)) < 0.8 * expected
+
+
+def test_a_student_learns_what_the_teacher_says_on_every_output():
+    teacher, student, data = heads(), heads(), lesson()
+    teacher.set_weights([2 * weight + 0.1 for weight in teacher.get_weights()])
+    outputs = Evaluation(teacher).outputs(data.inputs)
+    taught = predictions(objectives_of(teacher, data), outputs)
+    lessons = Schooling(data, data, taught, 32, "adam", 0.02, distillation=1.0, temperature=2.0)
+    trainer = Trainer(student, lessons, 0)
+    before = apart(trainer.evaluation.outputs(data.inputs), outputs)
+    trainer.train(constant(300))
+    after = apart(trainer.evaluation.outputs(data.inputs), outputs)
+    assert all(after[name] < 0.3 * before[name] for name in ("spam", "price")), (before, after)
+    assert after["tags"] < 0.5 * before["tags"]
+
+
+def apart(found, wanted):
+    """The mean distance of outputs; logits count but for what softmax takes away."""
+    means = {
+        name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in found.items()
+    }
+    targets = {
+        name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in wanted.items()
+    }
+    return {
+        name: np.abs((found[name] - means[name]) - (wanted[name] - targets[name])).mean() for name in found
+    }
