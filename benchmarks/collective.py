@@ -40,7 +40,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Porting, Reached, depthwise, resnet8
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 LARGEST: Final = 2.0
 SMALLEST: Final = 0.125

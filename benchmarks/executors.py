@@ -31,11 +31,12 @@ from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
 from executors.structure import analyse
 from mistify.config.porting import AUTO
-from mistify_server.forecast.choice import Chooser, Edge
-from mistify_server.forecast.experience import Experience
-from mistify_server.settings import params_of
-from mistify_server.survey import prospects_of
-from mistify_server.tasks import DataSource, InspectTask, ModelSource
+from mistify_server.planning.forecast.choice import Chooser, Edge
+from mistify_server.planning.forecast.experience import Experience
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import InspectTask
+from mistify_server.worker.inspection.estimates import prospects_of
+from mistify_server.worker.params import params_of
 
 ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
 NETWORKS: Final = ("resnet8", "snips")

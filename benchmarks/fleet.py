@@ -26,10 +26,11 @@ from mistify.package.manifest import (
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints, Location
 from mistify.peers.membership import SECRET_BYTES, MemberKey, PackageReference
-from mistify_server.store.base import BatchPlan, GoalChanged, Submission
+from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store, open_store
+from mistify_server.store.plans import BatchPlan
 from mistify_server.store.tuning import Group
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 GROUP: Final = "cameras"
 JOB: Final = "job-1"

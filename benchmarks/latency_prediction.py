@@ -177,7 +177,7 @@ def _converted(family: str, model: Any) -> Network:
     from executors.structure import analyse  # noqa: PLC0415
     from mistify.config.quantization import QuantizationConfig  # noqa: PLC0415
     from mistify.costs.quantization import Quantization  # noqa: PLC0415
-    from mistify_server.packaging.conversion import convert  # noqa: PLC0415
+    from mistify_server.worker.packaging.conversion.converter import convert  # noqa: PLC0415
 
     (tensor,) = model.inputs
     examples = {tensor.name: np.random.default_rng(0).random((4, *tensor.shape[1:]), np.float32)}

@@ -18,19 +18,10 @@ from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks import (
-    AdaptResult,
-    AdaptTask,
-    BranchResult,
-    BranchTask,
-    DataSource,
-    ModelSource,
-    PackageResult,
-    PackageTask,
-    SourceResult,
-    SourceTask,
-)
-from mistify_server.workshop import Workshop
+from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
+from mistify_server.worker.runner import Workshop
 
 TRAIN: Final = "cifar10/train.npz"
 TEST: Final = "cifar10/test.npz"

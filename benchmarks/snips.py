@@ -26,7 +26,7 @@ from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import Porting, Reached
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 SHARES: Final = (2.0, 1.0, 0.5, 0.25)
 TARGETS: Final[dict[str, Target]] = {"loss_at_half": {"max": 1.5}}

@@ -41,8 +41,8 @@ from executors.structure import (
 )
 from executors.structure.graph import Graph
 from executors.structure.signature import output_names
-from mistify_server.packaging import litert
-from mistify_server.packaging.conversion import convert
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.runner import run_network
 
 TARGETS: Final[dict[str, Target]] = {"unsupported": {"max": 0}}
 
@@ -343,7 +343,7 @@ def _call(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array
 
 
 def _packaged(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array]:
-    found = litert.run(convert(model), inputs)
+    found = run_network(convert(model), inputs)
     return [found[name] for name in output_names(model)]
 
 

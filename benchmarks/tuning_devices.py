@@ -29,7 +29,7 @@ import numpy.typing as npt
 from benchmarks.harness import add_data_option, data_with
 from benchmarks.tuning_packages import SHARES, make_packages, pretrained_says
 from benchmarks.tuning_run import CLASSES, NOISY, RANDOM, Plan, Published, Run, load_run, train
-from mistify_server.tasks import DataSource
+from mistify_server.tasks.sources import DataSource
 
 TRAIN: Final = "cifar10/train.npz"
 TEST: Final = "cifar10/test.npz"

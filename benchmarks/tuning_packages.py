@@ -12,7 +12,7 @@ from executors.training.evaluation import call
 from mistify.config.tuning import TuningConfig
 from mistify.package.manifest import Manifest
 from mistify_client.inputs import Array
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: The packages' multiply-adds, as shares of ResNet-8's.
 SHARES: Final = (0.5, 0.4, 0.3, 0.2, 0.15)

@@ -26,8 +26,8 @@ from executors.structure import fold_batch_norm
 from executors.structure.signature import Activation
 from executors.training.objectives import Categorical
 from mistify.config.tuning import TuningConfig
-from mistify_server.packaging.training.network import TrainingNetwork, convert_training
-from mistify_server.packaging.training.parts import trainable_weights
+from mistify_server.worker.packaging.training.network import TrainingNetwork, convert_training
+from mistify_server.worker.packaging.training.parts import trainable_weights
 
 BATCH: Final = 32
 THREADS: Final = 2

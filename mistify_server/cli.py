@@ -16,10 +16,10 @@ from rich.table import Table
 
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.parsing.quantities import format_bytes
+from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
 from mistify_server.coordinator.groups import add_group
 from mistify_server.coordinator.storage import MEMORY
-from mistify_server.listening import DEFAULT_LISTEN, Certificate
-from mistify_server.models import BUILTIN_MODELS, ModelRepository
+from mistify_server.planning.resolution.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import ServerSettings
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store

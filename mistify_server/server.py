@@ -27,19 +27,19 @@ from mistify.v1 import (
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
+from mistify_server.api.listening import DEFAULT_LISTEN, Certificate, listen
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import MEMORY, IndexStorage
 from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
-from mistify_server.jobs import RunningJobs
-from mistify_server.listening import DEFAULT_LISTEN, Certificate, listen
-from mistify_server.models import ModelRepository
-from mistify_server.paths import DataRoots
-from mistify_server.service import PortingService
+from mistify_server.jobs.running import RunningJobs
+from mistify_server.jobs.service import PortingService
+from mistify_server.planning.resolution.data_roots import DataRoots
+from mistify_server.planning.resolution.models import ModelRepository
+from mistify_server.planning.resolution.resolver import Examiner
 from mistify_server.store.directory import open_store, serving
-from mistify_server.submission import Examiner
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
 from mistify.wire.plans import plan_to_proto
-from mistify_server.service import PortingService
+from mistify_server.jobs.service import PortingService
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):

@@ -15,7 +15,7 @@ from mistify_server.coordinator.neighbourhoods import Neighbourhoods
 from mistify_server.coordinator.packages import Packages
 from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.coordinator.uploads import WeightFiles, received
-from mistify_server.service import CHUNK
+from mistify_server.jobs.service import CHUNK
 from mistify_server.store.directory import Store
 from mistify_server.store.tuning import Member
 

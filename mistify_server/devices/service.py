@@ -11,8 +11,8 @@ from mistify.costs.devices import Device, DeviceTable, check_table
 from mistify.costs.profiles import MeasuredProfile, device_profile_name
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify_server.devices.fitting import fitted
-from mistify_server.store.base import JobStore
 from mistify_server.store.devices import DeviceStore
+from mistify_server.store.jobs import JobStore
 
 
 def _now() -> datetime:

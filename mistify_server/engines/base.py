@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mistify_server.tasks import Progress, Result, Task
+from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.results import Result
+from mistify_server.tasks.tasks import Task
 
 #: Told how far a task is; first, with the stage "starting", when something has taken the task up, and again
 #: with that stage whenever the task is begun anew.

@@ -9,9 +9,11 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode
 from mistify_server.engines.base import Engine, OnProgress
-from mistify_server.engines.crew import Crew
 from mistify_server.engines.supervision import Connection, SupervisedWorker, WorkerCrashed, WorkerDied, needed
-from mistify_server.tasks import LOADING, InspectTask, Progress, Result, Task, TaskFailure
+from mistify_server.engines.worker_pool import Crew
+from mistify_server.tasks.messages import LOADING, Progress
+from mistify_server.tasks.results import Result, TaskFailure
+from mistify_server.tasks.tasks import InspectTask, Task
 
 ATTEMPTS = 3
 

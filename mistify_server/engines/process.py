@@ -27,7 +27,7 @@ _SHOWN_BYTES = 4096
 
 
 class WorkerProcess(Connection):
-    """A child process that does one task after the other (`mistify_server.tasks`).
+    """A child process that does one task after the other (`mistify_server.tasks.tasks`).
 
     It has a process group of its own, so that it ends together with what it has started, and its
     standard input closes when this process ends, however that happens: it then ends itself. Its temporary

@@ -10,21 +10,9 @@ from pydantic import ValidationError
 
 from mistify.errors import ErrorCode
 from mistify_server.engines.base import OnProgress
-from mistify_server.tasks import (
-    SAID,
-    AdaptResult,
-    AdaptTask,
-    Answer,
-    BranchTask,
-    InspectTask,
-    Order,
-    PackageTask,
-    Progress,
-    Result,
-    SourceResult,
-    SourceTask,
-    Task,
-)
+from mistify_server.tasks.messages import SAID, Answer, Order, Progress
+from mistify_server.tasks.results import AdaptResult, Result, SourceResult
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
 
 T = TypeVar("T")
 

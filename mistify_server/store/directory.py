@@ -9,12 +9,13 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import Artifacts, artifacts_of
-from mistify_server.store.base import JobStore, ModelStore
-from mistify_server.store.database import Database
 from mistify_server.store.devices import DeviceStore
-from mistify_server.store.sql import SqlJobStore, SqlModelStore
-from mistify_server.store.sql_devices import SqlDeviceStore
-from mistify_server.store.sql_tuning import SqlTuningStore
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.models import ModelStore
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.devices import SqlDeviceStore
+from mistify_server.store.sql.jobs import SqlJobStore, SqlModelStore
+from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
 _LOCK = "lock"

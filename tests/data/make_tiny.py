@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from mistify_server.packaging.signatures import with_branch_signatures
+from mistify_server.worker.packaging.conversion.signatures import with_branch_signatures
 
 HERE = Path(__file__).parent
 WEIGHTS = np.random.default_rng(7)

@@ -18,7 +18,7 @@ from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
-from mistify_server.packaging.package import PackageOrder, make_package
+from mistify_server.worker.packaging.package import PackageOrder, make_package
 
 HERE = Path(__file__).parent
 BATCH, STEPS, RATE, KD_WEIGHT = 8, 20, 0.05, 0.5

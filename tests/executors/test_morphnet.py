@@ -12,7 +12,7 @@ from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
 from mistify.costs.profiles import HardwareProfile
-from mistify_server.adaptor.edge import run_edge
+from mistify_server.worker.adaptation.edge import run_edge
 from tests.executors.conftest import small_resnet
 
 

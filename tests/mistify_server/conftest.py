@@ -17,9 +17,9 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
 from mistify_server.server import ServerSettings, running_server
-from mistify_server.store.base import BatchPlan, NodePlan
 from mistify_server.store.directory import Store, open_store
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.store.plans import BatchPlan, NodePlan
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 HERE = Path(__file__).parent
 DEADLINE = 60.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from mistify_server.tasks import DataSource, ModelSource
+from mistify_server.tasks.sources import DataSource, ModelSource
 
 layers = keras.layers
 

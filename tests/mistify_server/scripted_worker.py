@@ -20,25 +20,19 @@ from pathlib import Path
 from mistify.costs.budget import size_axis
 from mistify.jobs.job import BranchFigures
 from mistify_server.store.artifacts import Artifacts, artifacts_of
-from mistify_server.tasks import (
-    LOADING,
+from mistify_server.tasks.messages import LOADING, Progress
+from mistify_server.tasks.results import (
     AdaptResult,
-    AdaptTask,
     BranchCheckpoint,
     BranchResult,
-    BranchTask,
     Inspection,
-    InspectTask,
     PackageResult,
-    PackageTask,
-    Progress,
     Result,
     SourceResult,
-    SourceTask,
-    Task,
     TaskFailure,
 )
-from mistify_server.worker import work
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.worker.loop import work
 
 HEARTBEAT_SECONDS = 0.2
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode
 from mistify_server.cli import app
-from mistify_server.store.base import NamedModel
 from mistify_server.store.directory import open_store, serving
+from mistify_server.store.models import NamedModel
 from tests.plug_ins import environment, installed
 from tests.servers import server
 

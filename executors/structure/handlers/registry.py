@@ -33,7 +33,7 @@ def is_leaf(layer: keras.layers.Layer) -> bool:
 
 
 def _found(layer: keras.layers.Layer) -> LayerHandler | None:
-    """Return the handler of a layer, or None; KerasHub takes seconds to import, which waits for its layers."""
+    """Return a layer's handler, or None; import those of KerasHub, which takes seconds, when it is in use."""
     if type(layer) not in HANDLERS and type(layer).__module__.startswith("keras_hub."):
         from executors.structure.handlers import hub  # noqa: F401, PLC0415 (it registers its handlers)
     return HANDLERS.get(type(layer))

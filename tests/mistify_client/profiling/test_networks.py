@@ -5,9 +5,9 @@ import pytest
 from mistify.costs.operators import Kind, Operation, elementwise
 from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Sampler, samples
-from mistify_server.packaging.costing import network_cost
-from mistify_server.packaging.flatbuffer import operators
-from mistify_server.packaging.litert import tensor_shapes
+from mistify_server.worker.packaging.tflite.costs import network_cost
+from mistify_server.worker.packaging.tflite.flatbuffer import operators
+from mistify_server.worker.packaging.tflite.runner import tensor_shapes
 
 CHAINS = {integer: list(samples(integer=integer)) for integer in (False, True)}
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from mistify_server.store.artifacts import artifacts_of
-from mistify_server.tasks import AdaptTask, DataSource, InspectTask, ModelSource
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import AdaptTask, InspectTask
 
 # Before Ray is imported, which reads this once, and else writes a token into the home directory.
 os.environ["RAY_AUTH_MODE"] = "token"

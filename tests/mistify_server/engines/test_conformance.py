@@ -13,7 +13,9 @@ import pytest
 from mistify_server.engines.base import Engine
 from mistify_server.engines.local import LocalEngine
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES
-from mistify_server.tasks import AdaptResult, Inspection, Progress, Result, Task, TaskFailure
+from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.results import AdaptResult, Inspection, Result, TaskFailure
+from mistify_server.tasks.tasks import Task
 from tests.mistify_server.engines.starting import patiently
 
 Make = Callable[..., Engine]

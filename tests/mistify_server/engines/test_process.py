@@ -11,7 +11,7 @@ import pytest
 
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import SupervisedWorker, WorkerDied, WorkerNotStarted
-from mistify_server.tasks import TaskFailure
+from mistify_server.tasks.results import TaskFailure
 from tests.disks import files_limited_to
 
 #: Makes a temporary directory, and tells where, before it reads on.
@@ -20,7 +20,7 @@ LITTERS = "import tempfile; print(tempfile.mkdtemp(), flush=True); input()"
 #: Does tasks that write a temporary file.
 WRITES = """
 import tempfile
-from mistify_server.worker import work
+from mistify_server.worker.loop import work
 def write(task):
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(b"a network")
@@ -139,7 +139,7 @@ async def test_a_disk_without_room_for_temporary_files_is_told_as_what_it_is(
 
 
 async def test_a_worker_ends_at_an_order_that_it_does_not_understand(tmp_path: Path) -> None:
-    program = "from mistify_server.worker import work; work(lambda say: lambda task: None)"
+    program = "from mistify_server.worker.loop import work; work(lambda say: lambda task: None)"
     worker = await WorkerProcess.start([sys.executable, "-c", program], tmp_path / "log")
     await worker.send(b'{"ticket": 1, "task": {"kind": "of a later version"}}\n')
     with pytest.raises(WorkerDied, match="exit code 1"):

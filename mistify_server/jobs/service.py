@@ -1,0 +1,211 @@
+"""What the porting service does, without the wire: plan, submit, add goals, look, cancel, watch, fetch."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from itertools import starmap
+
+from mistify.config.batch import collective_batches, parse_batch
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
+from mistify.jobs.plan import Plan, PlannedBatch
+from mistify_server.jobs.running import RunningJobs
+from mistify_server.planning.addition import Standing
+from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.forecast.forecast import Forecast, as_it_is, forecast_of, told
+from mistify_server.planning.limits import out_of_reach, within_reach
+from mistify_server.planning.resolution.resolver import Examiner
+from mistify_server.planning.tree import plan_batch
+from mistify_server.store.artifacts import artifact_of
+from mistify_server.store.changes import Addition, Submission
+from mistify_server.store.directory import Store
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.results import Inspection
+
+#: Of a package's file, in bytes.
+CHUNK = 256 * 1024
+
+MOST_JOBS_PER_PAGE = 100
+
+#: Unless one job alone has more: a page is one message.
+MOST_GOALS_PER_PAGE = 20_000
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PortingService:
+    """The service over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is."""
+
+    def __init__(
+        self, store: Store, jobs: RunningJobs, examiner: Examiner, now: Callable[[], datetime] = _now
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._examiner = examiner
+        self._now = now
+
+    async def submit(self, config_text: str, idempotency_key: str) -> Job:
+        """Examine a batch of configs and start a job for it.
+
+        Args:
+            config_text: JSON as in the paper's Figure 3.
+            idempotency_key: with the key of an earlier submission that job is returned; empty for none.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with every problem found, and
+                nothing was kept or started; CONFLICT, the key belongs to another config.
+        """
+        known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
+        if known is not None:
+            return known
+        configs = await asyncio.to_thread(parse_batch, config_text)
+        examined = await self._examiner.examine(collective_batches(configs))
+        planned = await asyncio.to_thread(lambda: list(starmap(self._planned, examined)))
+        goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
+        now = self._now()
+        submission = Submission(
+            job=Job(
+                id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+                state=JobState.QUEUED,
+                goals=tuple(goals[config.id] for config in configs),
+                created_unix_ms=int(now.timestamp() * 1000),
+            ),
+            plans=[plan for plan, _, _ in planned],
+            config_text=config_text,
+            idempotency_key=idempotency_key or None,
+        )
+        job = self._store.jobs.create(submission)
+        if job.id == submission.job.id:
+            self._jobs.start(job.id)
+        return job
+
+    async def plan(self, config_text: str) -> Plan:
+        """What would come of a batch of configs; nothing is kept or started.
+
+        Args:
+            config_text: as of `submit`.
+
+        Raises:
+            MistifyError: as of `submit`, but for limits that no network can meet, which the plan has.
+        """
+        configs = await asyncio.to_thread(parse_batch, config_text)
+        examined = await self._examiner.survey(collective_batches(configs))
+        beyond = [limit for resolved, inspection in examined for limit in out_of_reach(resolved, inspection)]
+        possible = [(within_reach(resolved, found), found) for resolved, found in examined]
+        some = [(resolved, found) for resolved, found in possible if resolved.batch.configs]
+        batches = await asyncio.to_thread(lambda: list(starmap(self._foreseen, some)))
+        return Plan(tuple(batches), tuple(beyond))
+
+    async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
+        """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
+
+        A job that runs takes them up at once. One that has ended runs again for them alone: goals that
+        have ended stay as they are, also failed and cancelled ones. `insert_goals` says which goal starts
+        where.
+
+        Args:
+            job_id: of the job.
+            config_text: as of `submit`; with models, data and algorithms of the job, and new ids.
+            idempotency_key: nothing is added twice to a job under one key; empty for none.
+
+        Returns:
+            The job, with the goals in the order of their configs behind its others.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with every problem found, and
+                nothing was added; CONFLICT, the key has added other goals.
+        """
+        jobs = self._store.jobs
+        configs = await asyncio.to_thread(parse_batch, config_text)
+        if self._added(job_id, config_text, idempotency_key):
+            return jobs.job(job_id)
+        standing = self._standing(job_id)
+        findings = await self._examiner.inspect(standing.unmeasured(standing.fitting(configs)))
+        # The job may have gone on meanwhile. Nothing is awaited from here on: it stays as it now stands.
+        if self._added(job_id, config_text, idempotency_key):
+            return jobs.job(job_id)
+        standing = self._standing(job_id)
+        plans, goals = standing.grown(standing.fitting(configs), findings, jobs)
+        addition = Addition(goals, plans, config_text, idempotency_key or None)
+        jobs.add_goals(job_id, addition)
+        self._jobs.grow(job_id, addition)
+        return jobs.job(job_id)
+
+    def job(self, job_id: str) -> Job:
+        """A job as it stands."""
+        return self._store.jobs.job(job_id)
+
+    async def jobs(self, page_size: int, page_token: str) -> tuple[list[Job], str]:
+        """A page of jobs, the newest first, and the token of the next page, empty after the last."""
+        size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
+        page, more = await asyncio.to_thread(
+            self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None
+        )
+        return page, page[-1].id if more else ""
+
+    async def cancel(self, job_id: str) -> Job:
+        """Stop a job; goals that have ended stay, with their packages."""
+        return await self._jobs.cancel(job_id)
+
+    def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
+        """A job's events after a sequence number, then new ones as they come, until it has ended."""
+        return self._jobs.watch(job_id, after_sequence)
+
+    async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
+        """A file of a goal's package from an offset on, in pieces of `CHUNK` bytes.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, the offset is not within the file.
+        """
+        file = self._package_file(job_id, goal_id, file_name)
+        if not 0 <= offset <= file.size:
+            raise MistifyError(
+                ErrorCode.INVALID_CONFIG,
+                f"got the offset {offset:,}; expected 0 to {file.size:,}, the size of {file_name}; "
+                "start again from 0",
+            )
+        with self._store.artifacts.path(artifact_of(file)).open("rb") as stream:
+            stream.seek(offset)
+            while chunk := stream.read(CHUNK):
+                yield chunk
+
+    def _planned(
+        self, resolved: ResolvedBatch, inspection: Inspection
+    ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
+        """The tree of a batch with its algorithms, its goals, and what there is to say of them."""
+        plan, goals = plan_batch(resolved, inspection)
+        forecast = forecast_of(plan, self._store.jobs)
+        if forecast is None:
+            return plan, goals, None
+        return forecast.plan, told(goals, forecast), forecast
+
+    def _foreseen(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
+        plan, goals, forecast = self._planned(resolved, inspection)
+        by_id = {goal.id: goal for goal in goals}
+        if forecast is None:
+            return as_it_is(plan, by_id)
+        return forecast.planned(by_id, self._examiner.engine.slots)
+
+    def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
+        return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)
+
+    def _standing(self, job_id: str) -> Standing:
+        return Standing(self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices)
+
+    def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
+        goals = {goal.id: goal for goal in self._store.jobs.job(job_id).goals}
+        if goal_id not in goals:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f'the job {job_id} has no goal "{goal_id}"; it has {", ".join(goals)}',
+            )
+        files = {file.name: file for file in goals[goal_id].files}
+        if file_name not in files:
+            have = ", ".join(files) or f"no package, it is {goals[goal_id].state.value}"
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
+            )
+        return files[file_name]

@@ -1,0 +1,286 @@
+"""What a goal tree comes to: which algorithm adapts each edge, and what is expected of it."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from mistify.config.metric import Metric
+from mistify.costs.axes import plugged_in
+from mistify.costs.budget import FLOPS, Costs
+from mistify.jobs.job import Goal
+from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
+from mistify_server.planning.forecast.choice import Chooser, Edge
+from mistify_server.planning.forecast.experience import Experience
+from mistify_server.planning.forecast.records import subject_of
+from mistify_server.planning.forecast.scaling import Scaling, distance
+from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.plans import BatchPlan, NodePlan
+from mistify_server.tasks.estimates import Prospects
+
+#: What tuning gains a source of which nothing else is known: a share of what it lacks.
+_GAIN: Final = Estimate(0.15, 0.15)
+
+#: How far the same source, tuned again, is from what it was: a share of that.
+_AGAIN: Final = 0.005
+
+#: Numbers of rounds of tuning that are looked at: from one to the most, evenly spread by their logarithms.
+_ROUNDS: Final = 100
+
+#: Of edges that a forecast learns from.
+_RECORDS: Final = 300
+
+#: What starting a worker, and packaging a goal, takes in seconds, as measured for small networks.
+_STARTING: Final = 5.0
+_PACKAGING: Final = 1.0
+
+
+class Forecast:
+    """Foresees the edges of a batch.
+
+    Args:
+        plan: Of the batch, whose model can be adapted.
+        prospects: What its inspection says.
+        records: Of edges like its own, the oldest first.
+        prepared: See `Chooser`.
+
+    Attributes:
+        plan: With an algorithm for every node; nodes that had one keep it.
+    """
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        prospects: Prospects,
+        records: Sequence[EdgeRecord],
+        prepared: Collection[str] | None = None,
+    ) -> None:
+        self.plan = plan
+        self._prospects = prospects
+        self._subject = subject_of(prospects.traits, plan.data)
+        self._experience = Experience(records, prospects.candidates)
+        self._chooser = Chooser(prospects.traits, self._subject, prospects.candidates, self._experience)
+        self._scaling = Scaling(prospects.scaled, plan.source_costs)
+        self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
+
+    def warning(self, node: NodePlan) -> str:
+        """What a node is likely to miss, in words; empty where that is nothing."""
+        if node.accuracy_target is None:
+            return ""
+        steps, accuracy = self._reached(node)
+        return _warning(self.plan.data.metric, accuracy, node.accuracy_target, steps)
+
+    def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
+        """The batch as it is expected to go.
+
+        Args:
+            goals: Of the batch, by id.
+            slots: How many edges are adapted at the same time.
+        """
+        plan = self.plan
+        edges = {node.index: self._planned(node, goals) for node in plan.nodes}
+        ends: dict[int | None, float] = {None: 0.0}
+        for node in plan.nodes:
+            ends[node.index] = ends[node.parent] + edges[node.index].seconds
+        whole = sum(edge.seconds for edge in edges.values())
+        return PlannedBatch(
+            model=plan.model_name,
+            metric=plan.data.metric,
+            source_costs=plan.source_costs,
+            source_accuracy=self._source,
+            source_steps=self._prospects.source_steps,
+            source_seconds=self._source_seconds,
+            edges=tuple(edges.values()),
+            seconds=self._source_seconds + max(*ends.values(), whole / slots),
+            evidence=self._experience.evidence(self._subject, self._prospects.traits.kind),
+            legends=plugged_in(plan.source_costs),
+        )
+
+    def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
+        """The nodes, each with an algorithm."""
+        open_nodes = [node for node in self.plan.nodes if not node.algorithm]
+        if not open_nodes:
+            return self.plan.nodes
+        choices = self._chooser([self._edge(node) for node in open_nodes], prepared)
+        settled = {
+            node.index: node.model_copy(update={"algorithm": choice.algorithm, "choice": choice.reason})
+            for node, choice in zip(open_nodes, choices, strict=True)
+        }
+        return tuple(settled.get(node.index, node) for node in self.plan.nodes)
+
+    @cached_property
+    def _scales(self) -> dict[int | None, float]:
+        """The scale of the root (None) and of each node's network."""
+        exceed = self.plan.exceed
+        found: dict[int | None, float] = {
+            None: self._scaling.exceeding(exceed) if exceed else self._scaling.whole
+        }
+        for node in self.plan.nodes:
+            found[node.index] = min(found[node.parent], self._scaling.within(node.budget))
+        return found
+
+    def _edge(self, node: NodePlan) -> Edge:
+        parent, costs = self._costs(node.parent), self._costs(node.index)
+        return Edge(
+            halvings=self._scaling.halvings(costs),
+            distance=distance(parent, node.budget),
+            share=parent[FLOPS] / self.plan.source_costs[FLOPS],
+        )
+
+    def _costs(self, index: int | None) -> Costs:
+        return self._scaling.costs(self._scales[index])
+
+    @cached_property
+    def _source(self) -> Estimate | None:
+        """What the tuned source reaches; None where nobody has measured it, neither now nor before."""
+        known = self._experience.source(self._subject, self._prospects.source_steps)
+        if known is not None:
+            return Estimate(known, _AGAIN * known)
+        accuracy = self._prospects.accuracy
+        if accuracy is None:
+            return None
+        lacks = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
+        gain = _GAIN if self._prospects.source_steps else Estimate(0.0, _AGAIN)
+        return Estimate(accuracy + gain.mean * lacks, gain.deviation * abs(lacks) + _AGAIN * accuracy)
+
+    @property
+    def _step_seconds(self) -> float:
+        """Of the source: as just measured, or else as in jobs before, which may have had other batches."""
+        return self._prospects.step_seconds or self._experience.step_seconds(self._subject) or 0.0
+
+    @property
+    def _source_seconds(self) -> float:
+        used = {node.algorithm for node in self.plan.nodes}
+        preparing = sum(self._prospects.candidates[name].preparing for name in used)
+        return _STARTING + (self._prospects.source_steps + preparing) * self._step_seconds
+
+    def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
+        steps, accuracy = self._reached(node)
+        case = self._chooser.case(self._edge(node), node.algorithm)
+        work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
+        adapting = work * self._step_seconds
+        own = [goals[goal_id] for goal_id in node.goals]
+        target = node.accuracy_target
+        return PlannedEdge(
+            goals=node.goals,
+            parent=own[0].parent,
+            budget=node.budget,
+            algorithm=node.algorithm,
+            choice=node.choice,
+            costs=self._costs(node.index),
+            accuracy=accuracy,
+            accuracy_target=target,
+            steps=steps,
+            seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
+            warning=_warning(self.plan.data.metric, accuracy, target, steps),
+        )
+
+    def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
+        """The steps of an edge, and what its network reaches: tuned until that is what is asked for."""
+        edge, metric, source = self._edge(node), self.plan.data.metric, self._source
+        if source is None:
+            return self._chooser.case(edge, node.algorithm).steps, None
+        most = 1
+        if node.accuracy_target is not None:
+            most = self._prospects.candidates[node.algorithm].rounds(edge.distance)
+        rounds = np.unique(np.geomspace(1, most, _ROUNDS).round().astype(int))
+        cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
+        expected = [after_losing(metric, source, lost) for lost in self._experience.lost(cases)]
+        reached = [metric.reaches(estimate.mean, node.accuracy_target) for estimate in expected]
+        place = reached.index(True) if any(reached) else -1
+        return cases[place].steps, expected[place]
+
+
+def forecast_of(
+    plan: BatchPlan, history: JobStore, prepared: Collection[str] | None = None
+) -> Forecast | None:
+    """The forecast of a batch; None where its model is packaged as it is.
+
+    Args:
+        plan: Of the batch.
+        history: Of all jobs.
+        prepared: See `Chooser`.
+    """
+    prospects = plan.prospects
+    if prospects is None:
+        return None
+    subject = subject_of(prospects.traits, plan.data)
+    return Forecast(plan, prospects, history.edges(subject, prospects.traits.kind, _RECORDS), prepared)
+
+
+def told(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
+    """Goals with the algorithms of their nodes, and what is likely to be missed."""
+    node_of = {goal_id: node for node in forecast.plan.nodes for goal_id in node.goals}
+    return [
+        replace(
+            goal,
+            algorithm=node_of[goal.id].algorithm,
+            choice=node_of[goal.id].choice,
+            warning="" if goal.accuracy_target is None else forecast.warning(node_of[goal.id]),
+        )
+        for goal in goals
+    ]
+
+
+def as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
+    """A batch whose model is packaged as it is."""
+    edges = tuple(
+        PlannedEdge(
+            goals=node.goals,
+            parent=goals[node.goals[0]].parent,
+            budget=node.budget,
+            algorithm="",
+            choice="",
+            costs=plan.source_costs,
+            accuracy=None,
+            accuracy_target=node.accuracy_target,
+            steps=0,
+            seconds=_PACKAGING * len(node.goals),
+        )
+        for node in plan.nodes
+    )
+    seconds = _STARTING + sum(edge.seconds for edge in edges)
+    return PlannedBatch(
+        plan.model_name,
+        plan.data.metric,
+        plan.source_costs,
+        None,
+        0,
+        _STARTING,
+        edges,
+        seconds,
+        "nothing to adapt",
+    )
+
+
+def after_losing(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
+    """What is reached where a share of what the source reaches is lost, with the margin to first order."""
+    mean = metric.after(source.mean, lost.mean)
+    if metric.is_share:
+        by_source, by_loss = 1 - lost.mean, source.mean
+    else:  # an error is divided by what is kept
+        kept = max(1 - lost.mean, 1e-6)
+        by_source, by_loss = 1 / kept, source.mean / kept**2
+    return Estimate(mean, math.hypot(by_source * source.deviation, by_loss * lost.deviation))
+
+
+def _networks(goal: Goal) -> int:
+    """How many networks are adapted for a goal's package."""
+    return goal.branches.count if goal.branches else 1
+
+
+def _warning(metric: Metric, accuracy: Estimate | None, target: float | None, steps: int) -> str:
+    """What is said where a target is missed by more than is uncertain."""
+    if accuracy is None or target is None:
+        return ""
+    best = accuracy.mean + (accuracy.margin if metric.is_share else -accuracy.margin)
+    if metric.reaches(best, target):
+        return ""
+    shown = f"{metric.shown(accuracy.mean)} ± {metric.shown(accuracy.margin)}"
+    return (
+        f"{metric} {metric.shown(target)} is likely to be missed: {shown} is expected after {steps:,} steps"
+    )

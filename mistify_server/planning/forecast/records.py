@@ -1,0 +1,52 @@
+"""What an edge that was adapted teaches about those to come."""
+
+import hashlib
+
+import numpy as np
+
+from mistify.costs.budget import FLOPS, Costs
+from mistify_server.planning.forecast.scaling import Scaling, distance
+from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.plans import BatchPlan, NodePlan
+from mistify_server.tasks.estimates import Traits
+from mistify_server.tasks.results import AdaptResult, SourceResult
+from mistify_server.tasks.sources import DataSource
+
+
+def subject_of(traits: Traits, data: DataSource) -> str:
+    """A digest of model and data."""
+    return hashlib.sha256(f"{traits.model} {data.model_dump_json()}".encode()).hexdigest()
+
+
+def record_of(
+    plan: BatchPlan, node: NodePlan, root: SourceResult, parent: Costs, result: AdaptResult
+) -> EdgeRecord | None:
+    """What is kept of an edge; None where nothing was trained.
+
+    Args:
+        plan: Of its batch.
+        node: Where it goes to.
+        root: Of its tree.
+        parent: The costs of the network that it started from. Those on axes that were added to the plan
+            since are not among them.
+        result: What came of it.
+    """
+    if plan.prospects is None or not result.steps:
+        return None
+    traits, whole = plan.prospects.traits, root.source_costs[FLOPS]
+    begun = Scaling(plan.prospects.scaled, plan.source_costs).completed(parent)
+    return EdgeRecord(
+        case=Case(
+            subject=subject_of(traits, plan.data),
+            kind=traits.kind,
+            algorithm=node.algorithm,
+            halvings=float(np.log2(whole / result.costs[FLOPS])),
+            distance=distance(begun, node.budget),
+            share=parent[FLOPS] / whole,
+            steps=result.steps,
+        ),
+        source_steps=root.steps,
+        source=root.teacher_accuracy,
+        lost=root.metric.lost(result.accuracy, root.teacher_accuracy),
+        seconds=result.seconds,
+    )

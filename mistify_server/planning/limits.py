@@ -1,0 +1,131 @@
+"""Limits that no network can meet, and what else cannot be done with a network."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from mistify.config.batch import CollectiveBatch, goal_budget, goal_path
+from mistify.config.porting import PortingConfig
+from mistify.costs.axes import axis_of
+from mistify.costs.budget import hardware_of, source_axis
+from mistify.costs.quantization import Quantization
+from mistify.errors import Problem
+from mistify.jobs.plan import OutOfReach
+from mistify.package.manifest import BRANCH_INPUT
+from mistify.parsing.quantities import Quantity
+from mistify.parsing.validation import shown
+from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.tasks.results import Inspection
+
+#: What is said of graphs without layers.
+_NO_STRUCTURE = (
+    "this model has no Keras structure, so its architecture cannot be adapted, only quantized and packaged"
+)
+_WHAT_IT_TAKES = f"what it takes: {_NO_STRUCTURE}"
+_GIVE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
+
+#: How many times longer than measured the source may take when it is measured again.
+_NEXT_TIME = 1.25
+
+
+def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
+    """Every limit that lies below the least that the network can become, and what cannot be done with it."""
+    yield from unusable(batch, inspection)
+    for index, config in zip(batch.indices, batch.configs, strict=True):
+        for axis, limit in below_least(config, inspection).items():
+            yield _too_tight(index, axis, config, limit, inspection)
+
+
+def unusable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
+    """What cannot be done with the network, whatever the limits."""
+    for index, config in zip(batch.indices, batch.configs, strict=True):
+        if not inspection.adaptable:
+            yield from _untrainable(index, config)
+        elif config.branches is not None and BRANCH_INPUT in inspection.inputs:
+            yield Problem(
+                place=f"[{index}].branches",
+                given=f'{config.branches.count} branches of a model with an input "{BRANCH_INPUT}"',
+                expected="a model without one: the package tells by it which branch runs",
+                fix=f'rename the input "{BRANCH_INPUT}" in the model and its data, or leave the branches out',
+            )
+
+
+def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[OutOfReach]:
+    """Every limit that lies below the least that the network can become, with the nearest that does not."""
+    for config in resolved.batch.configs:
+        for axis in below_least(config, inspection):
+            yield OutOfReach(
+                goal=config.id,
+                limit=goal_path(axis).rpartition(".")[2],
+                given=axis_of(axis).kind.format(axis_of(axis).limit(config.limits()[axis])),
+                nearest=nearest_limit(config, axis, inspection),
+            )
+
+
+def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> ResolvedBatch:
+    """The batch with those of its goals whose limits a network can meet."""
+    batch = resolved.batch
+    possible = [
+        (config, index)
+        for config, index in zip(batch.configs, batch.indices, strict=True)
+        if not below_least(config, inspection)
+    ]
+    configs, indices = tuple(c for c, _ in possible), tuple(i for _, i in possible)
+    return replace(resolved, batch=replace(batch, configs=configs, indices=indices))
+
+
+def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
+    """The limits of a goal that lie below the least that the network can become, by axis."""
+    return {
+        axis: limit
+        for axis, limit in goal_budget(config, inspection.costs).items()
+        if limit < inspection.floor.get(axis, 0.0)
+    }
+
+
+def nearest_limit(config: PortingConfig, axis: str, inspection: Inspection) -> str:
+    """The nearest limit on an axis that can be met, as a config takes it, with three digits.
+
+    On latency there is room for the next measurement of this machine, which is a little different.
+    """
+    found, least, relative = axis_of(axis), inspection.floor[axis], config.limits()[axis].relative
+    if relative:
+        least /= inspection.costs[source_axis(axis)]
+    elif hardware_of(axis):
+        least *= _NEXT_TIME
+    amount = Decimal(repr(found.legend.turned(least)))
+    digit = Decimal(1).scaleb(amount.adjusted() - 2)
+    rounded = amount.quantize(digit, ROUND_FLOOR if found.higher_is_better else ROUND_CEILING)
+    return found.kind.format(Quantity(float(rounded), relative))
+
+
+def _too_tight(index: int, axis: str, config: PortingConfig, limit: float, inspection: Inspection) -> Problem:
+    """A limit below the least that a network can cost; of what is the better the more, above the most."""
+    found, asked, adaptable = axis_of(axis), config.limits()[axis], inspection.adaptable
+    amount, least = found.legend.spelled(limit), found.legend.spelled(inspection.floor[axis])
+    bound = "most" if found.higher_is_better else "least"
+    what = f"the {bound} that this network can become" if adaptable else _WHAT_IT_TAKES
+    nearest = nearest_limit(config, axis, inspection)
+    return Problem(
+        place=f"[{index}].{goal_path(axis)}",
+        given=f'"{found.limit(asked).value:g}x" ({amount})' if asked.relative else amount,
+        expected=f"at {bound} {least}, {what}",
+        fix=f'write "{nearest}", the nearest that can be met, or '
+        + ("start from a smaller model" if adaptable else _GIVE_KERAS),
+    )
+
+
+def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
+    """What takes training, of a model that cannot be trained."""
+    if config.quantization.precision is Quantization.INT8_QAT:
+        expected = f"a precision without training: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].quantization", '"int8-qat"', expected, 'ask for "int8"')
+    if config.branches is not None:
+        expected = f"none, as they take adapting: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].branches", f"{config.branches.count} branches", expected, "leave them out")
+    if config.compression is not None:
+        expected = f"none, as it takes training: {_NO_STRUCTURE}"
+        yield Problem(f"[{index}].compression", str(config.compression), expected, "leave it out")
+    if config.tuning.trainable != "none":
+        expected = f'"none", as it takes layers: {_NO_STRUCTURE}'
+        yield Problem(f"[{index}].tuning.trainable", shown(config.tuning.trainable), expected, "leave it out")

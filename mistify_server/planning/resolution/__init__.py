@@ -1,0 +1,1 @@
+"""Looking up what configs name: models, data, devices and algorithms."""

@@ -1,0 +1,132 @@
+"""What a config may call a model besides a name of the repository: `SCHEME/NAME?OPTION=VALUE&...`.
+
+`keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is an architecture of Keras,
+`keras_hub/bert_tiny?sequence=64` a preset's directory below a data root, and `https://tfhub.dev/...` a handle
+of TensorFlow Hub, which is read from tensorflow_hub's cache, or from kagglehub's.
+"""
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+from executors.inspection.names import APPLICATIONS
+from mistify.parsing.validation import InvalidValue, unknown_name
+from mistify_server.planning.resolution.data_roots import DataRoots, Wanted
+from mistify_server.tasks.sources import ModelSource
+
+_APPLICATION, _PRESET, _HANDLE = "keras.applications/", "keras_hub/", "https://"
+
+#: A version of a model on Kaggle, with or without words between its parts; no part begins with a dot.
+_PART = r"([A-Za-z0-9_-][A-Za-z0-9_.-]*)"
+_KAGGLE = re.compile(
+    rf"https://www\.kaggle\.com/models/{_PART}/{_PART}/(?:frameworks/)?{_PART}/(?:variations/)?{_PART}/"
+    r"(?:versions/)?(\d+)"
+)
+
+#: option -> the least and the most that it can be.
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "classes": (2, 100_000),
+    "input": (8, 2_048),
+    "sequence": (1, 4_096),
+}
+
+
+def parse_name(given: str, roots: DataRoots) -> ModelSource | None:
+    """The model that a name with a scheme means; None for a name without one.
+
+    Raises:
+        InvalidValue: there is no such model, or an option is wrong.
+    """
+    for scheme, parse in _SCHEMES.items():
+        if given.startswith(scheme):
+            return parse(given, given.removeprefix(scheme), roots)
+    return None
+
+
+def _application(given: str, rest: str, roots: DataRoots) -> ModelSource:
+    asked, options = _options(given, rest, ("classes", "input", "weights"))
+    names = {name.casefold(): name for name in APPLICATIONS}
+    if asked.casefold() not in names:
+        raise InvalidValue(given, *unknown_name(asked, APPLICATIONS))
+    weights = options.pop("weights", None)
+    numbers = _numbers(given, options)
+    return ModelSource(
+        application=names[asked.casefold()],
+        classes=numbers.get("classes"),
+        input=numbers.get("input"),
+        weights=None if weights is None else str(roots.find(weights)),
+    )
+
+
+def _preset(given: str, rest: str, roots: DataRoots) -> ModelSource:
+    directory, options = _options(given, rest, ("classes", "sequence"))
+    numbers = _numbers(given, options)
+    return ModelSource(
+        path=str(roots.find(directory, Wanted.DIRECTORY)),
+        classes=numbers.get("classes"),
+        sequence=numbers.get("sequence"),
+    )
+
+
+def _handle(given: str, _rest: str, _roots: DataRoots) -> ModelSource:
+    cache = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
+    directory = cache / hashlib.sha1(given.encode(), usedforsecurity=False).hexdigest()
+    if directory.is_dir():
+        return ModelSource(path=str(directory.resolve()))
+    found = _in_kaggle_cache(given)
+    if found is None:
+        raise InvalidValue(
+            given,
+            f"a handle in tensorflow_hub's cache, as nothing is downloaded (this one would be {directory})",
+            "set TFHUB_CACHE_DIR for the server, and fill it once by tensorflow_hub.resolve(HANDLE)",
+        )
+    return ModelSource(path=str(found.resolve()))
+
+
+def _in_kaggle_cache(given: str) -> Path | None:
+    """Where kagglehub keeps `https://www.kaggle.com/models/OWNER/MODEL/FRAMEWORK/VARIATION/VERSION`."""
+    match = _KAGGLE.fullmatch(given)
+    if match is None:
+        return None
+    cache = Path(os.environ.get("KAGGLEHUB_CACHE") or Path.home() / ".cache" / "kagglehub")
+    directory = cache.joinpath("models", *match.groups())
+    return directory if directory.is_dir() else None
+
+
+_SCHEMES: Mapping[str, Callable[[str, str, DataRoots], ModelSource]] = {
+    _APPLICATION: _application,
+    _PRESET: _preset,
+    _HANDLE: _handle,
+}
+
+
+def _options(given: str, rest: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """What stands before the question mark, and the options after it."""
+    name, _, query = rest.partition("?")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise InvalidValue(given, "options as in ?NAME=VALUE&NAME=VALUE", "write them so") from error
+    options = dict(pairs)
+    for option in options:
+        if option not in known:
+            raise InvalidValue(given, *unknown_name(option, known))
+    if len(options) < len(pairs):
+        raise InvalidValue(given, "every option once", "leave the others out")
+    return name, options
+
+
+def _numbers(given: str, options: Mapping[str, str]) -> dict[str, int]:
+    numbers = {}
+    for option, value in options.items():
+        least, most = _RANGES[option]
+        if not (value.isascii() and value.isdecimal() and len(value) < 10 and least <= int(value) <= most):
+            raise InvalidValue(
+                given, f"{option} from {least} to {most:,}", f"write {option}={least}, for example"
+            )
+        numbers[option] = int(value)
+    return numbers

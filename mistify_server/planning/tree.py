@@ -1,0 +1,81 @@
+"""From the goals of a batch to its goal tree (paper 4.3)."""
+
+from collections.abc import Iterable
+
+from mistify.config.batch import goal_budget
+from mistify.costs.budget import Budget, Costs, source_axis
+from mistify.jobs.job import Goal
+from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.insertion import derived_seed, insert_goals
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.results import Inspection
+
+#: How far a source is widened at the most, as a multiple of its costs: the largest factor of the
+#: paper's evaluation (8.1, adaptation quality).
+MAX_EXPANSION = 4.0
+
+_SOURCE = -1
+
+
+def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
+    """The goal tree of a batch, parents first, and its goals in the order of the configs."""
+    resolved = resolved.measured_by(inspection.metric)
+    batch = resolved.batch
+    bare = BatchPlan(
+        number=resolved.number,
+        model_name=batch.model,
+        dataset=batch.dataset,
+        model=resolved.model,
+        data=resolved.data,
+        algorithm=batch.algorithm.name,
+        algorithm_config=batch.algorithm.config,
+        hardware={**resolved.hardware, **inspection.hardware},
+        source_costs=inspection.costs,
+        floor=inspection.floor,
+        inputs=inspection.inputs,
+        adaptable=inspection.adaptable,
+        prospects=inspection.prospects,
+        exceed={},
+        seed=derived_seed(batch.algorithm.config, _SOURCE),
+        nodes=(),
+    )
+    plan, goals = insert_goals(bare, {}, asked_goals(resolved, inspection.costs))
+    roots = (node.budget for node in plan.nodes if node.parent is None)
+    return plan.model_copy(update={"exceed": expansion(roots, inspection.costs)}), goals
+
+
+def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
+    """The goals of a batch in the order of the configs, before they have parents."""
+    return [
+        Goal(
+            id=config.id,
+            batch=resolved.number,
+            budget=goal_budget(config, source_costs),
+            accuracy_target=config.adaptation_goal.accuracy,
+            metric=resolved.data.metric,
+            quantization=config.quantization,
+            branches=config.branches,
+            compression=config.compression,
+            tuning=config.tuning,
+            precision_choice=resolved.precision_choices.get(config.id, ""),
+        )
+        for config in resolved.batch.configs
+    ]
+
+
+def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:
+    """The costs that the widened source has to exceed, so that every root goal can be cut out of it.
+
+    On each axis the largest limit of a root goal, at the most `MAX_EXPANSION` times the source's cost;
+    axes on which the source is large enough as it is, in float32, are left out: an integer goal of as many
+    bytes as the source has asks for no network that is larger.
+    """
+    largest: dict[str, float] = {}
+    for budget in root_budgets:
+        for axis, limit in budget.items():
+            largest[axis] = max(limit, largest.get(axis, 0.0))
+    return {
+        axis: min(limit, MAX_EXPANSION * source_costs[axis])
+        for axis, limit in largest.items()
+        if limit > source_costs[source_axis(axis)]
+    }

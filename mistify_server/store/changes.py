@@ -1,0 +1,82 @@
+"""What happens to a job, one record for each change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
+from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job to be kept, with the text it came from. No idempotency key is None."""
+
+    job: Job
+    plans: Sequence[BatchPlan]
+    config_text: str
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Goals to be added to a job, the plans that have grown by them, and the text they came from."""
+
+    goals: Sequence[Goal]
+    plans: Sequence[BatchPlan]
+    config_text: str
+    idempotency_key: str | None
+
+
+@dataclass(frozen=True)
+class RootSaved:
+    """The root of a batch's goal tree was made."""
+
+    batch: int
+    result: SourceResult
+
+
+@dataclass(frozen=True)
+class CheckpointSaved:
+    """A node was adapted; `record` is what that teaches about edges to come, None where it is nothing."""
+
+    batch: int
+    node: int
+    result: AdaptResult
+    record: EdgeRecord | None = None
+
+
+@dataclass(frozen=True)
+class BranchesSaved:
+    """The branches of a goal's package were adapted."""
+
+    goal_id: str
+    result: BranchResult
+
+
+@dataclass(frozen=True)
+class GoalChanged:
+    """A goal stands as given here; an event tells of a new state."""
+
+    goal: Goal
+
+
+@dataclass(frozen=True)
+class JobChanged:
+    """A job came to a state; an event tells of it."""
+
+    state: JobState
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """The work on a goal, or on the source (`goal_id` None), went on; an event tells of it."""
+
+    goal_id: str | None
+    update: ProgressUpdate
+
+
+Change: TypeAlias = RootSaved | CheckpointSaved | BranchesSaved | GoalChanged | JobChanged | Advanced

@@ -1,0 +1,74 @@
+"""The plan of a batch: its goal tree, and what of it has been made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mistify.config.porting import DatasetConfig
+from mistify.costs.profiles import Profile
+from mistify_server.tasks.base import Message
+from mistify_server.tasks.estimates import Prospects
+from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+
+class NodePlan(Message):
+    """A node of a goal tree, named by its index: one budget, with all the goals that have set it.
+
+    `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source. `algorithm`
+    leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
+    where nothing can be adapted.
+    """
+
+    index: int
+    parent: int | None
+    budget: dict[str, float]
+    accuracy_target: float | None
+    seed: int
+    goals: tuple[str, ...]
+    algorithm: str = ""
+    choice: str = ""
+
+
+class BatchPlan(Message):
+    """A collective batch as it was settled at submission; later only its tree and its hardware grow.
+
+    `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
+    least that the network can become, cover every axis of `hardware`; `inputs` are its, by name. It is
+    `adaptable` unless it is a graph without Keras structure, and then has no `prospects`. `exceed` are the
+    costs that the widened source has to reach; `nodes` come parents first. `algorithm` may be `auto`: each
+    node has its own.
+    """
+
+    number: int
+    model_name: str
+    dataset: DatasetConfig
+    model: ModelSource
+    data: DataSource
+    algorithm: str
+    algorithm_config: dict[str, object]
+    hardware: dict[str, Profile]
+    source_costs: dict[str, float]
+    floor: dict[str, float]
+    inputs: tuple[str, ...] = ()
+    adaptable: bool = True
+    prospects: Prospects | None = None
+    exceed: dict[str, float]
+    seed: int
+    nodes: tuple[NodePlan, ...]
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """A collective batch and what has been made of it.
+
+    Attributes:
+        plan: What was settled at submission.
+        root: The root of its goal tree.
+        checkpoints: By node index.
+        branches: Of multi-branch packages, by goal.
+    """
+
+    plan: BatchPlan
+    root: SourceResult | None
+    checkpoints: Mapping[int, AdaptResult]
+    branches: Mapping[str, BranchResult] = field(default_factory=dict)

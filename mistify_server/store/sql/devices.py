@@ -1,0 +1,84 @@
+"""Devices in SQLite."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from typing_extensions import override
+
+from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.profiles import MeasuredProfile, shrunk_factor
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.devices import DeviceStore
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.schema import DeviceRow
+
+_DEVICE = TypeAdapter(Device)
+_TABLE = TypeAdapter(DeviceTable)
+_PROFILES = TypeAdapter(list[MeasuredProfile])
+_REPORTS = TypeAdapter(dict[str, dict[str, float]])
+
+
+class SqlDeviceStore(DeviceStore):
+    """The table `devices`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def put(self, device: Device, table: DeviceTable, profiles: Sequence[MeasuredProfile]) -> None:
+        with self._database.write() as session:
+            session.merge(
+                DeviceRow(
+                    name=device.name,
+                    device=_DEVICE.dump_python(device, mode="json"),
+                    readings=_TABLE.dump_python(table, mode="json"),
+                    profiles=_PROFILES.dump_python(list(profiles), mode="json"),
+                    reports={},
+                )
+            )
+
+    @override
+    def report(self, device: str, profile: str, package: str, deviation: float) -> float:
+        with self._database.write() as session:
+            row = session.get(DeviceRow, device)
+            if row is None:
+                raise _unknown(device)
+            known = _PROFILES.validate_python(row.profiles)
+            if all(found.name != profile for found in known):
+                message = f'the device {device} has no profile "{profile}"; profile it again'
+                raise MistifyError(ErrorCode.NOT_FOUND, message)
+            reports = _REPORTS.validate_python(row.reports)
+            own = {**reports.get(profile, {}), package: deviation}
+            row.reports = {**reports, profile: own}
+            factor = shrunk_factor(own.values())
+            profiles = [replace(found, factor=factor) if found.name == profile else found for found in known]
+            row.profiles = _PROFILES.dump_python(profiles, mode="json")
+            return factor
+
+    @override
+    def all(self) -> list[Device]:
+        with self._database.read() as session:
+            return [
+                _DEVICE.validate_python(device)
+                for device in session.scalars(select(DeviceRow.device).order_by(DeviceRow.name))
+            ]
+
+    @override
+    def profiles(self, name: str) -> list[MeasuredProfile]:
+        with self._database.read() as session:
+            profiles = session.scalar(select(DeviceRow.profiles).filter_by(name=name))
+            return [] if profiles is None else _PROFILES.validate_python(profiles)
+
+    @override
+    def table(self, name: str) -> DeviceTable:
+        with self._database.read() as session:
+            row = session.get(DeviceRow, name)
+            if row is None:
+                raise _unknown(name)
+            return _TABLE.validate_python(row.readings)
+
+
+def _unknown(name: str) -> MistifyError:
+    return MistifyError(ErrorCode.NOT_FOUND, f'there is no device "{name}"; `mistify devices` lists them')

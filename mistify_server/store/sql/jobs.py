@@ -1,0 +1,338 @@
+"""Jobs and model names in SQLite."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+from typing_extensions import override
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Job, JobEvent, JobState
+from mistify_server.store.changes import (
+    Addition,
+    Advanced,
+    BranchesSaved,
+    Change,
+    CheckpointSaved,
+    GoalChanged,
+    JobChanged,
+    RootSaved,
+    Submission,
+)
+from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.models import ModelStore, NamedModel
+from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.rows import (
+    Told,
+    adapt_result,
+    addition_row,
+    change_goal,
+    checkpoint_row,
+    digest,
+    edge_row,
+    event_rows,
+    goal_rows,
+    job_of,
+    new_rows,
+    read_event,
+)
+from mistify_server.store.sql.schema import (
+    AdditionRow,
+    BatchRow,
+    BranchesRow,
+    CheckpointRow,
+    EdgeRow,
+    EventRow,
+    FileRow,
+    GoalRow,
+    GroupRow,
+    JobRow,
+    ModelRow,
+    Table,
+)
+from mistify_server.tasks.results import BranchResult, SourceResult
+
+#: Rows of a job, those that refer to others first.
+_OF_JOB = (EventRow, FileRow, BranchesRow, GoalRow, EdgeRow, CheckpointRow, BatchRow, AdditionRow)
+
+_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqlJobStore(JobStore):
+    """Jobs in SQLite."""
+
+    def __init__(self, database: Database, now_ms: Callable[[], int] = _unix_ms) -> None:
+        self._database = database
+        self._now_ms = now_ms
+
+    @override
+    def create(self, submission: Submission) -> Job:
+        with self._database.write() as session:
+            known = _submitted(session, submission.idempotency_key, submission.config_text)
+            if known is not None:
+                return job_of(session, known)
+            for rows in new_rows(submission):
+                session.add_all(rows)
+                session.flush()
+            self._tell(session, submission.job.id, [(None, submission.job.state)])
+        return submission.job
+
+    @override
+    def find(self, idempotency_key: str, config_text: str) -> Job | None:
+        with self._database.read() as session:
+            known = _submitted(session, idempotency_key, config_text)
+            return None if known is None else job_of(session, known)
+
+    @override
+    def add_goals(self, job_id: str, addition: Addition) -> None:
+        with self._database.write() as session:
+            job = _row(session, job_id)
+            count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
+            session.add(addition_row(job_id, addition))
+            session.add_all(goal_rows(job_id, addition.goals, count))
+            for plan in addition.plans:
+                session.get_one(BatchRow, (job_id, plan.number)).plan = plan.model_dump(mode="json")
+            queued = JobChanged(JobState.QUEUED)
+            told = _applied(session, job_id, queued) if JobState(job.state).ended else []
+            self._tell(session, job_id, [*told, *((goal.id, goal.state) for goal in addition.goals)])
+
+    @override
+    def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
+        with self._database.read() as session:
+            _row(session, job_id)
+            key = {"job_id": job_id, "idempotency_key": idempotency_key}
+            row = session.scalar(select(AdditionRow).filter_by(**key))
+            if row is not None and row.config_sha256 != digest(config_text):
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'the idempotency key "{idempotency_key}" has added other goals to the job {job_id}; '
+                    "use a new key",
+                )
+            return row is not None
+
+    @override
+    def job(self, job_id: str) -> Job:
+        with self._database.read() as session:
+            return job_of(session, _row(session, job_id))
+
+    @override
+    def ended(self, job_id: str) -> bool:
+        with self._database.read() as session:
+            return JobState(_row(session, job_id).state).ended
+
+    @override
+    def jobs(self, limit: int) -> list[Job]:
+        with self._database.read() as session:
+            query = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
+            return [job_of(session, row) for row in session.scalars(query)]
+
+    @override
+    def page(self, limit: int, most_goals: int, before: str | None = None) -> tuple[list[Job], bool]:
+        with self._database.read() as session:
+            goals = select(func.count()).where(GoalRow.job_id == JobRow.id).scalar_subquery()
+            query = select(JobRow, goals).order_by(JobRow.number.desc()).limit(limit + 1)
+            if before is not None:
+                query = query.where(JobRow.number < _row(session, before).number)
+            found = session.execute(query).all()
+            fitting = sum(total <= most_goals for total in accumulate(count for _, count in found))
+            rows = [row for row, _ in found[: min(limit, max(fitting, 1))]]
+            return [job_of(session, row) for row in rows], len(found) > len(rows)
+
+    @override
+    def unfinished(self) -> list[str]:
+        with self._database.read() as session:
+            going = [state.value for state in JobState if not state.ended]
+            return list(
+                session.scalars(select(JobRow.id).where(JobRow.state.in_(going)).order_by(JobRow.number))
+            )
+
+    @override
+    def batches(self, job_id: str) -> list[BatchState]:
+        with self._database.read() as session:
+            _row(session, job_id)
+            rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
+            return [
+                BatchState(
+                    plan=BatchPlan.model_validate(row.plan),
+                    root=None if row.root is None else SourceResult.model_validate(row.root),
+                    checkpoints={
+                        checkpoint.node: adapt_result(checkpoint)
+                        for checkpoint in session.scalars(
+                            select(CheckpointRow).filter_by(job_id=job_id, batch=row.number)
+                        )
+                    },
+                    branches={
+                        branched.goal_id: BranchResult.model_validate(branched.result)
+                        for branched in session.scalars(
+                            select(BranchesRow)
+                            .join(GoalRow, (GoalRow.job_id == job_id) & (GoalRow.id == BranchesRow.goal_id))
+                            .where(BranchesRow.job_id == job_id, GoalRow.batch == row.number)
+                        )
+                    },
+                )
+                for row in rows
+            ]
+
+    @override
+    def record(
+        self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
+    ) -> None:
+        with self._database.write() as session:
+            job = _row(session, job_id)
+            job.seconds, job.spent = seconds, dict(spent)
+            told = [event for change in changes for event in _applied(session, job_id, change)]
+            self._tell(session, job_id, told)
+
+    @override
+    def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
+        with self._database.read() as session:
+            own = EdgeRow.subject == subject
+            query = select(EdgeRow).where(own | (EdgeRow.kind == kind))
+            rows = session.scalars(query.order_by(own.desc(), EdgeRow.number.desc()).limit(limit))
+            found = sorted(rows, key=lambda row: row.number)
+            return [EdgeRecord.model_validate(row.record) for row in found]
+
+    @override
+    def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
+        with self._database.read() as session:
+            _row(session, job_id)
+            query = (
+                select(EventRow)
+                .where(EventRow.job_id == job_id, EventRow.sequence > after)
+                .order_by(EventRow.sequence)
+                .limit(limit)
+            )
+            return [
+                JobEvent(row.sequence, row.unix_ms, row.goal_id, read_event(row.kind, row.body))
+                for row in session.scalars(query)
+            ]
+
+    @override
+    def remove(self, job_id: str) -> None:
+        with self._database.write() as session:
+            job = _row(session, job_id)
+            if not JobState(job.state).ended:
+                raise MistifyError(
+                    ErrorCode.CONFLICT, f"the job {job_id} is {job.state}; wait for its end, or cancel it"
+                )
+            group = session.scalar(select(GroupRow.name).filter_by(job_id=job_id))
+            if group is not None:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'the group "{group}" tunes packages of the job {job_id}; remove the group first',
+                )
+            for row in _OF_JOB:
+                session.execute(delete(row).filter_by(job_id=job_id))
+            session.delete(job)
+
+    @override
+    def mentioned(self) -> set[str]:
+        with self._database.read() as session:
+            return {
+                found
+                for table in Table.metadata.sorted_tables
+                for row in session.execute(select(table))
+                for found in _DIGEST.findall(str(tuple(row)))
+            }
+
+    def _tell(self, session: Session, job_id: str, told: Iterable[Told]) -> None:
+        last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id)) or 0
+        session.add_all(event_rows(job_id, told, last + 1, self._now_ms()))
+
+
+class SqlModelStore(ModelStore):
+    """Model names in SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def add(self, model: NamedModel) -> None:
+        with self._database.write() as session:
+            if session.get(ModelRow, model.name.casefold()) is not None:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f'there is a model "{model.name}" already; remove it first or use another name',
+                )
+            session.add(
+                ModelRow(
+                    key=model.name.casefold(),
+                    name=model.name,
+                    artifact=model.artifact,
+                    file_name=model.file_name,
+                )
+            )
+
+    @override
+    def find(self, name: str) -> NamedModel | None:
+        with self._database.read() as session:
+            row = session.get(ModelRow, name.casefold())
+            return None if row is None else NamedModel(row.name, row.artifact, row.file_name)
+
+    @override
+    def all(self) -> list[NamedModel]:
+        with self._database.read() as session:
+            rows = session.scalars(select(ModelRow).order_by(ModelRow.key))
+            return [NamedModel(row.name, row.artifact, row.file_name) for row in rows]
+
+    @override
+    def remove(self, name: str) -> None:
+        with self._database.write() as session:
+            row = session.get(ModelRow, name.casefold())
+            if row is None:
+                raise MistifyError(ErrorCode.NOT_FOUND, f'there is no model "{name}" in the repository')
+            session.delete(row)
+
+
+def _applied(session: Session, job_id: str, change: Change) -> list[Told]:
+    """Make a change; what events have to tell of it."""
+    match change:
+        case RootSaved(batch, root):
+            session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
+        case CheckpointSaved(batch, node, result, record):
+            session.merge(checkpoint_row(job_id, batch, node, result))
+            session.flush()
+            session.add_all([edge_row(job_id, batch, node, record)] if record else [])
+        case BranchesSaved(goal_id, branched):
+            made = branched.model_dump(mode="json")
+            session.merge(BranchesRow(job_id=job_id, goal_id=goal_id, result=made))
+        case GoalChanged(goal):
+            row = session.get_one(GoalRow, (job_id, goal.id))
+            told = row.state == goal.state.value
+            change_goal(session, row, goal)
+            return [] if told else [(goal.id, goal.state)]
+        case JobChanged(state, reason):
+            job = _row(session, job_id)
+            told = job.state == state.value
+            job.state, job.reason = state.value, reason
+            return [] if told else [(None, state)]
+        case Advanced(goal_id, update):
+            return [(goal_id, update)]
+    return []
+
+
+def _row(session: Session, job_id: str) -> JobRow:
+    row = session.scalar(select(JobRow).filter_by(id=job_id))
+    if row is None:
+        raise MistifyError(ErrorCode.NOT_FOUND, f'there is no job "{job_id}"; `mistify jobs` lists them')
+    return row
+
+
+def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | None:
+    row = None if key is None else session.scalar(select(JobRow).filter_by(idempotency_key=key))
+    if row is not None and row.config_sha256 != digest(config_text):
+        raise MistifyError(
+            ErrorCode.CONFLICT,
+            f'the idempotency key "{key}" belongs to the job {row.id}, which has another config; '
+            "use a new key",
+        )
+    return row

@@ -1,0 +1,270 @@
+"""Between rows and the domain: what a job, a goal, a checkpoint, an event look like in the tables."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mistify.config.branches import BranchesConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.axes import plugged_in
+from mistify.costs.budget import Costs
+from mistify.jobs.job import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
+from mistify_server.store.changes import Addition, Submission
+from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.sql.schema import (
+    AdditionRow,
+    BatchRow,
+    CheckpointRow,
+    EdgeRow,
+    EventRow,
+    FileRow,
+    GoalRow,
+    JobRow,
+    Table,
+)
+from mistify_server.tasks.results import AdaptResult, SourceResult
+
+Event: TypeAlias = JobState | GoalState | ProgressUpdate
+
+#: The id of the goal that an event is about, None for the job and for its source, and what happened.
+Told: TypeAlias = tuple[str | None, Event]
+
+_BRANCHES: TypeAdapter[tuple[BranchFigures, ...]] = TypeAdapter(tuple[BranchFigures, ...])
+_COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
+_PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
+
+
+def digest(text: str) -> str:
+    """The SHA-256 (hex) of a config text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
+    """The rows of a new job, those that others refer to first."""
+    job = submission.job
+    yield [
+        JobRow(
+            id=job.id,
+            state=job.state.value,
+            idempotency_key=submission.idempotency_key,
+            config_text=submission.config_text,
+            config_sha256=digest(submission.config_text),
+            created_unix_ms=job.created_unix_ms,
+            reason=job.reason,
+            seconds=job.seconds,
+            spent=dict(job.spent),
+        )
+    ]
+    yield [
+        BatchRow(job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None)
+        for plan in submission.plans
+    ]
+    yield goal_rows(job.id, job.goals, 0)
+
+
+def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
+    """The rows of new goals, the first of which gets the position `first` in the job."""
+    return [
+        GoalRow(
+            job_id=job_id,
+            id=goal.id,
+            position=position,
+            batch=goal.batch,
+            budget=dict(goal.budget),
+            accuracy_target=goal.accuracy_target,
+            metric=goal.metric.value,
+            quantization=goal.quantization.model_dump(mode="json"),
+            branches=goal.branches and goal.branches.model_dump(mode="json", by_alias=True),
+            compression=None if goal.compression is None else goal.compression.model_dump(mode="json"),
+            tuning=goal.tuning.model_dump(mode="json"),
+            parent=goal.parent,
+            algorithm=goal.algorithm,
+            choice=goal.choice,
+            warning=goal.warning,
+            state=goal.state.value,
+            achieved=dict(goal.achieved),
+            measured=dict(goal.measured),
+            accuracy=goal.accuracy,
+            reason=goal.reason,
+            note=goal.note,
+            seconds=goal.seconds,
+            steps=goal.steps,
+            branch_figures=_BRANCHES.dump_python(goal.branch_figures, mode="json"),
+            precision_choice=goal.precision_choice,
+        )
+        for position, goal in enumerate(goals, first)
+    ]
+
+
+def addition_row(job_id: str, addition: Addition) -> AdditionRow:
+    """The row of goals that are added to a job."""
+    return AdditionRow(
+        job_id=job_id,
+        idempotency_key=addition.idempotency_key,
+        config_text=addition.config_text,
+        config_sha256=digest(addition.config_text),
+    )
+
+
+def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
+    """Bring a goal's rows to where the goal stands."""
+    row.state = goal.state.value
+    row.budget = dict(goal.budget)
+    row.quantization = goal.quantization.model_dump(mode="json")
+    row.achieved = dict(goal.achieved)
+    row.measured = dict(goal.measured)
+    row.accuracy = goal.accuracy
+    row.reason = goal.reason
+    row.note = goal.note
+    row.seconds = goal.seconds
+    row.steps = goal.steps
+    row.branch_figures = _BRANCHES.dump_python(goal.branch_figures, mode="json")
+    row.precision_choice = goal.precision_choice
+    for file in goal.files:
+        session.merge(
+            FileRow(job_id=row.job_id, goal_id=row.id, name=file.name, size=file.size, sha256=file.sha256)
+        )
+
+
+def job_of(session: Session, row: JobRow) -> Job:
+    """A job with its goals, from its rows."""
+    batch = session.get_one(BatchRow, (row.id, 0))
+    result = None if batch.root is None else SourceResult.model_validate(batch.root)
+    # Costs on hardware that was named after the root was made are in the plan alone.
+    planned_costs = _COSTS.validate_python(batch.plan["source_costs"])
+    files: dict[str, list[PackageFile]] = {}
+    for file in session.scalars(select(FileRow).filter_by(job_id=row.id).order_by(FileRow.name)):
+        files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
+    goals = session.scalars(select(GoalRow).filter_by(job_id=row.id).order_by(GoalRow.position))
+    return Job(
+        id=row.id,
+        state=JobState(row.state),
+        goals=tuple(goal_of(goal, files.get(goal.id, ())) for goal in goals),
+        created_unix_ms=row.created_unix_ms,
+        source=None if result is None else _source(result, planned_costs),
+        seconds=row.seconds,
+        spent=row.spent,
+        reason=row.reason,
+    )
+
+
+def _source(made: SourceResult, planned_costs: Costs) -> Source:
+    costs = {**planned_costs, **made.source_costs}
+    return Source(costs, made.source_accuracy, made.metric, plugged_in(costs))
+
+
+def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
+    """A goal from its row."""
+    return Goal(
+        id=row.id,
+        batch=row.batch,
+        budget=row.budget,
+        accuracy_target=row.accuracy_target,
+        metric=Metric(row.metric),
+        quantization=QuantizationConfig.model_validate(row.quantization),
+        branches=None if row.branches is None else BranchesConfig.model_validate(row.branches),
+        compression=None if row.compression is None else CompressionConfig.model_validate(row.compression),
+        tuning=TuningConfig.model_validate(row.tuning),
+        parent=row.parent,
+        algorithm=row.algorithm,
+        choice=row.choice,
+        warning=row.warning,
+        state=GoalState(row.state),
+        achieved=row.achieved,
+        measured=row.measured,
+        accuracy=row.accuracy,
+        reason=row.reason,
+        note=row.note,
+        seconds=row.seconds,
+        steps=row.steps,
+        files=tuple(files),
+        branch_figures=_BRANCHES.validate_python(row.branch_figures),
+        precision_choice=row.precision_choice,
+    )
+
+
+def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> CheckpointRow:
+    """The row of a node's checkpoint."""
+    return CheckpointRow(
+        job_id=job_id,
+        batch=batch,
+        node=node,
+        artifact=result.checkpoint,
+        costs=result.costs,
+        accuracy=result.accuracy,
+        met=result.met,
+        reason=result.reason,
+        steps=result.steps,
+        spent=result.spent,
+    )
+
+
+def edge_row(job_id: str, batch: int, node: int, record: EdgeRecord) -> EdgeRow:
+    """The row of an edge that was adapted."""
+    return EdgeRow(
+        job_id=job_id,
+        batch=batch,
+        node=node,
+        subject=record.case.subject,
+        kind=record.case.kind,
+        record=record.model_dump(mode="json"),
+    )
+
+
+def adapt_result(row: CheckpointRow) -> AdaptResult:
+    """A node's checkpoint from its row."""
+    return AdaptResult(
+        checkpoint=row.artifact,
+        costs=row.costs,
+        accuracy=row.accuracy,
+        met=row.met,
+        reason=row.reason,
+        steps=row.steps,
+        spent=row.spent,
+    )
+
+
+def event_rows(job_id: str, told: Iterable[Told], first: int, unix_ms: int) -> list[EventRow]:
+    """The rows of events of one moment, the first of which gets the number `first`."""
+    return [
+        EventRow(job_id=job_id, sequence=sequence, unix_ms=unix_ms, goal_id=goal_id, kind=kind, body=body)
+        for sequence, (goal_id, event) in enumerate(told, first)
+        for kind, body in [_event_body(event)]
+    ]
+
+
+def _event_body(event: Event) -> tuple[str, dict[str, object]]:
+    match event:
+        case JobState():
+            return "job", {"state": event.value}
+        case GoalState():
+            return "goal", {"state": event.value}
+        case ProgressUpdate():
+            return "progress", _PROGRESS.dump_python(event, mode="json")
+
+
+def read_event(kind: str, body: dict[str, object]) -> Event:
+    """An event back from its row's `kind` and `body`."""
+    match kind:
+        case "job":
+            return JobState(body["state"])
+        case "goal":
+            return GoalState(body["state"])
+        case _:
+            return _PROGRESS.validate_python(body)

@@ -1,0 +1,171 @@
+"""Groups, leases and publications in SQLite."""
+
+from uuid import uuid4
+
+from sqlalchemy import delete, exists, select
+from sqlalchemy.orm import Session
+from typing_extensions import override
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.peers.hints import Hints
+from mistify.peers.membership import PackageReference, Publication
+from mistify_server.store.sql.database import Database
+from mistify_server.store.sql.schema import BatchRow, GroupRow, MemberRow, MetaRow, PublicationRow
+from mistify_server.store.tuning import Group, Member, TuningStore
+
+_ID_KEY = "store_id"
+
+
+class SqlTuningStore(TuningStore):
+    """The tables `tuning_groups`, `tuning_members`, `tuning_publications`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def store_id(self) -> str:
+        with self._database.write() as session:
+            row = session.get(MetaRow, _ID_KEY)
+            if row is None:
+                row = MetaRow(key=_ID_KEY, value=uuid4().hex)
+                session.add(row)
+            return row.value
+
+    @override
+    def add_group(self, group: Group) -> None:
+        with self._database.write() as session:
+            if session.get(GroupRow, group.name) is not None:
+                raise MistifyError(ErrorCode.CONFLICT, f'there is a group "{group.name}" already')
+            if session.get(BatchRow, (group.job_id, group.batch)) is None:
+                raise MistifyError(
+                    ErrorCode.NOT_FOUND, f"there is no job {group.job_id} with a batch {group.batch}"
+                )
+            session.add(
+                GroupRow(
+                    name=group.name,
+                    job_id=group.job_id,
+                    batch=group.batch,
+                    correlation=group.correlation,
+                    settings=dict(group.settings),
+                )
+            )
+
+    @override
+    def group(self, name: str) -> Group:
+        with self._database.read() as session:
+            return _group(_group_row(session, name))
+
+    @override
+    def groups(self) -> list[Group]:
+        with self._database.read() as session:
+            return [_group(row) for row in session.scalars(select(GroupRow).order_by(GroupRow.name))]
+
+    @override
+    def remove_group(self, name: str) -> None:
+        with self._database.write() as session:
+            row = _group_row(session, name)
+            session.execute(delete(PublicationRow).filter_by(group=name))
+            session.execute(delete(MemberRow).filter_by(group=name))
+            session.delete(row)
+
+    @override
+    def lease(self, member: Member, expires_unix_ms: int) -> None:
+        with self._database.write() as session:
+            _group_row(session, member.group)
+            session.merge(MemberRow(group=member.group, member=member.name, expires_unix_ms=expires_unix_ms))
+
+    @override
+    def expiry(self, member: Member) -> int | None:
+        with self._database.read() as session:
+            row = session.get(MemberRow, member)
+            return None if row is None else row.expires_unix_ms
+
+    @override
+    def expired(self, now_unix_ms: int, limit: int) -> list[Member]:
+        with self._database.read() as session:
+            query = select(MemberRow).where(MemberRow.expires_unix_ms <= now_unix_ms).limit(limit)
+            return [Member(row.group, row.member) for row in session.scalars(query)]
+
+    @override
+    def publish(self, member: Member, publication: Publication) -> None:
+        with self._database.write() as session:
+            if session.get(MemberRow, member) is None:
+                raise MistifyError(
+                    ErrorCode.NOT_FOUND, f'the group "{member.group}" has no such member; join'
+                )
+            row = session.get(PublicationRow, member)
+            if row is not None and row.version >= publication.version:
+                raise MistifyError(
+                    ErrorCode.CONFLICT,
+                    f"got version {publication.version}; expected one above {row.version}, the last one",
+                )
+            session.merge(_row(member, publication))
+
+    @override
+    def published(self, member: Member) -> Publication | None:
+        with self._database.read() as session:
+            row = session.get(PublicationRow, member)
+            return None if row is None else _publication(row)
+
+    @override
+    def publications(self, group: str) -> dict[str, Publication]:
+        with self._database.read() as session:
+            rows = session.scalars(select(PublicationRow).filter_by(group=group))
+            return {row.member: _publication(row) for row in rows}
+
+    @override
+    def leave(self, member: Member) -> None:
+        with self._database.write() as session:
+            for row in (PublicationRow, MemberRow):
+                session.execute(delete(row).filter_by(group=member.group, member=member.name))
+
+    @override
+    def weights(self) -> set[str]:
+        with self._database.read() as session:
+            return set(session.scalars(select(PublicationRow.sha256)))
+
+    @override
+    def has_weights(self, sha256: str) -> bool:
+        with self._database.read() as session:
+            return bool(session.scalar(select(exists().where(PublicationRow.sha256 == sha256))))
+
+
+def _group_row(session: Session, name: str) -> GroupRow:
+    row = session.get(GroupRow, name)
+    if row is None:
+        raise MistifyError(
+            ErrorCode.NOT_FOUND, f'there is no group "{name}"; the operator adds one by mistify-server groups'
+        )
+    return row
+
+
+def _group(row: GroupRow) -> Group:
+    return Group(row.name, row.job_id, row.batch, row.correlation, row.settings)
+
+
+def _row(member: Member, publication: Publication) -> PublicationRow:
+    return PublicationRow(
+        group=member.group,
+        member=member.name,
+        version=publication.version,
+        job_id=publication.package.job_id,
+        goal_id=publication.package.goal_id,
+        package_sha256=publication.package.sha256,
+        loss=publication.loss,
+        accuracy=publication.accuracy,
+        hints=publication.hints.model_dump(mode="json"),
+        size=publication.size,
+        sha256=publication.sha256,
+    )
+
+
+def _publication(row: PublicationRow) -> Publication:
+    return Publication(
+        package=PackageReference(row.job_id, row.goal_id, row.package_sha256),
+        version=row.version,
+        loss=row.loss,
+        accuracy=row.accuracy,
+        hints=Hints.model_validate(row.hints),
+        size=row.size,
+        sha256=row.sha256,
+    )

@@ -1,0 +1,1 @@
+"""Tasks for workers and their results, as both sides know them."""

@@ -1,0 +1,77 @@
+"""What is known of a model and of the algorithms for it before anything is adapted."""
+
+from math import ceil
+
+from mistify_server.tasks.base import Message
+
+#: Entries of `Candidate.adapting` for each halving of the costs.
+PER_HALVING = 4
+
+
+class Traits(Message):
+    """What other models a model is like.
+
+    Attributes:
+        model: A digest of its layers and weights.
+        kind: Networks of one kind are expected to lose as much: `convolutional`, `transformer`, ...
+        blocks: Residual blocks that can be left out.
+    """
+
+    model: str
+    kind: str
+    blocks: int
+
+
+class Candidate(Message):
+    """An algorithm that can be chosen for an edge, with its settings.
+
+    Attributes:
+        gain: See `executors.base.Aptitude`, with that by depth where the network has blocks to leave out.
+        preparing: Likewise.
+        edge: Likewise.
+        adapting: Training steps until a budget is met, by the distance to it: `PER_HALVING` for each halving.
+        tune_steps: Steps that tune a network which meets its budget, repeated while accuracy falls short.
+        max_steps: The most steps of one goal.
+    """
+
+    gain: float
+    preparing: int
+    edge: int
+    adapting: tuple[int, ...]
+    tune_steps: int
+    max_steps: int
+
+    def steps(self, distance: float, rounds: int = 1) -> int:
+        """The training steps of an edge.
+
+        Args:
+            distance: Halvings of the costs between parent and goal.
+            rounds: How often the network is tuned.
+        """
+        place = min(ceil(PER_HALVING * max(distance, 0.0)), len(self.adapting) - 1)
+        return min(self.adapting[place] + rounds * self.tune_steps, self.max_steps)
+
+    def rounds(self, distance: float) -> int:
+        """How often the network is tuned at the most, as of `steps`."""
+        left = self.max_steps - self.steps(distance, 0)
+        return max(1, -(-left // self.tune_steps)) if self.tune_steps else 1
+
+
+class Prospects(Message):
+    """What an inspection says of the edges to come.
+
+    Attributes:
+        traits: Of the model.
+        source_steps: Steps that tune the source.
+        candidates: The algorithms from which one is chosen for each edge, by name.
+        scaled: What the network costs with all its channel groups scaled alike, the least first.
+        accuracy: What the source reaches as it comes on some test examples; None where nobody asked.
+        step_seconds: What a training step of the source takes; None where nobody asked.
+    """
+
+    traits: Traits
+    source_steps: int
+    candidates: dict[str, Candidate]
+    scaled: tuple[dict[str, float], ...]
+    accuracy: float | None = None
+    step_seconds: float | None = None

@@ -1,0 +1,187 @@
+"""Driving one edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import keras
+
+from executors.base import AdaptationExecutor, Assignment, Params, StuckError
+from executors.structure import analyse
+from executors.training.evaluation import evaluate
+from executors.training.trainer import Trainer, cosine
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, excess, meets
+from mistify_server.worker.adaptation.latency import (
+    Reading,
+    Stopwatch,
+    aimed,
+    corrected,
+    deviation_at,
+    limits_latency,
+)
+from mistify_server.worker.adaptation.schedule import StructureLossSchedule
+
+#: Training steps between two reports of progress.
+REPORT_STEPS = 50
+
+#: How often a network that LiteRT takes too long for is cut on.
+_CORRECTIONS = 2
+
+#: stage, steps so far, steps in all, costs, accuracy
+Report = Callable[[str, int, int, Costs, float | None], None]
+
+
+@dataclass(frozen=True)
+class EdgeOutcome:
+    """The goal's network, or the best one found, ready to be served."""
+
+    model: keras.Model
+    costs: Costs
+    accuracy: float
+    steps: int
+    met: bool
+    reason: str
+
+
+def run_edge(
+    executor: AdaptationExecutor,
+    assignment: Assignment,
+    params: Params,
+    accuracy_target: float | None,
+    report: Report,
+    *,
+    measure: Stopwatch,
+) -> EdgeOutcome:
+    """Adapt until the budget is met, tune until accuracy is, within the step limit.
+
+    Limits on latency are met when LiteRT takes no longer, as `measure` finds.
+
+    Raises:
+        FloatingPointError: Training diverged.
+    """
+    if limits_latency(assignment.budget):
+        steps, stuck = _adapt_by_measurement(executor, assignment, params, report, measure)
+    else:
+        steps, stuck = _adapt(executor, assignment, params, report, 0)
+    executor.adjust(dict.fromkeys(assignment.budget, 0.0))
+    costs, schooling, trainer = executor.measure(), assignment.schooling, executor.trainer
+    metric = schooling.metric
+    reached = metric.worst
+    for round_steps in _rounds(steps, params):
+        tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
+        steps += round_steps
+        trainer.evaluation.recalibrate(schooling.train)
+        reached = trainer.evaluation.score(schooling.test, metric)
+        report("tuning", steps, params.max_steps, costs, reached)
+        if steps >= params.max_steps or metric.reaches(reached, accuracy_target):
+            break
+    reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
+    return EdgeOutcome(executor.network(), costs, reached, steps, not reason, reason)
+
+
+def source_if_better(
+    outcome: EdgeOutcome,
+    source: keras.Model,
+    assignment: Assignment,
+    accuracy_target: float | None,
+    *,
+    measure: Stopwatch,
+) -> EdgeOutcome:
+    """The source as it is, where it meets the budget and is more accurate than what an edge came to.
+
+    It meets limits on latency with the same room as other networks, by what LiteRT takes for it.
+    """
+    network, schooling, profiles = analyse(source).network(), assignment.schooling, assignment.profiles
+    costs = costs_of(network, profiles)
+    if not meets(costs, assignment.budget):
+        return outcome
+    reached = evaluate(source, schooling.test, schooling.metric)
+    if not schooling.metric.better(reached, outcome.accuracy):
+        return outcome
+    if limits_latency(assignment.budget):
+        deviation = Reading.of(source, measure(source), profiles).deviation
+        costs = costs_of(network, corrected(profiles, deviation))
+        if not meets(costs, aimed(assignment.budget)):
+            return outcome
+    reason = _shortfall(costs, assignment, reached, accuracy_target, outcome.steps)
+    return EdgeOutcome(source, costs, reached, outcome.steps, not reason, reason)
+
+
+def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
+    """Train a network at a falling learning rate, and leave it at the average of its last weights."""
+    schedule = cosine(steps)
+    for start in range(0, steps, REPORT_STEPS):
+        trainer.train(schedule[start : start + REPORT_STEPS])
+        report(min(start + REPORT_STEPS, steps))
+    trainer.settle()
+
+
+def _rounds(taken: int, params: Params) -> Iterator[int]:
+    """The steps of each round of tuning: one round at least, and more up to the step limit."""
+    while True:
+        steps = min(params.tune_steps, max(params.max_steps - taken, 0))
+        yield steps
+        taken += steps
+        if steps == 0 or taken >= params.max_steps:
+            return
+
+
+def _report_tuning(report: Report, before: int, total: int, costs: Costs, done: int) -> None:
+    report("tuning", before + done, total, costs, None)
+
+
+def _adapt_by_measurement(
+    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, measure: Stopwatch
+) -> tuple[int, str]:
+    """As `_adapt`, with profiles corrected by what LiteRT takes for the parent.
+
+    Where it takes longer for the adapted network than they predict, they are corrected by both, and it is
+    cut on, twice at the most. Weights do not matter: so this comes before tuning.
+    """
+    aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
+    readings = [Reading.of(at.model, measure(at.model), nominal)]
+    for attempt in range(1 + _CORRECTIONS):
+        at = replace(at, budget=aim, profiles=corrected(nominal, deviation_at(aim, readings)))
+        steps, stuck = _adapt(executor, at, params, report, steps)
+        if stuck or attempt == _CORRECTIONS:
+            break
+        network = executor.network()
+        readings.append(Reading.of(network, measure(network), nominal))
+        costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
+        if meets(costs, aim):
+            break
+        at = replace(at, model=network)
+    return steps, stuck
+
+
+def _adapt(
+    executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, steps: int
+) -> tuple[int, str]:
+    """Iterate until the budget is met; all steps so far, and why it stopped short, if it did."""
+    executor.init(assignment)
+    costs = executor.measure()
+    schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)
+    stuck = ""
+    while not meets(costs, assignment.budget) and steps < params.max_steps:
+        executor.adjust(schedule.weights(costs, steps))
+        try:
+            steps += executor.iterate()
+        except StuckError as error:
+            stuck = str(error)
+            break
+        costs = executor.measure()
+        report("adapting", steps, params.max_steps, costs, None)
+    return steps, stuck
+
+
+def _shortfall(
+    costs: Costs, assignment: Assignment, reached: float, accuracy_target: float | None, steps: int
+) -> str:
+    """What the goal asks for and the network does not give, in words; empty when it is met."""
+    over = excess(costs, assignment.budget)
+    if over:
+        return f"{over} after {steps:,} steps, the step limit"
+    metric = assignment.schooling.metric
+    missed = metric.missed(reached, accuracy_target)
+    return f"{missed} after {steps:,} steps" if missed else ""

@@ -1,0 +1,46 @@
+"""The root of a goal tree: the source tuned on the data, and widened where goals ask for it (paper 4.3)."""
+
+from collections.abc import Callable, Mapping
+
+import keras
+import numpy as np
+
+from executors.data import split
+from executors.structure import Structure, copied, widen, widened
+from executors.training.evaluation import evaluate, recalibrate
+from executors.training.setup import Schooling
+from executors.training.trainer import Trainer
+from mistify.costs.axes import costs_of
+from mistify.costs.profiles import Profile
+from mistify_server.worker.adaptation.edge import tune
+
+#: How far a source is widened at the most, as a multiple of its widths: four times its multiply-adds.
+_MAX_WIDENING = 2.0
+_WIDENING_STEPS = 64
+
+
+def tuned_source(
+    source: keras.Model, schooling: Schooling, steps: int, seed: int, report: Callable[[int], None]
+) -> keras.Model:
+    """The source tuned on the data, or as it came if that is better on data held out of training."""
+    if not steps:
+        return source
+    train, validation = split(schooling.train, schooling.settings.validation, seed)
+    tuned = copied(source)
+    tune(Trainer(tuned, schooling.on(train), seed), steps, report)
+    recalibrate(tuned, train, seed)
+    metric = schooling.metric
+    better = metric.better(evaluate(tuned, validation, metric), evaluate(source, validation, metric))
+    return tuned if better else source
+
+
+def expanded(
+    structure: Structure, exceed: Mapping[str, float], profiles: tuple[Profile, ...], seed: int
+) -> keras.Model:
+    """The model widened as little as it takes for every cost to reach what it has to exceed."""
+    factor = 1.0
+    for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
+        costs = costs_of(structure.network(widened(structure, float(factor))), profiles)
+        if all(costs[axis] >= limit for axis, limit in exceed.items()):
+            break
+    return widen(structure, float(factor), seed)

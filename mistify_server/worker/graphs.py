@@ -1,0 +1,182 @@
+"""What a worker does with graphs without Keras structure: they are packaged as they are, at any precision.
+
+Their costs are those of the converted network. There is nothing to train and nothing to cut: the source is
+the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from executors.data import Dataset
+from executors.inspection.directories import is_graph
+from executors.sources.graphs import FrozenGraph
+from executors.timing import activity
+from executors.training.metrics import check_defined, default_metric
+from executors.training.objectives import objectives_for
+from mistify.config.dataset import generated_count
+from mistify.config.metric import Metric
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, hardware_of
+from mistify.costs.profiles import by_name
+from mistify.errors import Problem
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, SourceResult
+from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.worker.adaptation.latency import calibrated_by
+from mistify_server.worker.cache import Materials, parts_of
+from mistify_server.worker.inspection.problems import Findings
+from mistify_server.worker.packaging.graphs import convert_graph, package_graph
+from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
+from mistify_server.worker.packaging.orders import order_of, package_result
+from mistify_server.worker.packaging.tflite.costs import network_cost
+from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.params import params_of
+
+#: Of the artifacts that are frozen graphs; checkpoints of Keras have another one.
+_SUFFIX: Final = ".pb"
+
+#: Settings of the data that change a Keras model, or how one is trained.
+_UNUSED: Final = ("scale", "augment", "class_weights")
+
+
+class GraphWorkshop:
+    """Does tasks with graphs, one at a time."""
+
+    def __init__(self, artifacts: Artifacts, materials: Materials, say: Callable[[Progress], None]) -> None:
+        self._artifacts = artifacts
+        self._materials = materials
+        self._say = say
+        self._graph = lru_cache(maxsize=2)(self._load)
+        self._network = lru_cache(maxsize=2)(self._convert)
+
+    def takes(self, task: Task) -> bool:
+        """Whether a task is about a graph."""
+        if isinstance(task, InspectTask | SourceTask):
+            return task.model.path is not None and is_graph(Path(task.model.path))
+        return task.teacher.endswith(_SUFFIX)
+
+    def do(self, task: Task) -> Inspection | SourceResult | AdaptResult | PackageResult:
+        """The result of a task.
+
+        Raises:
+            MistifyError: what the user gave cannot be used, or a package is not what it should be.
+        """
+        if isinstance(task, InspectTask):
+            return self._inspect(task)
+        if isinstance(task, SourceTask):
+            return self._prepare(task)
+        if isinstance(task, AdaptTask):
+            return self._adapt(task)
+        if isinstance(task, PackageTask):
+            return self._package(task)
+        raise TypeError(f"a graph has no branches, as the {task.kind} task wants them")
+
+    def _inspect(self, task: InspectTask) -> Inspection:
+        findings = Findings()
+        findings.collect("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
+        findings.problems += _unused(task.data)
+        graph = findings.collect("model", lambda: self._materials.graph(task.model))
+        costs: Costs = {}
+        metric = None
+        profiles = tuple(task.hardware.values())
+        network = None if graph is None else findings.collect("model", lambda: convert_graph(graph))
+        if graph is not None and network is not None:
+            cost = findings.collect("model", lambda: network_cost(network))
+            if cost is not None:
+                profiles = calibrated_by(profiles, cost, network)
+                costs = costs_of(cost, profiles)
+            if not generated_count(task.data.train) and not generated_count(task.data.test):
+                metric = self._examine_data(findings, task.data, graph)
+        return Inspection(
+            costs=dict(costs),
+            # Another precision may be faster: latency is decided by measuring.
+            floor={axis: cost for axis, cost in costs.items() if not hardware_of(axis)},
+            adaptable=False,
+            hardware=by_name(profiles),
+            metric=metric,
+            problems=findings.told,
+        )
+
+    def _examine_data(self, findings: Findings, data: DataSource, graph: FrozenGraph) -> Metric | None:
+        train, test = (
+            findings.collect(f"dataset.{part}", lambda key=key: self._materials.data(key))  # type: ignore[misc]
+            for part, key in zip(("train", "test"), parts_of(data, graph.signature), strict=True)
+        )
+        if train is None or test is None:
+            return None
+        objectives = objectives_for(graph.signature, train)
+        metric = data.settings.metric or default_metric(objectives)
+        findings.examine("metric", lambda: check_defined(metric, objectives, test.targets))
+        return metric
+
+    def _prepare(self, task: SourceTask) -> SourceResult:
+        graph = self._materials.graph(task.model)
+        artifact = self._artifacts.put(graph.content, _SUFFIX)
+        costs = costs_of(network_cost(self._network(artifact)), tuple(task.hardware.values()))
+        accuracy = self._accuracy(artifact, task.data)
+        return SourceResult(
+            source_costs=dict(costs),
+            source_accuracy=accuracy,
+            metric=task.data.metric,
+            teacher=artifact,
+            teacher_accuracy=accuracy,
+            root=artifact,
+            root_costs=dict(costs),
+            steps=0,
+        )
+
+    def _adapt(self, task: AdaptTask) -> AdaptResult:
+        costs = costs_of(network_cost(self._network(task.parent)), tuple(task.hardware.values()))
+        return AdaptResult(
+            checkpoint=task.parent,
+            costs=dict(costs),
+            accuracy=self._accuracy(task.parent, task.data),
+            met=True,
+            reason="",
+            steps=0,
+        )
+
+    @activity("packaging")
+    def _package(self, task: PackageTask) -> PackageResult:
+        self._say(Progress(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
+        graph = self._graph(task.checkpoint)
+        cost = network_cost(self._network(task.checkpoint))
+        package = package_graph(graph, cost, order_of(task), *self._data(task.data, graph))
+        return package_result(package, self._artifacts)
+
+    @activity("measuring")
+    def _accuracy(self, artifact: str, data: DataSource) -> float:
+        """Of the graph in float32, in LiteRT."""
+        graph = self._graph(artifact)
+        train, test = self._data(data, graph)
+        objectives = objectives_for(graph.signature, train)
+        return measure_accuracy(Runner(self._network(artifact)), test, objectives, data.metric).accuracy
+
+    def _data(self, data: DataSource, graph: FrozenGraph) -> tuple[Dataset, Dataset]:
+        train, test = parts_of(data, graph.signature)
+        return self._materials.data(train), self._materials.data(test)
+
+    @activity("loading")
+    def _load(self, artifact: str) -> FrozenGraph:
+        return FrozenGraph.read(self._artifacts.path(artifact).read_bytes())
+
+    def _convert(self, artifact: str) -> bytes:
+        """The graph in float32."""
+        return convert_graph(self._graph(artifact))
+
+
+def _unused(data: DataSource) -> list[Problem]:
+    """What a graph cannot do with its data."""
+    settings = {f"dataset.{name}": getattr(data.settings, name) for name in _UNUSED}
+    given = {place: str(value) for place, value in settings.items() if value is not None}
+    given |= {
+        f"dataset.{part}": getattr(data, part)
+        for part in ("train", "test")
+        if generated_count(getattr(data, part))
+    }
+    expected = "nothing of the kind for a model without Keras structure, which is neither changed nor trained"
+    return [Problem(place, value, expected, "leave it out, or give data") for place, value in given.items()]

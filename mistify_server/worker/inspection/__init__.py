@@ -1,0 +1,1 @@
+"""Looking at a model and its data before anything is started."""

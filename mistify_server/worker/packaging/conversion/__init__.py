@@ -1,0 +1,1 @@
+"""From Keras to LiteRT."""

@@ -1,0 +1,138 @@
+"""Converting networks to LiteRT at the precision that is asked for."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from executors.structure import fold_batch_norm
+from executors.structure.signature import output_names
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.tflite.runner import SIGNATURE
+
+#: Of examples from which the scales of activations are taken.
+REPRESENTATIVE_EXAMPLES = 300
+
+#: Arrays [examples, ...] by the names of a network's inputs.
+Examples = Mapping[str, npt.NDArray[np.generic]]
+#: Batches of one such example, as the converter takes them.
+Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
+Tensors = dict[str, tf.Tensor]
+
+_FLOAT32 = QuantizationConfig()
+
+
+def convert(
+    model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
+) -> bytes:
+    """A `.tflite` with batch norm folded, one named signature, and a free batch dimension.
+
+    Args:
+        model: The checkpoint.
+        quantization: What the package computes with. An operator that has no integer kernel stays float32.
+        examples: Training data by input, from which integer packages take the scales of activations.
+    """
+    folded = fold_batch_norm(model)
+    rows = None if examples is None else partial(one_by_one, typed(examples, model))
+    return convert_function(Function.like(model, constant(folded)), quantization, rows)
+
+
+def constant(model: keras.Model) -> Callable[..., Any]:
+    """What a model makes of its inputs, with its weights as constants.
+
+    The converter leaves variables to be set at run time. The constants are part of the graph in which this is
+    called, be it that of a branch.
+    """
+    trained = [variable.numpy() for variable in model.trainable_variables]
+    others = [variable.numpy() for variable in model.non_trainable_variables]
+
+    def forward(*inputs: tf.Tensor) -> Any:
+        weights = [[tf.constant(array) for array in arrays] for arrays in (trained, others)]
+        given = inputs[0] if len(inputs) == 1 else list(inputs)
+        return model.stateless_call(*weights, given, training=False)[0]
+
+    return forward
+
+
+@dataclass(frozen=True)
+class Function:
+    """What makes tensors of tensors.
+
+    Attributes:
+        forward: Gets the inputs in order, gives one output, or a list of them.
+        inputs: Name, shape and type of each input.
+        outputs: The names of the outputs in order.
+        variables: What holds the variables that it reads.
+    """
+
+    forward: Callable[..., Any]
+    inputs: Sequence[tf.TensorSpec]
+    outputs: Sequence[str]
+    variables: object = None
+
+    @classmethod
+    def like(cls, model: keras.Model, forward: Callable[..., Any], variables: object = None) -> "Function":
+        """One with the inputs and outputs of a model."""
+        inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
+        return cls(forward, inputs, output_names(model), variables)
+
+    def __call__(self, **given: tf.Tensor) -> Tensors:
+        """The outputs by name, of inputs by name."""
+        found = self.forward(*(given[spec.name] for spec in self.inputs))
+        return dict(zip(self.outputs, tf.nest.flatten(found), strict=True))
+
+
+def convert_function(
+    function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
+) -> bytes:
+    """A `.tflite` of a function; one that quantizes by itself needs no rows."""
+    with tempfile.TemporaryDirectory() as directory:
+        save_function(function, directory)
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory)
+        _set_precision(converter, quantization, rows)
+        converted: bytes = converter.convert()
+    return converted
+
+
+def save_function(function: Function, directory: str) -> None:
+    """Make a SavedModel of a function."""
+    module = tf.Module()
+    module.variables_read = function.variables
+    # No attribute of the module: it would be traced again, and its constants saved twice.
+    serve = tf.function(function.__call__, autograph=False)
+    signature = serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
+    tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
+
+
+def typed(examples: Examples, model: keras.Model) -> Examples:
+    """Examples as a model takes them."""
+    return {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
+
+
+def one_by_one(examples: Examples) -> Rows:
+    """The examples that scales are taken from."""
+    count = min(REPRESENTATIVE_EXAMPLES, *(len(array) for array in examples.values()))
+    for row in range(count):
+        yield {name: array[row : row + 1] for name, array in examples.items()}
+
+
+def _set_precision(
+    converter: tf.lite.TFLiteConverter, quantization: QuantizationConfig, rows: Callable[[], Rows] | None
+) -> None:
+    precision = quantization.precision
+    if precision is Quantization.NONE:
+        return
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision is Quantization.FLOAT16:
+        converter.target_spec.supported_types = [tf.float16]
+    if precision.integer and rows is not None:
+        converter.representative_dataset = rows
+    if quantization.inputs == "int8":
+        converter.inference_input_type = converter.inference_output_type = tf.int8

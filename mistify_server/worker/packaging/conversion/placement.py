@@ -1,0 +1,159 @@
+"""Where the weights of a network stand in its `.tflite`, so that others can be written there in place.
+
+The network is converted with random numbers in place of what is trained, so that no two are alike, none
+is left out for being 0 or 1, and each is found again; then the weights are written where they were.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+
+import keras
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
+
+from mistify.config.quantization import QuantizationConfig
+from mistify.package.training import WeightPlace
+from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_function
+
+Array = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.intp]
+Places = Mapping[str, tuple[WeightPlace, ...]]
+
+_SEED = 0
+
+#: The largest mark: small enough for nothing to overflow where the converter computes with it.
+_LARGEST = np.float32(0.1)
+
+#: How many marks there are above a tenth of that; more weights have smaller ones as well.
+_USUAL = int(_LARGEST.view(np.uint32) - (_LARGEST / 10).view(np.uint32))
+
+#: How far products of float32 numbers are off, as a share.
+_ROUNDING = 1e-6
+
+
+def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) -> tuple[bytes, Places]:
+    """A `.tflite` of a model without foldable batch norms, and where some of its weights stand in it.
+
+    A weight that the converter merges with others, or with constants, has no place.
+
+    Args:
+        model: The model; its weights are what they were when this returns.
+        weights: Of the model, by name.
+    """
+    network, places = _converted(model, weights, scaled=True)
+    if len(places) == len(weights):
+        return network, places
+    # What was merged has random numbers in it, be it a bias to which a kernel times a constant was added.
+    exact = [name for name, found in places.items() if all(place.factor == 1 for place in found)]
+    return _converted(model, {name: weights[name] for name in exact}, scaled=False)
+
+
+def _converted(
+    model: keras.Model, weights: Mapping[str, keras.Variable], scaled: bool
+) -> tuple[bytes, Places]:
+    kept = {name: variable.numpy() for name, variable in weights.items()}
+    marks = _marks(kept)
+    try:
+        _assign(weights, marks)
+        marked = convert_function(Function.like(model, constant(model)), QuantizationConfig())
+    finally:
+        _assign(weights, kept)
+    places = _found(marked, marks, scaled)
+    network = bytearray(marked)
+    for name, found in places.items():
+        for place in found:
+            place.put(kept[name], network)
+    return bytes(network), places
+
+
+def _marks(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Random numbers in the shapes of weights, of which no two are alike, nor each other's negative."""
+    rng = np.random.default_rng(_SEED)
+    starts = np.cumsum([0, *(array.size for array in weights.values())])
+    count = int(starts[-1])
+    # Floats have the order of their bits as integers: one is taken of each stretch of them.
+    stretch = max(1, _USUAL // max(1, count))
+    below = stretch * rng.permutation(count) + rng.integers(stretch, size=count)
+    sizes = (int(_LARGEST.view(np.uint32)) - below).astype(np.uint32).view(np.float32)
+    parts = np.split(sizes * rng.choice(np.array([-1, 1], np.float32), count), starts[1:-1])
+    return {
+        name: part.reshape(array.shape) for (name, array), part in zip(weights.items(), parts, strict=False)
+    }
+
+
+def _assign(weights: Mapping[str, keras.Variable], values: Mapping[str, Array]) -> None:
+    for name, variable in weights.items():
+        variable.assign(values[name])
+
+
+def _found(network: bytes, marks: Mapping[str, Array], scaled: bool) -> Places:
+    """The places of the weights that have any."""
+    if not marks:
+        return {}
+    names, arrays = list(marks), list(marks.values())
+    ends = np.cumsum([array.size for array in arrays])
+    values = np.concatenate([array.ravel() for array in arrays])
+    order = np.argsort(values)
+    found: dict[str, list[WeightPlace]] = {}
+    others: list[tuple[int, Array]] = []
+    for offset, stored in _constants(network):
+        at: Indices = order[np.searchsorted(values, stored, sorter=order).clip(max=len(order) - 1)]
+        number = int(np.searchsorted(ends, at[0], side="right"))
+        within = at - ends[number] + arrays[number].size
+        if np.array_equal(values[at], stored) and within.min() >= 0 and within.max() < arrays[number].size:
+            place = _place(stored, within, arrays[number], offset)
+            found.setdefault(names[number], []).extend([place] if place else [])
+        else:
+            others.append((offset, stored))
+    for name in names if scaled else ():
+        found.setdefault(name, []).extend(_scaled(marks[name], others))
+    return {name: tuple(found[name]) for name in names if found.get(name)}
+
+
+def _scaled(weight: Array, constants: Sequence[tuple[int, Array]]) -> Iterator[WeightPlace]:
+    """Where a weight stands times a number: what scaled the input of its layer is now in the kernel."""
+    for offset, stored in constants:
+        for axes in permutations(range(weight.ndim)) if weight.size == stored.size > 1 else ():
+            ratios = stored / weight.transpose(axes).ravel()
+            if np.ptp(ratios) <= _ROUNDING * abs(ratios[0]):
+                start = (0,) * weight.ndim
+                factor = float(np.median(ratios))
+                yield WeightPlace(offset=offset, start=start, stop=weight.shape, axes=axes, factor=factor)
+                break
+
+
+def _constants(network: bytes) -> Iterator[tuple[int, Array]]:
+    """The float32 constants of a network, flat, each with the offset of its first byte."""
+    model = schema.Model.GetRootAs(network, 0)
+    graphs = [model.Subgraphs(at) for at in range(model.SubgraphsLength())]
+    tensors = (graph.Tensors(at) for graph in graphs for at in range(graph.TensorsLength()))
+    floats = {tensor.Buffer() for tensor in tensors if tensor.Type() == schema.TensorType.FLOAT32}
+    start = _address(np.frombuffer(network, np.uint8))
+    for buffer in map(model.Buffers, sorted(floats)):
+        if buffer.DataLength():
+            content = buffer.DataAsNumpy()
+            yield _address(content) - start, content.view("<f4")
+
+
+def _address(array: npt.NDArray[np.uint8]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _place(stored: Array, at: Indices, weight: Array, offset: int) -> WeightPlace | None:
+    """Where a constant has a weight, or a part of it; None if the part is no box.
+
+    Args:
+        stored: The constant [n].
+        at: Where each of its values stands in the weight, flat [n].
+        weight: The weight.
+        offset: Of the constant.
+    """
+    corners: Sequence[Indices] = np.unravel_index(at, weight.shape)
+    start = tuple(int(places.min()) for places in corners)
+    stop = tuple(int(places.max()) + 1 for places in corners)
+    box = weight[tuple(map(slice, start, stop))]
+    orders = permutations(range(weight.ndim)) if box.size == stored.size else ()
+    axes = next((axes for axes in orders if np.array_equal(box.transpose(axes).ravel(), stored)), None)
+    return None if axes is None else WeightPlace(offset=offset, start=start, stop=stop, axes=axes)

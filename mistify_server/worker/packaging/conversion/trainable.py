@@ -1,0 +1,138 @@
+"""A float32 package that can be tuned on the device: what is trained is what is served (paper 5.1)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import keras
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+from executors.structure import fold_batch_norm
+from executors.structure.signature import Activation
+from executors.training.objectives import Binary, Categorical, Objective
+from mistify.config.tuning import TuningConfig
+from mistify.package.manifest import TunableTensor
+from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.conversion.placement import Places, convert_placed
+from mistify_server.worker.packaging.tflite.runner import Arrays, run_network
+from mistify_server.worker.packaging.training.builtins import UntrainableError
+from mistify_server.worker.packaging.training.network import (
+    TrainingNetwork,
+    convert_training,
+    target_of,
+    teacher_of,
+    tensor_of,
+)
+from mistify_server.worker.packaging.training.parts import trainable_weights
+
+#: How far the outputs of both networks may differ, as a share of the largest.
+_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """The networks of a package.
+
+    Attributes:
+        network: `serve.tflite`.
+        training: `train.tflite`; None if the network cannot be trained in LiteRT.
+        record: What it trains.
+        note: Why there is none, or why not all of what was asked for is trained.
+        tunable: The weights that it trains, by name.
+    """
+
+    network: bytes
+    training: bytes | None = None
+    record: Training | None = None
+    note: str = ""
+    tunable: Mapping[str, TunableTensor] = field(default_factory=dict)
+
+
+def convert_trainable(
+    model: keras.Model,
+    objectives: Mapping[str, Objective],
+    tuning: TuningConfig,
+    examples: Arrays,
+) -> Trainable:
+    """Convert a checkpoint to what serves it and what trains it.
+
+    Args:
+        model: The checkpoint.
+        objectives: What each of its outputs learns.
+        tuning: What is trained, and how.
+        examples: Inputs [n, ...] by name, on which both networks have to compute the same.
+    """
+    folded = fold_batch_norm(model)
+    asked = trainable_weights(folded, tuning)
+    network, places = convert_placed(folded, asked)
+    trained = {name: asked[name] for name in places}
+    try:
+        if not trained:
+            raise UntrainableError("the converter merges all of its weights with others")
+        made = TrainingNetwork(folded, trained, objectives, tuning)
+        training = convert_training(made)
+        _require_same(network, training, examples)
+    except UntrainableError as error:
+        return Trainable(convert(model), note=f"cannot be trained on a device: {error}")
+    lost = [name for name in asked if name not in trained]
+    note = f"not trained, since the converter merges them with others: {', '.join(lost)}" if lost else ""
+    tunable = {
+        name: TunableTensor(shape=tuple(variable.shape), norm=float(np.linalg.norm(variable.numpy())))
+        for name, variable in trained.items()
+    }
+    return Trainable(network, training, _record(made, trained, places, tuning), note, tunable)
+
+
+def _record(
+    made: TrainingNetwork, trained: Mapping[str, keras.Variable], places: Places, tuning: TuningConfig
+) -> Training:
+    return Training(
+        trainable=tuning.trainable,
+        optimizer=tuning.optimizer,
+        batch_size=tuning.batch_size,
+        adapts=made.adapts,
+        targets={name: target_of(name) for name in made.objectives},
+        teachers={name: teacher_of(name) for name in made.objectives},
+        kinds={name: _kind(objective) for name, objective in made.objectives.items()},
+        weights=tuple(
+            TrainedWeight(name=name, tensor=tensor_of(at), shape=tuple(variable.shape), places=places[name])
+            for at, (name, variable) in enumerate(trained.items())
+        ),
+    )
+
+
+def _kind(objective: Objective) -> OutputKind:
+    match objective:
+        case Categorical(activation=Activation.SOFTMAX):
+            return OutputKind.SOFTMAX
+        case Categorical():
+            return OutputKind.LOGITS
+        case Binary(activation=Activation.SIGMOID):
+            return OutputKind.SIGMOID
+        case Binary():
+            return OutputKind.LOGIT
+        case _:
+            return OutputKind.FIGURES
+
+
+def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
+    """What is trained has to be what is served."""
+    served, told = run_network(network, examples), _inferred(training, examples)
+    for name, output in served.items():
+        difference = float(np.abs(told[name] - output).max())
+        if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):
+            raise UntrainableError(f"its output {name} differs from the served one by {difference:.2g}")
+
+
+def _inferred(training: bytes, examples: Arrays) -> Arrays:
+    """What the network that is trained makes of inputs."""
+    try:
+        infer = Interpreter(model_content=training, num_threads=1).get_signature_runner(INFER)
+        details = infer.get_input_details()
+        found: Arrays = infer(
+            **{name: array.astype(details[name]["dtype"]) for name, array in examples.items()}
+        )
+    except (RuntimeError, ValueError) as error:
+        raise UntrainableError(f"LiteRT cannot run what trains it: {' '.join(str(error).split())}") from error
+    return found

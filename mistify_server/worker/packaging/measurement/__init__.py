@@ -1,0 +1,1 @@
+"""Running converted networks: latency, accuracy, and what a precision has brought."""

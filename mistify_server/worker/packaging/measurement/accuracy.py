@@ -1,0 +1,45 @@
+"""How accurate a package is at its own precision: measured in LiteRT, not on its checkpoint."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from executors.data import Dataset
+from executors.data.storage import Array, Rows
+from executors.training.metrics import score
+from executors.training.objectives import Objective
+from mistify.config.metric import Metric
+from mistify_server.worker.packaging.tflite.runner import Runner
+
+#: Examples that are run at once, and the seconds after which no more are.
+_BATCH = 250
+_MAX_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class MeasuredAccuracy:
+    """What a metric says of some of the test data, and of how many examples."""
+
+    accuracy: float
+    examples: int
+
+
+def measure_accuracy(
+    runner: Runner, test: Dataset, objectives: Mapping[str, Objective], metric: Metric
+) -> MeasuredAccuracy:
+    """Run a package on the test data, in random order, until all are done or time is up."""
+    order = np.random.default_rng(0).permutation(len(test))
+    deadline = time.monotonic() + _MAX_SECONDS
+    outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}
+    at_once = runner.examples_at_once(_BATCH)
+    done = 0
+    while done < len(order) and (not done or time.monotonic() < deadline):
+        batch = order[done : done + at_once]
+        for name, found in runner({name: array[batch] for name, array in test.inputs.items()}).items():
+            outputs[name].append(found)
+        done += len(batch)
+    told: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
+    targets = {name: array[order[:done]] for name, array in test.targets.items()}
+    return MeasuredAccuracy(score(metric, objectives, told, targets), done)

@@ -1,0 +1,353 @@
+"""Making a package, and checking it against its checkpoint before it counts (paper 7)."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
+from importlib.metadata import version
+from itertools import repeat
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+
+from executors.data import Array, Dataset
+from executors.structure import analyse
+from executors.structure.signature import output_names, signature_of
+from executors.tfmot import compressed, quantization_aware
+from executors.training.evaluation import call, evaluate
+from executors.training.objectives import Objective, empty_classes, named, objectives_of
+from executors.training.setup import Schooling
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.axes import known_axes
+from mistify.costs.budget import Budget, Costs, latency_axis
+from mistify.costs.catalogue import HOST
+from mistify.costs.network import NetworkCost
+from mistify.costs.profiles import Profile, by_name
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import (
+    MANIFEST,
+    Branch,
+    Manifest,
+    MeasuredLatency,
+    PackagedFile,
+    Versions,
+    branch_signature,
+)
+from mistify.package.training import TRAIN
+from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork, convert_branches
+from mistify_server.worker.packaging.conversion.converter import (
+    REPRESENTATIVE_EXAMPLES,
+    Function,
+    convert,
+    convert_function,
+)
+from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
+from mistify_server.worker.packaging.conversion.trainable import Trainable, convert_trainable
+from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
+from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
+from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
+from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Arrays, Runner
+
+SERVE = "serve.tflite"
+
+#: Examples that checkpoint and package are compared on, and how far float32 outputs may differ.
+_COMPARED_EXAMPLES = 64
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class PackageOrder:
+    """What a package is made for, and what its checkpoint was measured to be.
+
+    `profiles` are those of the hardware whose latency it is told, as they were calibrated with the source.
+    `training_steps` and `seed` are of quantization-aware training and of compression, if they are asked for.
+    `branches` are what the package can switch between, the checkpoint among them; `saved_model` asks for them
+    in that form as well. `tuning` is how it is trained on a device.
+    """
+
+    job_id: str
+    goal_id: str
+    budget: Budget
+    accuracy_target: float | None
+    quantization: QuantizationConfig
+    costs: Costs
+    accuracy: float
+    metric: Metric
+    profiles: tuple[Profile, ...] = ()
+    training_steps: int = 0
+    seed: int = 0
+    branches: Branches | None = None
+    saved_model: bool = False
+    compression: CompressionConfig | None = None
+    tuning: TuningConfig = field(default_factory=TuningConfig)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the package takes training."""
+        return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
+
+
+@dataclass(frozen=True)
+class Package:
+    """The files of a package, and what its manifest says."""
+
+    files: dict[str, bytes]
+    manifest: Manifest
+
+
+#: What makes outputs of inputs, by their names.
+Original: TypeAlias = Callable[[Arrays], Arrays]
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A network in LiteRT, and what it was made from.
+
+    Attributes:
+        network: At the precision that is asked for.
+        inputs: The names of its inputs in order.
+        outputs: The names of its outputs in order.
+        originals: What it has to compute, each of its branches.
+        float32: Converts the same in float32.
+        accuracy: In float32.
+        cost: What it costs.
+        note: What else there is to say of it.
+        training: What trains it on a device; None where nothing does.
+    """
+
+    network: bytes
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    originals: Sequence[Original]
+    float32: Callable[[], bytes]
+    accuracy: float
+    cost: NetworkCost
+    note: str = ""
+    training: Trainable | None = None
+    others: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
+    """Convert a checkpoint, compare, measure, and describe it.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
+            quantization-aware training or compression is asked for and cannot treat the model.
+    """
+    accuracy = order.accuracy
+    if order.compression is not None:
+        model = compressed(model, order.compression, schooling, order.training_steps, order.seed)
+        accuracy = evaluate(model, schooling.test, order.metric)
+    networks = order.branches.networks if order.branches else ()
+    objectives = objectives_of(model, schooling.train)
+    models = [branch.model for branch in networks] or [model]
+    made = _convert(model, order, schooling)
+    converted = Converted(
+        network=made.network,
+        inputs=[tensor.name for tensor in model.inputs],
+        outputs=output_names(model),
+        originals=[partial(_run, one) for one in models],
+        float32=partial(convert, model),
+        accuracy=accuracy,
+        cost=analyse(model).network(),
+        note=_untaught(model, schooling.train),
+        training=made,
+        others={SAVED_MODEL: zipped_saved_model(order.branches)}
+        if order.branches and order.saved_model
+        else {},
+    )
+    return described(converted, order, objectives, schooling.test)
+
+
+def described(
+    converted: Converted, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
+) -> Package:
+    """The package of a network, with what is measured of it.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
+    """
+    network, precision = converted.network, order.quantization.precision
+    networks = order.branches.networks if order.branches else ()
+    default = order.branches.default if order.branches else 0
+    numbers = range(len(converted.originals))
+    each = [_measure(converted, number, order, objectives, test) for number in numbers]
+    measured = each[default]
+    served = Served(network, measured.latency.median_ms, measured.accuracy.accuracy)
+    found = {} if order.compression is None else measured_compression(network)
+    counted = {
+        name: cost for axis in known_axes() for name, cost in axis.measured(network, precision).items()
+    }
+    memory = order.branches.memory(precision) if order.branches else {}
+    runner = Runner(network)
+    trained = converted.training or Trainable(network)
+    files = {SERVE: network, **({TRAIN: trained.training} if trained.training else {}), **converted.others}
+    manifest = Manifest(
+        job=order.job_id,
+        goal=order.goal_id,
+        budget=dict(order.budget),
+        metric=order.metric,
+        accuracy_target=order.accuracy_target,
+        achieved={**order.costs, **memory, **counted, **found},
+        measured=on_all_hardware(measured.latency.median_ms, converted.cost, order.profiles),
+        accuracy=measured.accuracy.accuracy,
+        accuracy_examples=measured.accuracy.examples,
+        latency=measured.latency,
+        inputs=tuple(runner.inputs[name] for name in converted.inputs),
+        outputs=tuple(runner.outputs[name] for name in converted.outputs),
+        quantization=precision,
+        branches=tuple(map(_branch, networks, each, repeat(order.profiles))),
+        default_branch=default,
+        compression=order.compression,
+        note=_note(converted, served, found, order),
+        tunable=dict(trained.tunable),
+        training=trained.record,
+        training_note=trained.note,
+        versions=Versions(
+            mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
+        ),
+        files={
+            name: PackagedFile(size=len(content), sha256=sha256(content).hexdigest())
+            for name, content in files.items()
+        },
+        created=datetime.now(UTC),
+    )
+    description = (manifest.model_dump_json(indent=2) + "\n").encode()
+    return Package({**files, MANIFEST: description}, manifest)
+
+
+def _note(converted: Converted, package: Served, found: Costs, order: PackageOrder) -> str:
+    """What is to be said of a network, what was lost by the compression, and not gained by the precision."""
+    notes = [converted.note]
+    if order.compression is not None:
+        notes.append(
+            compression_losses(order.compression, found, converted.accuracy, order.accuracy, order.metric)
+        )
+    precision = order.quantization.precision
+    if precision is not Quantization.NONE and not order.branches:
+        network = converted.float32()
+        float32 = Served(network, measure_latency(network).median_ms, converted.accuracy)
+        notes.append(drawbacks(precision, package, float32, order.metric))
+    return "; ".join(filter(None, notes))
+
+
+def _untaught(model: keras.Model, train: Dataset) -> str:
+    """What to tell of classes that a network was not trained on; empty where there are none."""
+    empty = empty_classes(signature_of(model), train)
+    return f"no training example of {named(empty)}: it may have been unlearned" if empty else ""
+
+
+@dataclass(frozen=True)
+class _Measured:
+    latency: MeasuredLatency
+    accuracy: MeasuredAccuracy
+
+
+def _measure(
+    converted: Converted, branch: int, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
+) -> _Measured:
+    """Compare a package, or a branch of it, with what it was made from, and measure it."""
+    signature = branch_signature(branch) if order.branches else None
+    runner = Runner(converted.network, signature or SIGNATURE)
+    _compare(converted.originals[branch], runner, test, order.quantization.precision)
+    latency = measure_latency(converted.network, signature=signature)
+    return _Measured(latency, measure_accuracy(runner, test, objectives, order.metric))
+
+
+def _branch(branch: BranchNetwork, measured: _Measured, profiles: tuple[Profile, ...]) -> Branch:
+    """What a manifest says of a branch."""
+    cost = analyse(branch.model).network()
+    return Branch(
+        share=branch.share,
+        achieved=dict(branch.costs),
+        measured=on_all_hardware(measured.latency.median_ms, cost, profiles),
+        accuracy=measured.accuracy.accuracy,
+        latency=measured.latency,
+    )
+
+
+def on_all_hardware(
+    measured_ms: float, network: NetworkCost, profiles: Iterable[Profile]
+) -> dict[str, float]:
+    """What an inference takes on this machine, and, from there, on the other hardware, by axis.
+
+    Args:
+        measured_ms: On this machine.
+        network: What it costs.
+        profiles: Of the hardware, this machine's own among them.
+    """
+    others = by_name(profiles)
+    host = others.pop(HOST.name, HOST)
+    deviation = measured_ms / host.latency_ms(network)
+    there = {latency_axis(name): p.like_host(deviation).latency_ms(network) for name, p in others.items()}
+    return {latency_axis(HOST.name): measured_ms, **there}
+
+
+def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Trainable:
+    quantization = order.quantization
+    if order.branches:
+        scales = representative(schooling.train) if quantization.precision.integer else None
+        return Trainable(convert_branches(order.branches, quantization, scales))
+    match quantization.precision:
+        case Quantization.NONE if order.compression is None and order.tuning.trainable != "none":
+            objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
+            some = schooling.test.subset(np.arange(min(_COMPARED_EXAMPLES, len(schooling.test))))
+            return convert_trainable(model, objectives, order.tuning, some.inputs)
+        case Quantization.INT8:
+            return Trainable(convert(model, quantization, representative(schooling.train)))
+        case Quantization.INT8_QAT:
+            aware = quantization_aware(model, schooling, order.training_steps, order.seed)
+            forward = partial(_call_in_order, aware)
+            return Trainable(convert_function(Function.like(model, forward, aware), quantization))
+        case _:
+            return Trainable(convert(model, quantization))
+
+
+def _call_in_order(model: Any, *inputs: Any) -> Any:
+    return model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
+
+
+def representative(train: Dataset) -> Mapping[str, Array]:
+    """Some training examples, in random order: files may be sorted."""
+    some = np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES]
+    return train.subset(some).inputs
+
+
+def _run(model: keras.Model, inputs: Arrays) -> dict[str, Array]:
+    return {name: np.asarray(output) for name, output in call(model, inputs, training=False).items()}
+
+
+def _compare(original: Original, runner: Runner, test: Dataset, precision: Quantization) -> None:
+    """Run what was converted, and the package, on the same examples, one by one and as a batch.
+
+    Float32 outputs have to be equal, others of one shape: how far off they may be their accuracy tells.
+    """
+    some = runner.examples_at_once(_COMPARED_EXAMPLES)
+    examples = {name: array[:some] for name, array in test.inputs.items()}
+    expected = original(examples)
+    for count in (some, 1):
+        found = runner({name: array[:count] for name, array in examples.items()})
+        for name, outputs in expected.items():
+            _require_equal(found[name], outputs[:count], precision)
+
+
+def _require_equal(found: Array, wanted: Array, precision: Quantization) -> None:
+    same_shape = found.shape == wanted.shape
+    difference = float(np.abs(found - wanted).max()) if same_shape else float("inf")
+    tolerance = _TOLERANCE * max(1.0, float(np.abs(wanted).max()))
+    if precision is not Quantization.NONE:
+        tolerance = sys.float_info.max
+    if not difference <= tolerance:
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the package's outputs {found.shape} differ from its checkpoint's {wanted.shape} by "
+            f"{difference:.2g}; expected {tolerance:.0e} at most",
+        )

@@ -1,0 +1,1 @@
+"""Reading converted networks: operators, weights and costs."""

@@ -1,0 +1,118 @@
+"""What a converted network costs, from its operators: for networks that have no layers (paper 4.1)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
+
+from executors.inspection.errors import invalid
+from mistify.costs.network import LayerCost, NetworkCost
+from mistify_server.worker.packaging.tflite.flatbuffer import Operator, operators
+from mistify_server.worker.packaging.tflite.operators import operations_of
+from mistify_server.worker.packaging.tflite.runner import tensor_shapes
+
+#: Operators that run others, or hold state: what they cost cannot be told from their tensors.
+_OPAQUE = frozenset({"WHILE", "IF", "CALL_ONCE", "CUSTOM", "RNN", "LSTM", "SVDF"})
+_OPAQUE_SUFFIXES = ("_SEQUENCE_RNN", "_SEQUENCE_LSTM")
+
+#: Operators that write nothing of their own.
+_IN_PLACE = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
+
+
+def network_cost(network: bytes) -> NetworkCost:
+    """The costs of a float32 network, operator by operator.
+
+    Raises:
+        MistifyError: INVALID_MODEL, an operator cannot be costed.
+    """
+    layers: list[LayerCost] = []
+    elements: dict[int, int] = {}
+    counted: set[int] = set()
+    computed: set[int] = set()
+    given_operators = list(operators(network))
+    _refuse_opaque(given_operators)  # before it is run: a loop may never end
+    shapes = tensor_shapes(network)
+    for number, given in enumerate(given_operators):
+        operator = given.shaped(shapes)
+        for tensor in (*operator.inputs, *operator.outputs):
+            elements[tensor.index] = prod(tensor.shape)
+        layers += _layers(number, operator, counted, computed)
+        computed.update(tensor.index for tensor in operator.outputs)
+    made = {layer.output for layer in layers}
+    read = {tensor for layer in layers for tensor in layer.inputs}
+    return NetworkCost(
+        tuple(layers),
+        tuple(elements.get(index, 0) for index in range(max(elements, default=-1) + 1)),
+        inputs=tuple(sorted(read - made)),
+        outputs=tuple(sorted(made - read)),
+    )
+
+
+def _refuse_opaque(found: Iterable[Operator]) -> None:
+    for operator in found:
+        if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
+            raise invalid(
+                "the graph", f"the operator {operator.name}, whose cost is not known",
+                "operators without state", "give the Keras model itself, saved by model.save(FILE)",
+            )  # fmt: skip
+
+
+def _layers(number: int, operator: Operator, counted: set[int], computed: set[int]) -> Iterator[LayerCost]:
+    """An operator, with a layer of no cost for each further output.
+
+    `counted` are the constants so far, `computed` what the operators so far have written.
+    """
+    constants = [tensor for tensor in operator.inputs if tensor.content is not None]
+    own = {tensor.index: prod(tensor.shape) for tensor in constants if tensor.index not in counted}
+    biases = sum(own[tensor.index] for tensor in constants if tensor.index in own and len(tensor.shape) < 2)
+    counted.update(own)
+    read = () if operator.name == "SHAPE" else operator.inputs
+    inputs = tuple(tensor.index for tensor in read if tensor.content is None)
+    for place, output in enumerate(operator.outputs):
+        first = place == 0
+        yield LayerCost(
+            name=f"{operator.name}_{number}",
+            multiply_adds=_multiply_adds(operator) if first else 0,
+            params=sum(own.values()) if first else 0,
+            stored_params=sum(own.values()) if first else 0,
+            inputs=inputs,
+            output=output.index,
+            in_place=operator.name in _IN_PLACE,
+            stored_biases=biases if first else 0,
+            operations=operations_of(operator, computed) if first else (),
+        )
+
+
+def _multiply_adds(operator: Operator) -> int:
+    count = _COUNTS.get(operator.name)
+    return 0 if count is None else count(operator)
+
+
+def _convolution(operator: Operator) -> int:
+    """Every weight of the kernel once for each position of the output."""
+    return prod(operator.inputs[1].shape) * prod(operator.outputs[0].shape[1:-1])
+
+
+def _transposed_convolution(operator: Operator) -> int:
+    """Every weight of the kernel once for each position of the input, which comes last."""
+    return prod(operator.inputs[1].shape) * prod(operator.inputs[2].shape[1:-1])
+
+
+def _fully_connected(operator: Operator) -> int:
+    """Every weight once for each row of the output."""
+    return prod(operator.inputs[1].shape) * prod(operator.outputs[0].shape[:-1])
+
+
+def _matrix_product(operator: Operator) -> int:
+    """`m x k` by `k x n`: `k` for each element of the output."""
+    rows = prod(operator.outputs[0].shape[:-1])
+    return prod(operator.inputs[0].shape) // max(rows, 1) * prod(operator.outputs[0].shape)
+
+
+_COUNTS: Mapping[str, Callable[[Operator], int]] = {
+    "CONV_2D": _convolution,
+    "CONV_3D": _convolution,
+    "DEPTHWISE_CONV_2D": _convolution,
+    "TRANSPOSE_CONV": _transposed_convolution,
+    "CONV_3D_TRANSPOSE": _transposed_convolution,
+    "FULLY_CONNECTED": _fully_connected,
+    "BATCH_MATMUL": _matrix_product,
+}

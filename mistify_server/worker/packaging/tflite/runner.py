@@ -1,0 +1,99 @@
+"""Networks in LiteRT: what they take and give, and running them."""
+
+from collections.abc import Mapping
+from itertools import chain
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from mistify.package.manifest import TensorInfo
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+
+#: The signature of a network that has only one.
+SIGNATURE = "serving_default"
+
+#: The most elements of a tensor: it then takes half a gibibyte, and a pass some of these.
+_MOST_ELEMENTS = 2**27
+
+
+class Runner:
+    """A network in LiteRT, called with arrays [batch, ...] by the names of its inputs.
+
+    It takes and gives floats, also where the network takes and gives integers.
+
+    Args:
+        network: A `.tflite`.
+        signature: By which it runs, such as that of a branch.
+
+    Attributes:
+        inputs: Name, dtype and shape of every input by its name; -1 is the batch.
+        outputs: The same of every output.
+    """
+
+    def __init__(self, network: bytes, signature: str = SIGNATURE) -> None:
+        interpreter = Interpreter(model_content=network, num_threads=1)
+        # Also of the graphs between which it chooses.
+        graphs = map(interpreter.get_tensor_details, range(interpreter.num_subgraphs()))
+        self._example = max(map(_elements, chain.from_iterable(graphs)))
+        self._signature = interpreter.get_signature_runner(signature)
+        self.inputs = _described(self._signature.get_input_details())
+        self.outputs = _described(self._signature.get_output_details())
+
+    def __call__(self, inputs: Arrays) -> dict[str, Array]:
+        """The outputs by name."""
+        given = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
+        found = self._signature(**given)
+        return {name: info.dequantized(found[name]) for name, info in self.outputs.items()}
+
+    def examples_at_once(self, most: int) -> int:
+        """How many examples it is called on at a time: fewer than `most` where its tensors are large."""
+        return max(1, min(most, _MOST_ELEMENTS // max(1, self._example)))
+
+
+def _elements(entry: Mapping[str, Any]) -> int:
+    """Of a tensor that grows with the batch, for one example; 0 of others, such as weights."""
+    return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
+
+
+def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:
+    """What LiteRT makes of a batch of inputs, by the names of inputs and outputs."""
+    return Runner(network)(inputs)
+
+
+def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
+    """The shapes of a network's tensors by their numbers, as they are once one example of zeros has been run.
+
+    LiteRT leaves its memory as it finds it: what is not set may be no index into a table.
+    """
+    interpreter = Interpreter(
+        model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter.allocate_tensors()
+    for entry in interpreter.get_input_details():
+        interpreter.set_tensor(entry["index"], np.zeros(entry["shape"], entry["dtype"]))
+    interpreter.invoke()
+    return {
+        entry["index"]: tuple(int(size) for size in entry["shape"])
+        for entry in interpreter.get_tensor_details()
+    }
+
+
+def _described(details: Mapping[str, Mapping[str, Any]]) -> dict[str, TensorInfo]:
+    return {name: _describe(name, entry) for name, entry in details.items()}
+
+
+def _describe(name: str, entry: Mapping[str, Any]) -> TensorInfo:
+    dtype = np.dtype(entry["dtype"])
+    sizes = [int(size) for size in entry["shape"]]
+    shape = (-1, *sizes[1:]) if sizes else ()
+    scale, zero_point = entry["quantization"]
+    if not scale:
+        return TensorInfo(name=name, dtype=dtype.name, shape=shape)
+    return TensorInfo(
+        name=name, dtype=dtype.name, shape=shape, scale=float(scale), zero_point=int(zero_point)
+    )

@@ -1,0 +1,279 @@
+"""The signatures of `train.tflite`, and their conversion."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from executors.structure.signature import output_names
+from executors.training.objectives import Binary, Categorical, Objective
+from mistify.config.tuning import TuningConfig
+from mistify.package.training import (
+    ADAPT_STEP,
+    EVALUATE,
+    INFER,
+    KD_WEIGHT,
+    LEARNING_RATE,
+    RESET,
+    RESTORE,
+    TRAIN_STEP,
+    WEIGHTS,
+)
+from mistify_server.worker.packaging.training import (  # noqa: F401  (they say what stands for what)
+    convolution,
+    depthwise,
+    elementwise,
+    indexing,
+    pooling,
+    products,
+)
+from mistify_server.worker.packaging.training.builtins import UntrainableError, in_builtins
+from mistify_server.worker.packaging.training.entropy import confusion, right
+from mistify_server.worker.packaging.training.optimizers import OPTIMIZERS
+from mistify_server.worker.packaging.training.parts import scales_and_shifts
+
+Tensors = dict[str, Any]
+Signatures = Mapping[str, Any]
+
+
+def tensor_of(number: int) -> str:
+    """The name of a weight in the signatures."""
+    return f"weight_{number}"
+
+
+def target_of(output: str) -> str:
+    """The name of an output's targets in the signatures."""
+    return f"target_{output}"
+
+
+def teacher_of(output: str) -> str:
+    """The name of a teacher's predictions of an output in the signatures."""
+    return f"teacher_{output}"
+
+
+class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
+    """A network with its weights as variables, and what trains them.
+
+    Args:
+        model: The network, batch norm folded.
+        trained: Its weights that are trained, by name; the others are constants.
+        objectives: What each of its outputs learns.
+        tuning: How it is trained.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        trained: Mapping[str, keras.Variable],
+        objectives: Mapping[str, Objective],
+        tuning: TuningConfig,
+    ) -> None:
+        super().__init__()
+        self._model, self._batch = model, tuning.batch_size
+        self.objectives = dict(objectives)
+        self._outputs = output_names(model)
+        self._trained = {id(variable): at for at, variable in enumerate(trained.values())}
+        self.weights = [
+            tf.Variable(variable.numpy(), name=tensor_of(at)) for at, variable in enumerate(trained.values())
+        ]
+        self._adaptable = [list(trained).index(name) for name in scales_and_shifts(list(trained))]
+        self.optimizer = OPTIMIZERS[tuning.optimizer](self.weights)
+        self._constants = {
+            id(variable): variable.numpy()
+            for variable in (*model.trainable_variables, *model.non_trainable_variables)
+            if id(variable) not in self._trained
+        }
+
+    @property
+    def adapts(self) -> bool:
+        """Whether the entropy of its outputs can be lowered by scales and shifts."""
+        return bool(self._adaptable) and any(map(_has_entropy, self.objectives.values()))
+
+    def signatures(self) -> Signatures:
+        """The functions that LiteRT runs, by name."""
+        batch, free = self._specs(self._batch), self._specs(None)
+        scalars = [tf.TensorSpec((), tf.float32, name) for name in (KD_WEIGHT, LEARNING_RATE)]
+        weights = [
+            tf.TensorSpec(weight.shape, tf.float32, tensor_of(at)) for at, weight in enumerate(self.weights)
+        ]
+        given = {
+            TRAIN_STEP: (self._train, [*batch["inputs"], *batch["targets"], *batch["teachers"], *scalars]),
+            INFER: (self._infer, free["inputs"]),
+            EVALUATE: (self._evaluate, [*free["inputs"], *free["targets"]]),
+            WEIGHTS: (self._read, []),
+            RESTORE: (self._restore, weights),
+            RESET: (self._reset, []),
+        }
+        if self.adapts:
+            given[ADAPT_STEP] = (self._adapt, [*batch["inputs"], scalars[1]])
+        return {name: _concrete(function, specs) for name, (function, specs) in given.items()}
+
+    def _specs(self, batch: int | None) -> dict[str, list[tf.TensorSpec]]:
+        outputs = dict(zip(self._outputs, self._model.outputs, strict=True))
+        return {
+            "inputs": [
+                tf.TensorSpec((batch, *tensor.shape[1:]), tensor.dtype, tensor.name)
+                for tensor in self._model.inputs
+            ],
+            "targets": [
+                _target_spec(outputs[name], objective, batch, target_of(name))
+                for name, objective in self.objectives.items()
+            ],
+            "teachers": [
+                tf.TensorSpec((batch, *outputs[name].shape[1:]), tf.float32, teacher_of(name))
+                for name in self.objectives
+            ],
+        }
+
+    def _train(self, **given: Any) -> Tensors:
+        """One step on the targets and, by `kd_weight`, on a teacher's predictions: paper 5.1 (iii)."""
+        rate = given.pop(LEARNING_RATE)
+        loss, gradients = self._differentiated(self.lesson, given, self.weights)
+        self.optimizer.apply(self.weights, gradients, rate)
+        return {"loss": loss}
+
+    def _adapt(self, **given: Any) -> Tensors:
+        """One plain step on the entropy of what the network says of inputs without targets."""
+        rate = given.pop(LEARNING_RATE)
+        chosen = [self.weights[at] for at in self._adaptable]
+        loss, gradients = self._differentiated(self._confusion, given, chosen)
+        for weight, gradient in zip(chosen, gradients, strict=True):
+            weight.assign_sub(rate * gradient)
+        return {"loss": loss}
+
+    def _infer(self, **inputs: Any) -> Tensors:
+        told: Tensors = in_builtins(self._call)(self._values(), inputs)
+        return told
+
+    def _evaluate(self, **given: Any) -> Tensors:
+        """The loss, how many targets the outputs tell right, and how many count."""
+        measured: Tensors = in_builtins(self._measured)(self._values(), given)
+        return measured
+
+    def _read(self) -> Tensors:
+        return {tensor_of(at): tf.identity(weight) for at, weight in enumerate(self.weights)}
+
+    def _restore(self, **values: Any) -> Tensors:
+        for at, weight in enumerate(self.weights):
+            weight.assign(values[tensor_of(at)])
+        return {"restored": tf.constant(len(self.weights))}
+
+    def _reset(self) -> Tensors:
+        self.optimizer.reset()
+        return {"reset": tf.constant(len(self.optimizer.state))}
+
+    def _values(self) -> list[Any]:
+        return [tf.convert_to_tensor(weight) for weight in self.weights]
+
+    def _differentiated(
+        self, function: Callable[..., Any], given: Tensors, weights: Sequence[tf.Variable]
+    ) -> tuple[Any, list[Any]]:
+        """A loss with its gradients by some of the weights."""
+        values = self._values()
+        loss = in_builtins(function)(values, given)
+        places = [next(at for at, weight in enumerate(self.weights) if weight is one) for one in weights]
+        gradients = tf.gradients(loss, [values[at] for at in places])
+        return loss, [
+            tf.zeros(weight.shape) if gradient is None else tf.convert_to_tensor(gradient)
+            for weight, gradient in zip(weights, gradients, strict=True)
+        ]
+
+    def _call(self, weights: Sequence[Any], inputs: Tensors) -> Tensors:
+        """The outputs by name."""
+
+        def value(variable: keras.Variable) -> Any:
+            at = self._trained.get(id(variable))
+            return weights[at] if at is not None else tf.constant(self._constants[id(variable)])
+
+        model = self._model
+        ordered = [inputs[tensor.name] for tensor in model.inputs]
+        told, _ = model.stateless_call(
+            list(map(value, model.trainable_variables)),
+            list(map(value, model.non_trainable_variables)),
+            ordered[0] if len(ordered) == 1 else ordered,
+            training=False,
+        )
+        return dict(zip(self._outputs, tf.nest.flatten(told), strict=True))
+
+    def lesson(self, weights: Sequence[Any], given: Tensors) -> Any:
+        """The loss of a step, of weights and of what `train` is given.
+
+        What is learned from a teacher is the cross entropy, which differs from the divergence of paper 5.1 by
+        the teacher's own entropy, that no weight changes.
+        """
+        outputs = self._call(weights, given)
+        losses = [
+            objective.loss(outputs[name], given[target_of(name)])
+            + given[KD_WEIGHT]
+            * objective.distillation(outputs[name], given[target_of(name)], given[teacher_of(name)], 1.0)
+            for name, objective in self.objectives.items()
+        ]
+        return tf.add_n(losses)
+
+    def _confusion(self, weights: Sequence[Any], given: Tensors) -> Any:
+        outputs = self._call(weights, given)
+        return tf.add_n(
+            [
+                confusion(objective, outputs[name])
+                for name, objective in self.objectives.items()
+                if _has_entropy(objective)
+            ]
+        )
+
+    def _measured(self, weights: Sequence[Any], given: Tensors) -> Tensors:
+        outputs = self._call(weights, given)
+        losses, told = [], []
+        for name, objective in self.objectives.items():
+            losses.append(objective.loss(outputs[name], given[target_of(name)]))
+            told.append(right(objective, outputs[name], given[target_of(name)]))
+        return {
+            "loss": tf.add_n(losses),
+            "correct": tf.add_n([correct for correct, _ in told]),
+            "counted": tf.add_n([counted for _, counted in told]),
+        }
+
+
+def convert_training(network: TrainingNetwork) -> bytes:
+    """A `.tflite` of builtin operators alone.
+
+    Raises:
+        UntrainableError: An operation, or the gradient of one, is none that LiteRT has.
+    """
+    try:
+        signatures = network.signatures()
+        with tempfile.TemporaryDirectory() as directory:
+            # LiteRT does not differentiate: the gradients are in the signatures.
+            options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+            tf.saved_model.save(network, directory, signatures=signatures, options=options)
+            converter = tf.lite.TFLiteConverter.from_saved_model(directory)
+            converter.experimental_enable_resource_variables = True
+            converted: bytes = converter.convert()
+    except UntrainableError:
+        raise
+    except Exception as error:
+        # Converter and gradients fail in many ways, and a package is of use without them.
+        raise UntrainableError(_first_line(error)) from error
+    return converted
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:300]
+
+
+def _concrete(function: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> Any:
+    return tf.function(function, autograph=False).get_concrete_function(**{spec.name: spec for spec in specs})
+
+
+def _has_entropy(objective: Objective) -> bool:
+    return isinstance(objective, Categorical | Binary)
+
+
+def _target_spec(output: Any, objective: Objective, batch: int | None, name: str) -> tf.TensorSpec:
+    """Classes [n, ...] without the last axis; labels and figures of the output's shape."""
+    shape = tuple(output.shape[1:])
+    if isinstance(objective, Categorical):
+        return tf.TensorSpec((batch, *shape[:-1]), tf.int32, name)
+    return tf.TensorSpec((batch, *shape), tf.int32 if isinstance(objective, Binary) else tf.float32, name)

@@ -1,0 +1,205 @@
+"""What a kernel reads as it goes over an image, in slices, which LiteRT makes fast at any stride.
+
+A stride s divides the rows of a padded image into blocks of s; a row at place p of its block has the phase p.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from mistify_server.worker.packaging.training.builtins import UntrainableError
+
+#: What is said of the positions of one phase [n, blocks, blocks, c]. It is given what the taps of the columns
+#: say there, side by side [n, made + 2 * reach, blocks, taps * c'], the rows' taps and the columns' taps.
+Part: TypeAlias = Callable[[Any, list[int], list[int]], Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How a kernel goes along the rows, or the columns, of an image.
+
+    Attributes:
+        kernel: Taps of the kernel.
+        stride: Rows between two places of the kernel.
+        dilation: Rows between two taps.
+        before: Rows of padding before the first.
+        size: Rows of the image.
+        made: Places of the kernel: rows of the output.
+    """
+
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    size: int
+    made: int
+
+    @classmethod
+    def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "Axis":
+        """As TensorFlow has it with the padding "SAME" or "VALID".
+
+        Raises:
+            UntrainableError: The size is free, or the padding another one.
+        """
+        if size is None or padding not in ("SAME", "VALID"):
+            raise UntrainableError(f"an image of a free size, or padding that is {padding}")
+        reach = (kernel - 1) * dilation + 1
+        same = padding == "SAME"
+        made = -(-(size if same else size - reach + 1) // stride)
+        before = max((made - 1) * stride + reach - size, 0) // 2 if same else 0
+        return cls(kernel, stride, dilation, before, size, made)
+
+    def place(self, tap: int) -> tuple[int, int]:
+        """The block and the phase that a tap reads first."""
+        return divmod(tap * self.dilation, self.stride)
+
+    def taps(self, phase: int) -> list[int]:
+        """The taps that read rows of a phase."""
+        return [tap for tap in range(self.kernel) if self.place(tap)[1] == phase]
+
+    @property
+    def reach(self) -> int:
+        """Blocks from the first to the last tap."""
+        return self.place(self.kernel - 1)[0]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are read at all."""
+        return self.made + self.reach
+
+    @property
+    def padded(self) -> int:
+        """Rows that are read at all."""
+        return self.blocks * self.stride
+
+
+def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
+    """A slice; -1 is the size of all that is left.
+
+    Sizes that are known are written out: XNNPACK, which uses all threads, takes no other slices.
+    """
+    lengths = tensor.shape.as_list()
+    left = [-1 if length is None else length - start for length, start in zip(lengths, begin, strict=True)]
+    return tf.slice(
+        tensor, begin, [more if some == -1 else some for some, more in zip(size, left, strict=True)]
+    )
+
+
+def fitted(image: Any, rows: Axis, columns: Axis, value: float = 0.0) -> Any:
+    """An image [n, rows, columns, c] padded with a value, or cut, to what is read of it."""
+    after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
+    pads = [[axis.before, max(more, 0)] for axis, more in zip((rows, columns), after, strict=True)]
+    if any(map(any, pads)):
+        image = tf.pad(image, [[0, 0], *pads, [0, 0]], constant_values=value)
+    if min(after) < 0:
+        image = cut(image, [0, 0, 0, 0], [-1, rows.padded, columns.padded, -1])
+    return image
+
+
+def bands_read(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
+    """For each phase of the rows, what the columns' taps read, side by side: [n, blocks, made, taps * c].
+
+    The rows' taps read `rows.made` of the blocks each, from their own on.
+
+    Args:
+        image: What is read, fitted.
+        rows: Along the second axis.
+        columns: Along the third.
+    """
+    return {phase: _columns_read(part, columns) for phase, part in _phases(image, rows, columns).items()}
+
+
+def rows_read(image: Any, rows: Axis, columns: Axis) -> Iterator[Any]:
+    """For each row of the kernel, what its taps read, side by side: [n, made, made, taps * c]."""
+    bands = bands_read(image, rows, columns)
+    for tap in range(rows.kernel):
+        block, phase = rows.place(tap)
+        yield cut(bands[phase], [0, block, 0, 0], [-1, rows.made, -1, -1])
+
+
+def _phases(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
+    """The rows of each phase that is read [n, blocks, blocks, s * c]: columns of a block are side by side."""
+    width = columns.stride * image.shape[-1]
+    if rows.stride == 1:
+        return {0: tf.reshape(image, [-1, rows.blocks, columns.blocks, width])}
+    parts = tf.reshape(image, [-1, rows.blocks, rows.stride, columns.blocks, width])
+    read = sorted({rows.place(tap)[1] for tap in range(rows.kernel)})
+    return {
+        phase: tf.reshape(
+            cut(parts, [0, 0, phase, 0, 0], [-1, -1, 1, -1, -1]),
+            [-1, rows.blocks, columns.blocks, width],
+        )
+        for phase in read
+    }
+
+
+def _columns_read(part: Any, columns: Axis) -> Any:
+    channels = part.shape[-1] // columns.stride
+    read = []
+    for tap in range(columns.kernel):
+        block, phase = columns.place(tap)
+        read.append(cut(part, [0, 0, block, phase * channels], [-1, -1, columns.made, channels]))
+    return tf.concat(read, -1) if len(read) > 1 else read[0]
+
+
+def spread(gradient: Any, rows: Axis, columns: Axis, part: Part) -> Any:
+    """What all places of the kernel say of the image that they read: [n, rows, columns, c].
+
+    Args:
+        gradient: What each place says [n, made, made, c'].
+        rows: Along the second axis.
+        columns: Along the third.
+        part: Makes of it what is said of the positions of one phase.
+    """
+    margin = [[0, 0], [rows.reach, rows.reach], [columns.reach, columns.reach], [0, 0]]
+    gradient = tf.pad(gradient, margin) if rows.reach or columns.reach else gradient
+    bands: list[list[Any]] = [[] for _ in range(rows.stride)]
+    for column_phase in range(columns.stride):
+        across = columns.taps(column_phase)
+        wide = [_blocks(gradient, 2, columns, tap) for tap in across]
+        said = tf.concat(wide, -1) if len(wide) > 1 else next(iter(wide), None)
+        for phase, band in enumerate(bands):
+            down = rows.taps(phase) if across else []
+            band.append(part(said, down, across) if down else None)
+    return _cropped(_interleaved(bands), rows, columns)
+
+
+def scattered(said: Mapping[tuple[int, int], Any], rows: Axis, columns: Axis) -> Any:
+    """The same where each tap, by row and column, says something of its own [n, made, made, c]."""
+    bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
+    for (row, column), gradient in said.items():
+        (down, phase), (right, column_phase) = rows.place(row), columns.place(column)
+        margin = [[0, 0], [down, rows.reach - down], [right, columns.reach - right], [0, 0]]
+        placed = tf.pad(gradient, margin) if rows.reach or columns.reach else gradient
+        band = bands[phase]
+        band[column_phase] = placed if band[column_phase] is None else band[column_phase] + placed
+    return _cropped(_interleaved(bands), rows, columns)
+
+
+def _blocks(gradient: Any, dimension: int, axis: Axis, tap: int) -> Any:
+    begin, size = [0] * 4, [-1] * 4
+    begin[dimension], size[dimension] = axis.reach - axis.place(tap)[0], axis.blocks
+    return cut(gradient, begin, size)
+
+
+def _interleaved(bands: list[list[Any]]) -> Any:
+    """Images [n, h, w, c] by the phases of their rows and columns as one: [n, s * h, s' * w, c]."""
+    some = next(part for band in bands for part in band if part is not None)
+    _, height, width, channels = some.shape
+    nothing = tf.zeros_like(some) if any(part is None for band in bands for part in band) else None
+    filled = [[nothing if part is None else part for part in band] for band in bands]
+    lines = [tf.concat(band, -1) if len(band) > 1 else band[0] for band in filled]
+    image = tf.stack(lines, 2) if len(lines) > 1 else lines[0]
+    return tf.reshape(image, [-1, height * len(bands), width * len(bands[0]), channels])
+
+
+def _cropped(image: Any, rows: Axis, columns: Axis) -> Any:
+    """Without the padding, and with zeros where nothing was read."""
+    more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
+    if any(more):
+        image = tf.pad(image, [[0, 0], [0, more[0]], [0, more[1]], [0, 0]])
+    if image.shape[1:3] == (rows.size, columns.size):
+        return image
+    return cut(image, [0, rows.before, columns.before, 0], [-1, rows.size, columns.size, -1])

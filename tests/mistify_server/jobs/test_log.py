@@ -1,0 +1,123 @@
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify_server.jobs.log import TELL_SECONDS, JobLog
+from mistify_server.store.changes import GoalChanged, Submission
+from mistify_server.store.directory import Store
+from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.results import PackageResult, Result, TaskFailure
+
+GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
+
+
+@dataclass
+class Clock:
+    now: float = 100.0
+    changes: list[float] = field(default_factory=list)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
+    job = Job("j", JobState.QUEUED, GOALS, created_unix_ms=0, seconds=7.0, spent={"training": 5.0})
+    store.jobs.create(Submission(job, [plan], "[]", None))
+    return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), clock)
+
+
+def progress(stage: str, step: int = 0, accuracy: float | None = None) -> Progress:
+    return Progress(stage=stage, step=step, total_steps=9, accuracy=accuracy)
+
+
+def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:
+    log.follow(["a", "b"])(progress("starting"))
+    assert [goal.state for goal in store.jobs.job("j").goals] == [GoalState.RUNNING] * 2
+    assert [(event.goal_id, event.event) for event in store.jobs.events("j", 1, 9)] == [
+        ("a", GoalState.RUNNING),
+        ("b", GoalState.RUNNING),
+        ("a", ProgressUpdate("starting", 0, 9)),
+        ("b", ProgressUpdate("starting", 0, 9)),
+    ]
+    assert clock.changes == [100.0]
+
+
+def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -> None:
+    tell = log.follow(["a", "b"])
+    tell(progress("starting"))
+    noted = replace(log.goal("a"), note="written by somebody else")
+    store.jobs.record("j", [GoalChanged(noted)], 0.0, {})
+    tell(progress("adapting"))
+    assert store.jobs.job("j").goals[0] == noted
+
+
+def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:
+    tell = log.follow(())
+    for step, (stage, accuracy, pause) in enumerate(
+        [
+            ("tuning", None, 0.0),
+            ("tuning", None, 0.1),
+            ("tuning", 0.5, 0.1),
+            ("adapting", None, 0.1),
+            ("adapting", None, TELL_SECONDS),
+        ]
+    ):
+        clock.now += pause
+        tell(progress(stage, step, accuracy))
+    told = [event.event for event in store.jobs.events("j", 1, 9)]
+    assert [update.step for update in told if isinstance(update, ProgressUpdate)] == [0, 2, 3, 4]
+
+
+def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: Clock) -> None:
+    clock.now += 3.0
+    log.record()
+    assert store.jobs.job("j").seconds == 10.0
+
+
+async def after(clock: Clock, seconds: float, result: Result) -> Result:
+    """A task that takes so long."""
+    clock.now += seconds
+    return result
+
+
+def package(**spent: float) -> PackageResult:
+    return PackageResult(files={}, achieved={}, measured={}, accuracy=1.0, spent=spent)
+
+
+async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store, clock: Clock) -> None:
+    first, second = package(training=2.5, packaging=0.5), package(packaging=1.0)
+    assert await log.booked(after(clock, 4.0, first)) is first
+    assert await log.booked(after(clock, 1.25, second)) is second
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 7.5, "packaging": 1.5, "waiting": 1.25}
+
+
+async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
+    log: JobLog, store: Store, clock: Clock
+) -> None:
+    waiting = log.booked(after(clock, 2.0, package(packaging=1.5)))
+    clock.now += 9.0
+    await waiting
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.5}
+
+
+async def test_the_time_of_a_failed_task_is_its_own(log: JobLog, store: Store, clock: Clock) -> None:
+    failure = TaskFailure(code="INTERNAL", message="why")
+    assert await log.booked(after(clock, 3.0, failure)) is failure
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 5.0, "failed": 3.0}
+
+
+async def test_a_worker_whose_clock_is_fast_has_not_waited(log: JobLog, store: Store, clock: Clock) -> None:
+    await log.booked(after(clock, 1.0, package(packaging=1.5)))
+    log.record()
+    assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.0}

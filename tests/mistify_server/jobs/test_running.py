@@ -1,0 +1,104 @@
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import GoalState, JobState
+from mistify_server.jobs.running import RunningJobs
+from mistify_server.store.changes import CheckpointSaved, GoalChanged, JobChanged
+from mistify_server.store.sql.jobs import SqlJobStore
+
+Config = Callable[..., dict[str, object]]
+
+
+def break_store(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let the store fail when a checkpoint is to be kept."""
+    record = SqlJobStore.record
+
+    def broken(self: SqlJobStore, job_id: str, changes: Any, *time: Any) -> None:
+        changes = list(changes)
+        if any(isinstance(change, CheckpointSaved) for change in changes):
+            raise error
+        record(self, job_id, changes, *time)
+
+    monkeypatch.setattr(SqlJobStore, "record", broken)
+
+
+async def test_a_full_disk_stops_a_job_that_the_next_server_resumes(
+    site: Any, make_config: Config, serving_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        break_store(patched, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+        async with serving_at(site.settings()) as caller:
+            job = await caller.submit([make_config("a", FLOP="0.5x")])
+            with pytest.raises(MistifyError, match="the disk is full") as raised:
+                await caller.events(job.id)
+            assert raised.value.code is ErrorCode.UNAVAILABLE
+            assert (await caller.job(job.id)).state is JobState.RUNNING
+    async with serving_at(site.settings()) as caller:
+        assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_a_disk_that_is_full_for_a_worker_costs_no_goal(
+    site: Any, make_config: Config, serving_at: Any
+) -> None:
+    (site.control / "fill-adapt").write_text("1")
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.2x")])
+        with pytest.raises(MistifyError, match="No space left") as raised:
+            await caller.events(job.id)
+        assert raised.value.code is ErrorCode.UNAVAILABLE
+        assert (await caller.job(job.id)).state is JobState.RUNNING
+    async with serving_at(site.settings()) as caller:
+        job = await caller.finished(job.id)
+    assert [goal.state for goal in job.goals] == [GoalState.MET, GoalState.MET]
+
+
+async def test_a_stopped_job_can_still_be_cancelled(
+    site: Any, make_config: Config, serving_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_store(monkeypatch, MistifyError(ErrorCode.UNAVAILABLE, "the disk is full"))
+    async with serving_at(site.settings()) as caller:
+        job = await caller.submit([make_config("a", FLOP="0.5x")])
+        with pytest.raises(MistifyError):
+            await caller.events(job.id)
+        assert (await caller.cancel(job.id)).state is JobState.CANCELLED
+
+
+async def test_an_error_of_the_program_fails_the_job(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_store(monkeypatch, ZeroDivisionError("secret"))
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    job = await caller.finished(job.id)
+    assert job.state is JobState.FAILED
+    assert [goal.state for goal in job.goals] == [GoalState.FAILED]
+    assert job.reason == "an error inside the server; its log has the details"
+
+
+async def test_a_job_started_again_as_it_ends_can_be_cancelled(
+    caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the end of its task and the moment when that is forgotten."""
+    tell = RunningJobs._tell
+
+    def again(jobs: RunningJobs, job_id: str) -> None:
+        (site.control / "hold-package").touch()
+        store = jobs._store.jobs
+        goal = replace(store.job(job_id).goals[0], state=GoalState.WAITING)
+        store.record(job_id, [GoalChanged(goal), JobChanged(JobState.QUEUED)], 0.0, {})
+        jobs.start(job_id)
+
+    def tell_and_start(jobs: RunningJobs, job_id: str) -> None:
+        tell(jobs, job_id)
+        if jobs._store.jobs.job(job_id).state is JobState.DONE:
+            asyncio.get_running_loop().call_soon(again, jobs, job_id)
+
+    monkeypatch.setattr(RunningJobs, "_tell", tell_and_start)
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await wait_until(lambda: len(site.tasks("package")) == 2)
+    assert (await caller.cancel(job.id)).state is JobState.CANCELLED
+    assert job.id not in {task.get_name() for task in asyncio.all_tasks()}

@@ -1,0 +1,277 @@
+"""What the calls of the service give and refuse."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
+from mistify_server.engines.pool import PooledEngine
+from mistify_server.store.sql.rows import job_of
+from tests.mistify_server.outcomes import failure, goals
+
+Config = Callable[..., dict[str, object]]
+
+
+async def test_events_are_numbered_without_gaps_and_can_be_resumed(caller: Any, make_config: Config) -> None:
+    job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.25x")])
+    events = await caller.events(job.id)
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert [
+        event.event for event in events if event.goal_id is None and isinstance(event.event, JobState)
+    ] == [
+        JobState.QUEUED,
+        JobState.RUNNING,
+        JobState.DONE,
+    ]
+    states = [event.event for event in events if event.goal_id == "b" and isinstance(event.event, GoalState)]
+    assert states == [GoalState.RUNNING, GoalState.MET]
+    stages = {event.event.stage for event in events if isinstance(event.event, ProgressUpdate)}
+    assert stages == {"starting", "in source", "in adapt", "in package"}
+    for after in (0, 3, len(events) - 1, len(events), len(events) + 5):
+        assert await caller.events(job.id, after) == events[after:]
+
+
+async def test_a_watcher_sees_events_as_they_come(caller: Any, site: Any, make_config: Config) -> None:
+    (site.control / "hold-adapt").touch()
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    seen = []
+    async for event in caller.watch(job.id):
+        seen.append(event.sequence)
+        if isinstance(event.event, ProgressUpdate) and event.event.stage == "in adapt":
+            (site.control / "hold-adapt").unlink()
+    assert seen == list(range(1, len(seen) + 1))
+
+
+async def test_a_cancelled_job_keeps_what_is_done(caller: Any, site: Any, make_config: Config) -> None:
+    (site.control / "hold-adapt-2500").touch()
+    job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.25x")])
+    async for event in caller.watch(job.id):
+        if event.event is GoalState.MET:
+            break
+    job = await caller.cancel(job.id)
+    assert job.state is JobState.CANCELLED
+    assert goals(job) == {"a": GoalState.MET, "b": GoalState.CANCELLED}
+    assert await caller.fetch(job.id, "a", "manifest.json")
+    events = await caller.events(job.id)
+    assert events[-1].event is JobState.CANCELLED
+    assert await caller.cancel(job.id) == job
+
+
+async def test_the_same_key_is_the_same_job(caller: Any, site: Any, make_config: Config) -> None:
+    configs = [make_config("a", FLOP="0.5x")]
+    jobs = await asyncio.gather(*(caller.submit(configs, key="k") for _ in range(5)))
+    assert len({job.id for job in jobs}) == 1
+    await caller.finished(jobs[0].id)
+    assert (await caller.submit(configs, key="k")).state is JobState.DONE
+    assert len(site.tasks("source")) == 1
+    error = await failure(caller.submit([make_config("b", FLOP="0.5x")], key="k"))
+    assert error.code is ErrorCode.CONFLICT
+    assert (await caller.submit(configs)).id != jobs[0].id
+
+
+async def test_jobs_are_listed_page_by_page(caller: Any, make_config: Config) -> None:
+    ids = [(await caller.submit([make_config("a", FLOP="0.5x")])).id for _ in range(3)]
+    first = await caller.page(2)
+    second = await caller.page(2, first.next_page_token)
+    assert [job.id for job in (*first.jobs, *second.jobs)] == ids[::-1]
+    assert (first.next_page_token, second.next_page_token) == (ids[1], "")
+    assert len((await caller.page(0)).jobs) == 3
+
+
+async def test_a_page_has_so_many_goals(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistify_server.jobs.service.MOST_GOALS_PER_PAGE", 3)
+    for count in (1, 4, 2, 1):
+        await caller.submit([make_config(f"g{n}", FLOP=f"0.{n + 1}x") for n in range(count)])
+    sizes, token = [], ""
+    while not sizes or token:
+        page = await caller.page(10, token)
+        token = page.next_page_token
+        sizes.append([len(job.goals) for job in page.jobs])
+    assert sizes == [[1, 2], [4], [1]]
+
+
+async def test_only_the_jobs_of_a_page_are_read_and_calls_are_answered_meanwhile(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [(await caller.submit([make_config("a", FLOP="0.5x")])).id for _ in range(3)]
+    for job_id in ids:
+        await caller.finished(job_id)
+    read: list[tuple[str, bool]] = []
+
+    def noted(session: Any, row: Any) -> Job:
+        read.append((row.id, threading.current_thread() is threading.main_thread()))
+        return job_of(session, row)
+
+    monkeypatch.setattr("mistify_server.store.sql.jobs.job_of", noted)
+    monkeypatch.setattr("mistify_server.jobs.service.MOST_GOALS_PER_PAGE", 2)
+    page = await caller.page(10)
+    assert [job.id for job in page.jobs] == [ids[2], ids[1]]
+    assert read == [(ids[2], False), (ids[1], False)]
+
+
+async def test_a_download_goes_on_where_it_stopped(caller: Any, make_config: Config) -> None:
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await caller.finished(job.id)
+    whole = await caller.fetch(job.id, "a", "serve.tflite")
+    assert len(whole) > 3 * 256 * 1024
+    for offset in (1, 300_000, len(whole) - 1, len(whole)):
+        assert await caller.fetch(job.id, "a", "serve.tflite", offset) == whole[offset:]
+    for offset in (-1, len(whole) + 1):
+        assert (
+            await failure(caller.fetch(job.id, "a", "serve.tflite", offset))
+        ).code is ErrorCode.INVALID_CONFIG
+
+
+async def test_what_is_not_there_is_not_found(caller: Any, make_config: Config) -> None:
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    await caller.finished(job.id)
+    for call in (
+        caller.job("nowhere"),
+        caller.cancel("nowhere"),
+        caller.events("nowhere"),
+        caller.page(1, "nowhere"),
+        caller.fetch("nowhere", "a", "serve.tflite"),
+        caller.fetch(job.id, "nowhere", "serve.tflite"),
+        caller.fetch(job.id, "a", "../manifest.json"),
+    ):
+        assert (await failure(call)).code is ErrorCode.NOT_FOUND
+
+
+async def test_every_problem_of_a_batch_is_told_at_once(caller: Any, site: Any, make_config: Config) -> None:
+    (site.root / "text.json").write_text("no network")
+    site.write("shapeless.json", {"x": []})
+    shapeless = make_config("shapeless", FLOP="0.5x")
+    shapeless["dataset"] = {"train": "shapeless.json", "test": "test.json"}
+    error = await failure(
+        caller.submit(
+            [
+                make_config("low", FLOP="0.001x"),
+                make_config("lower", num_of_params=5),
+                make_config("missing", model="modell.json", FLOP="0.5x"),
+                make_config("no-model", model="text.json", FLOP="0.5x"),
+                make_config("algorithm", algorithm={"name": "morphnett"}, FLOP="0.5x"),
+                shapeless,
+            ]
+        )
+    )
+    assert error.code is ErrorCode.INVALID_CONFIG
+    assert sorted(problem.place for problem in error.problems) == [
+        "[0].adaptation_goal.FLOP",
+        "[1].adaptation_goal.num_of_params",
+        "[2].model",
+        "[3].model",
+        "[4].algorithm.name",
+        "[5].dataset.train",
+    ]
+    fixes = {problem.place: problem.fix for problem in error.problems}
+    assert fixes["[2].model"] == 'did you mean "model.json"?'
+    assert fixes["[4].algorithm.name"] == 'did you mean "morphnet"?'
+    assert (await caller.page(10)).jobs == []
+    assert site.tasks("source") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "place"),
+    [
+        ({"model": "missing.json"}, ErrorCode.INVALID_MODEL, "[0].model"),
+        ({"model": "/etc/passwd"}, ErrorCode.INVALID_MODEL, "[0].model"),
+        ({"model": "../control/model.json"}, ErrorCode.INVALID_MODEL, "[0].model"),
+        (
+            {"dataset": {"train": "missing.json", "test": "test.json"}},
+            ErrorCode.INVALID_DATASET,
+            "[0].dataset.train",
+        ),
+        (
+            {"dataset": {"train": "train.json", "test": "builtin:digits-train"}},
+            ErrorCode.INVALID_DATASET,
+            "[0].dataset.test",
+        ),
+        ({"colour": "red"}, ErrorCode.INVALID_CONFIG, "[0].colour"),
+        ({"adaptation_goal": {"FLOP": "5 parsec"}}, ErrorCode.INVALID_CONFIG, "[0].adaptation_goal.FLOP"),
+    ],
+)
+async def test_the_code_says_what_a_problem_is_about(
+    caller: Any, make_config: Config, changes: dict[str, object], code: ErrorCode, place: str
+) -> None:
+    error = await failure(caller.submit([{**make_config("a", FLOP="0.5x"), **changes}]))
+    assert (error.code, [problem.place for problem in error.problems]) == (code, [place])
+
+
+async def test_broken_json_is_refused(caller: Any) -> None:
+    error = await failure(caller.submit('[{"id": '))
+    assert error.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_a_thousand_problems_arrive(caller: Any, make_config: Config) -> None:
+    error = await failure(caller.submit([make_config(f"g{n}", FLOP="-1") for n in range(1000)]))
+    assert len(error.problems) == 1000
+
+
+async def test_more_problems_than_a_call_can_carry_are_counted(caller: Any, make_config: Config) -> None:
+    error = await failure(caller.submit([make_config(f"g{n}", FLOP="-1") for n in range(10_000)]))
+    assert error.code is ErrorCode.INVALID_CONFIG
+    assert 0 < len(error.problems) < 10_000
+    assert "left out" in error.message
+
+
+async def test_an_inspection_that_fails_names_the_place(caller: Any, site: Any, make_config: Config) -> None:
+    (site.control / "crash-inspect").write_text("9")
+    error = await failure(caller.submit([make_config("a", FLOP="0.5x")]))
+    assert error.code is ErrorCode.INTERNAL
+    assert error.message.startswith("[0] could not be inspected")
+
+
+async def test_an_engine_that_is_lost_says_so_to_who_submits(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> None:
+        raise MistifyError(ErrorCode.UNAVAILABLE, "the Ray cluster is lost")
+
+    monkeypatch.setattr(PooledEngine, "run", lost)
+    error = await failure(caller.submit([make_config("a", FLOP="0.5x")]))
+    assert (error.code, error.message) == (ErrorCode.UNAVAILABLE, "the Ray cluster is lost")
+
+
+async def test_the_health_service_says_serving(caller: Any) -> None:
+    stub = health_pb2_grpc.HealthStub(caller.channel)
+    for service in ("", "mistify.v1.Porting"):
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_calls_need_the_token(site: Any, make_config: Config, serving_at: Any, call_at: Any) -> None:
+    async with serving_at(site.settings(token="s3cret"), "s3cret") as caller:  # noqa: S106
+        assert (await caller.submit([make_config("a", FLOP="0.5x")])).state is JobState.QUEUED
+        for token in (None, "wrong", "s3cret "):
+            caller.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
+            for call in (caller.page(1), caller.events("x")):
+                assert (await failure(call)).code is ErrorCode.UNAUTHENTICATED
+        stub = health_pb2_grpc.HealthStub(caller.channel)
+        await stub.Check(health_pb2.HealthCheckRequest())
+
+
+async def test_an_unforeseen_error_says_nothing_of_the_inside(
+    caller: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("mistify_server.jobs.service.PortingService.job", broken)
+    error = await failure(caller.job("x"))
+    assert error.code is ErrorCode.INTERNAL
+    assert "secret" not in str(error)
+    assert "secret detail" in caplog.text
+
+
+async def test_an_unknown_method_is_unimplemented(caller: Any) -> None:
+    with pytest.raises(grpc.RpcError) as raised:
+        await caller.channel.unary_unary("/mistify.v1.Porting/Nothing")(b"")
+    assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]

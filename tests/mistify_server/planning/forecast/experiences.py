@@ -1,0 +1,33 @@
+"""Edges that were seen, and algorithms that may be chosen."""
+
+from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.tasks.estimates import Candidate, Traits
+
+TRAITS = Traits(model="m", kind="convolutional", blocks=2)
+
+CANDIDATES = {
+    "morphnet": Candidate(
+        gain=0.0, preparing=0, edge=150, adapting=(0, *[100] * 32), tune_steps=600, max_steps=3000
+    ),
+    "chamnet": Candidate(
+        gain=0.0, preparing=3000, edge=2000, adapting=(0, *[120] * 32), tune_steps=600, max_steps=3000
+    ),
+}
+
+
+def case(
+    halvings: float = 1.0, *, subject: str = "own", algorithm: str = "morphnet", steps: int = 700
+) -> Case:
+    return Case(
+        subject=subject,
+        kind="convolutional",
+        algorithm=algorithm,
+        halvings=halvings,
+        distance=1.0,
+        share=1.0,
+        steps=steps,
+    )
+
+
+def seen(case: Case, lost: float, seconds: float = 10.0, source: float = 0.8) -> EdgeRecord:
+    return EdgeRecord(case=case, source_steps=200, source=source, lost=lost, seconds=seconds)

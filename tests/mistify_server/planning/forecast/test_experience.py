@@ -1,0 +1,155 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Kernel
+
+from mistify.jobs.plan import Estimate
+from mistify_server.planning.forecast import experience
+from mistify_server.planning.forecast.experience import Experience
+from mistify_server.store.edges import Case, EdgeRecord
+from tests.mistify_server.planning.forecast.experiences import CANDIDATES, case, seen
+
+
+def lost(known: Experience, wanted: Case) -> Estimate:
+    (found,) = known.lost([wanted])
+    return found
+
+
+def test_before_anything_was_seen_predictions_are_those_of_benchmarks_with_a_wide_margin() -> None:
+    """ResNet-8, depthwise and SNIPS: shares of the source's accuracy lost at a half and at a quarter."""
+    known = Experience([], CANDIDATES)
+    for halvings, figures in {1.0: (0.06, 0.011, 0.026), 2.0: (0.111, 0.013, 0.026)}.items():
+        found = lost(known, case(halvings, steps=900))
+        assert all(found.holds(figure) for figure in figures)
+    assert lost(known, case(0.0)).mean == 0.0
+
+
+def test_more_is_lost_further_down_and_less_with_more_steps() -> None:
+    known = Experience([], CANDIDATES)
+    down = [lost(known, case(halvings)) for halvings in (0.0, 0.5, 1.0, 3.0)]
+    assert [found.mean for found in down] == sorted(found.mean for found in down)
+    assert [found.deviation for found in down] == sorted(found.deviation for found in down)
+    assert lost(known, case(steps=2000)).mean < lost(known, case(steps=200)).mean
+
+
+def test_edges_of_the_same_model_teach_most_then_those_of_its_kind() -> None:
+    def predicted(subject: str) -> Estimate:
+        records = [seen(case(h, subject="own"), 0.09 * h) for h in (0.5, 1.0, 1.5, 2.0)]
+        return lost(Experience(records, CANDIDATES), case(1.2, subject=subject))
+
+    own, like, none = predicted("own"), predicted("another"), lost(Experience([], CANDIDATES), case(1.2))
+    assert own.mean == pytest.approx(0.108, abs=0.006)
+    assert none.mean < like.mean < own.mean
+    assert own.deviation < like.deviation < none.deviation
+
+
+def poor(halvings: float) -> EdgeRecord:
+    """Of a source that was hardly trained: the smaller networks that it is cut to are twice as good."""
+    return seen(case(halvings, subject="poor"), -1.0 + 0.05 * halvings)
+
+
+def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
+    good = [seen(case(h, subject="good"), 0.05 * h) for h in (0.5, 1.0, 1.5, 2.0)]
+    gained = [poor(h) for h in (0.5, 1.0, 2.0, 3.0)]
+    for records in ([], good):
+        alone, beside = (Experience(found, CANDIDATES) for found in (records, [*gained, *records]))
+        for subject in ("new", "good"):
+            expected, found = (lost(known, case(1.2, subject=subject)) for known in (alone, beside))
+            assert found.mean == pytest.approx(expected.mean)
+            assert found.deviation == pytest.approx(expected.deviation)
+            assert beside.evidence(subject, "convolutional") == alone.evidence(subject, "convolutional")
+
+
+def test_what_a_poor_source_gains_is_expected_of_itself() -> None:
+    known = Experience([poor(h) for h in (0.5, 1.0, 2.0, 3.0)], CANDIDATES)
+    assert lost(known, case(1.2, subject="poor")).holds(-0.94)
+    assert known.evidence("poor", "convolutional") == "by 4 edges of this model and data"
+
+
+def test_a_little_better_than_its_source_is_no_sign_of_a_poor_one() -> None:
+    """Nor is a wider network that is better."""
+    records = [seen(case(1.0, subject="good"), -0.01), seen(case(-1.0, subject="good"), -0.1)]
+    known, none = Experience(records, CANDIDATES), Experience([], CANDIDATES)
+    assert lost(known, case(1.2, subject="new")).mean < lost(none, case(1.2)).mean
+
+
+def test_it_is_a_gaussian_process() -> None:
+    """The same as scikit-learn's with the same covariance."""
+    rng = np.random.default_rng(3)
+    cases = [
+        case(float(h), subject="ab"[n % 2], algorithm=("morphnet", "chamnet")[n % 3 == 0], steps=int(s))
+        for n, (h, s) in enumerate(zip(rng.uniform(0, 3, 12), rng.uniform(50, 3000, 12), strict=True))
+    ]
+    known, wanted = cases[:8], cases[8:]
+    usual = Experience([], CANDIDATES)
+    targets = np.array([estimate.mean for estimate in usual.lost(known)]) + rng.normal(0, 0.005, 8)
+
+    def figures(of: list[Case]) -> Any:
+        return usual._figures(of)
+
+    class Ours(Kernel):  # type: ignore[misc]
+        def __init__(self) -> None:
+            pass
+
+        def __call__(self, left: object, right: object = None, eval_gradient: bool = False) -> object:
+            one = [cases[int(place)] for (place,) in left]  # type: ignore[attr-defined]
+            other = one if right is None else [cases[int(place)] for (place,) in right]  # type: ignore[attr-defined]
+            return experience._covariance(figures(one), figures(other))
+
+        def diag(self, given: object) -> object:
+            return np.diag(self(given))  # type: ignore[call-overload]
+
+        def is_stationary(self) -> bool:
+            return False
+
+    residuals = targets - [estimate.mean for estimate in usual.lost(known)]
+    process = GaussianProcessRegressor(Ours(), alpha=experience._noise(figures(known)), optimizer=None)
+    process.fit(np.arange(8)[:, None], residuals)
+    mean, deviation = process.predict(np.arange(8, 12)[:, None], return_std=True)
+    records = [seen(one, float(target)) for one, target in zip(known, targets, strict=True)]
+    ours = Experience(records, CANDIDATES).lost(wanted)
+    expected = mean + [estimate.mean for estimate in usual.lost(wanted)]
+    np.testing.assert_allclose([estimate.mean for estimate in ours], expected, atol=1e-9)
+    spread = np.sqrt(deviation**2 + experience._noise(figures(wanted)))
+    np.testing.assert_allclose([estimate.deviation for estimate in ours], spread, rtol=1e-6)
+
+
+def test_predictions_are_at_least_as_uncertain_as_leaving_records_out_says() -> None:
+    def margin(losses: list[float]) -> float:
+        records = [seen(case(1.0 + 0.1 * n), loss) for n, loss in enumerate(losses)]
+        return lost(Experience(records, CANDIDATES), case(1.2)).margin
+
+    scattered = [0.02, 0.14, 0.01, 0.15, 0.03, 0.13]
+    assert margin(scattered) > 3 * margin([0.06] * 6)
+    assert margin(scattered) > 2 * np.std(scattered)
+
+
+def test_what_the_source_reaches_is_known_from_the_last_job_with_as_many_steps() -> None:
+    records = [seen(case(), 0.1, source=0.7), seen(case(), 0.1, source=0.8)]
+    known = Experience(records, CANDIDATES)
+    assert known.source("own", 200) == 0.8
+    assert known.source("own", 100) is None
+    assert known.source("another", 200) is None
+
+
+def test_speed_is_told_by_the_edges_of_the_same_model() -> None:
+    """850 steps of the source's size, 150 of them for what an edge takes besides, in 17 s."""
+    whole = case(0.0)
+    records = [seen(whole, 0.0, seconds=17.0), seen(case(0.0, subject="another"), 0.0, seconds=1000.0)]
+    known = Experience(records, CANDIDATES)
+    assert known.step_seconds("own") == pytest.approx(0.02)
+    assert known.step_seconds("new") is None
+    assert case(3.0).work < whole.work
+
+
+def test_predictions_say_what_they_rest_on() -> None:
+    records = [seen(case(), 0.1), seen(case(), 0.1)]
+    assert Experience(records, CANDIDATES).evidence("own", "convolutional") == (
+        "by 2 edges of this model and data"
+    )
+    assert "1 edge of other convolutional" in Experience(records[:1], CANDIDATES).evidence(
+        "new", "convolutional"
+    )
+    assert "benchmarks" in Experience(records, CANDIDATES).evidence("new", "transformer")

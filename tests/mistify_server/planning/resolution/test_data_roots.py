@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.parsing.validation import InvalidValue
+from mistify_server.planning.resolution.data_roots import DataRoots, Wanted
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> DataRoots:
+    for name in ("first", "second", "secret"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "first" / "train.npz").write_text("first")
+    (tmp_path / "second" / "train.npz").write_text("second")
+    (tmp_path / "second" / "test.npz").write_text("second")
+    (tmp_path / "secret" / "key").write_text("secret")
+    return DataRoots.of([tmp_path / "first", tmp_path / "second"])
+
+
+def test_roots_are_searched_in_order(roots: DataRoots) -> None:
+    assert roots.find("train.npz").read_text() == "first"
+    assert roots.find("test.npz").read_text() == "second"
+
+
+def test_an_absolute_path_may_lie_below_any_root(roots: DataRoots, tmp_path: Path) -> None:
+    assert roots.find(str(tmp_path / "second" / "train.npz")).read_text() == "second"
+
+
+@pytest.mark.parametrize(
+    "given", ["../secret/key", "{base}/secret/key", "{base}/first/../secret/key", "link"]
+)
+def test_nothing_outside_the_roots_is_found(roots: DataRoots, tmp_path: Path, given: str) -> None:
+    (tmp_path / "first" / "link").symlink_to(tmp_path / "secret" / "key")
+    with pytest.raises(InvalidValue, match="below a data root"):
+        roots.find(given.format(base=tmp_path))
+
+
+def test_a_linked_directory_leads_nowhere_else(roots: DataRoots, tmp_path: Path) -> None:
+    (tmp_path / "first" / "inside").symlink_to(tmp_path / "secret")
+    with pytest.raises(InvalidValue, match="move it there"):
+        roots.find("inside/key")
+
+
+def test_a_link_within_the_roots_is_followed(roots: DataRoots, tmp_path: Path) -> None:
+    (tmp_path / "first" / "link").symlink_to(tmp_path / "second" / "test.npz")
+    assert roots.find("link") == tmp_path / "second" / "test.npz"
+
+
+@pytest.mark.parametrize("given", ["missing", "", "a/" * 5000, "train.npz\0", ".", "first"])
+def test_a_missing_file_says_which_roots_were_searched(roots: DataRoots, given: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=str(tmp_path / "second")):
+        roots.find(given)
+
+
+def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:
+    (tmp_path / "second" / "saved").mkdir()
+    (tmp_path / "first" / "out").symlink_to(tmp_path / "secret")
+    for wanted in (Wanted.DIRECTORY, Wanted.EITHER):
+        assert roots.find("saved", wanted) == tmp_path / "second" / "saved"
+        with pytest.raises(InvalidValue, match=f"{wanted.value} below a data root"):
+            roots.find("out", wanted)
+    assert roots.find("test.npz", Wanted.EITHER) == tmp_path / "second" / "test.npz"
+    with pytest.raises(InvalidValue, match="a directory below a data root"):
+        roots.find("test.npz", Wanted.DIRECTORY)
+
+
+def test_a_name_that_is_nearly_right_is_suggested(roots: DataRoots, tmp_path: Path) -> None:
+    (tmp_path / "second" / "deep").mkdir()
+    (tmp_path / "second" / "deep" / "cifar10.npz").touch()
+    with pytest.raises(InvalidValue, match='did you mean "deep/cifar10'):
+        roots.find("deep/cifar_10.npz")
+
+
+def test_without_roots_the_option_is_named() -> None:
+    with pytest.raises(InvalidValue, match="--data-root"):
+        DataRoots.of([]).find("train.npz")
+
+
+def test_a_root_has_to_exist(tmp_path: Path) -> None:
+    with pytest.raises(MistifyError) as raised:
+        DataRoots.of([tmp_path / "nowhere"])
+    assert raised.value.code is ErrorCode.NOT_FOUND

@@ -1,0 +1,77 @@
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from mistify.parsing.validation import InvalidValue
+from mistify_server.planning.resolution.data_roots import DataRoots
+from mistify_server.planning.resolution.model_names import parse_name
+from mistify_server.tasks.sources import ModelSource
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> DataRoots:
+    (tmp_path / "root" / "bert").mkdir(parents=True)
+    (tmp_path / "root" / "net.weights.h5").touch()
+    return DataRoots.of([tmp_path / "root"])
+
+
+def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert parse_name("keras.applications/MobileNetV2", roots) == ModelSource(application="MobileNetV2")
+    asked = "keras.applications/mobilenetv2?classes=10&input=96&weights=net.weights.h5"
+    expected = ModelSource(
+        application="MobileNetV2", classes=10, input=96, weights=str(root / "net.weights.h5")
+    )
+    assert parse_name(asked, roots) == expected
+    preset = ModelSource(path=str(root / "bert"), sequence=64, classes=3)
+    assert parse_name("keras_hub/bert?sequence=64&classes=3", roots) == preset
+    assert parse_name("net.keras", roots) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "fix"),
+    [
+        ("keras.applications/MobilNetV2", "EfficientNetB0", 'did you mean "MobileNetV2"?'),
+        ("keras.applications/MobileNetV2?class=10", "classes, input, weights", 'did you mean "classes"?'),
+        ("keras.applications/MobileNetV2?classes=1", "classes from 2", "classes=2"),
+        ("keras.applications/MobileNetV2?input=1e3", "input from 8", "input=8"),
+        ("keras.applications/MobileNetV2?input=8&input=9", "every option once", "leave"),
+        ("keras.applications/MobileNetV2?input", "?NAME=VALUE", "write them so"),
+        ("keras.applications/MobileNetV2?weights=../key", "a file below a data root", ""),
+        ("keras_hub/../root", "a directory below a data root", ""),
+        ("keras_hub/bert?input=3", "classes, sequence", ""),
+    ],
+)
+def test_what_a_name_cannot_be(roots: DataRoots, given: str, expected: str, fix: str) -> None:
+    (Path(roots.roots[0]).parent / "key").touch()
+    with pytest.raises(InvalidValue) as caught:
+        assert parse_name(given.replace("../root", "../other"), roots) is None
+    assert expected in caught.value.expected
+    assert fix in caught.value.fix
+
+
+HANDLE = "https://tfhub.dev/google/imagenet/mobilenet_v2_035_96/classification/5"
+
+
+def test_a_handle_is_read_from_the_cache(
+    roots: DataRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(InvalidValue, match="set TFHUB_CACHE_DIR") as caught:
+        parse_name(HANDLE, roots)
+    directory = tmp_path / "cache" / hashlib.sha1(HANDLE.encode(), usedforsecurity=False).hexdigest()
+    assert str(directory) in caught.value.expected
+    directory.mkdir(parents=True)
+    assert parse_name(HANDLE, roots) == ModelSource(path=str(directory))
+
+
+def test_the_cache_is_laid_out_as_by_tensorflow_hub(
+    roots: DataRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = pytest.importorskip("tensorflow_hub")
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
+    module = Path(hub.compressed_module_resolver._module_dir(HANDLE))
+    module.mkdir(parents=True)
+    (module / "saved_model.pb").touch()
+    assert parse_name(HANDLE, roots) == ModelSource(path=hub.resolve(HANDLE))

@@ -1,0 +1,265 @@
+"""Where goals that come later start from, against a plain all-pairs definition."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.porting import DatasetConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import Goal, GoalState
+from mistify_server.planning.insertion import Promise, derived_seed, insert_goals, promises
+from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
+from mistify_server.tasks.results import AdaptResult
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+AXES = ("flops", "params")
+
+# Few distinct limits and targets, so that ties, equal budgets and equal sums (2 * 8 = 4 * 4) are common.
+BUDGETS = st.dictionaries(st.sampled_from(AXES), st.sampled_from([1.0, 2.0, 3.0, 4.0, 8.0]), min_size=1)
+TARGETS = st.sampled_from([None, 0.5, 0.7, 0.9])
+ASKED = st.lists(st.tuples(BUDGETS, TARGETS), max_size=6)
+
+BARE = BatchPlan(
+    number=2,
+    model_name="m",
+    dataset=DatasetConfig(train="a", test="b"),
+    model=ModelSource(builtin="m"),
+    data=DataSource(train="a", test="b"),
+    algorithm="morphnet",
+    algorithm_config={"seed": 3},
+    hardware={},
+    source_costs={"flops": 10.0, "params": 10.0},
+    floor={},
+    exceed={},
+    seed=0,
+    nodes=(),
+)
+
+FLOAT32 = QuantizationConfig()
+
+Asked = Sequence[tuple[dict[str, float], float | None]]
+
+
+def goals_of(asked: Asked, prefix: str) -> list[Goal]:
+    return [
+        Goal(f"{prefix}{number}", batch=2, budget=budget, accuracy_target=target)
+        for number, (budget, target) in enumerate(asked)
+    ]
+
+
+def at(accuracy: float) -> Promise:
+    return Promise(accuracy, (FLOAT32,))
+
+
+def limit(budget: Mapping[str, float], axis: str) -> float:
+    return budget.get(axis, math.inf)
+
+
+def is_looser(a: Mapping[str, float], b: Mapping[str, float]) -> bool:
+    return a != b and all(limit(a, axis) >= limit(b, axis) for axis in AXES)
+
+
+def nearest_looser(
+    budget: Mapping[str, float], candidates: Sequence[Mapping[str, float]]
+) -> Mapping[str, float] | None:
+    """The looser candidate with the least work left, the first of several."""
+
+    def finite(candidate: Mapping[str, float], axis: str) -> float:
+        known = [limit(other, axis) for other in candidates if axis in other]
+        return candidate.get(axis, max(known, default=1.0))
+
+    looser = [candidate for candidate in candidates if is_looser(candidate, budget)]
+    work = [
+        round(sum(math.log(finite(candidate, axis) / finite(budget, axis)) for axis in AXES), 8)
+        for candidate in looser
+    ]
+    return looser[work.index(min(work))] if looser else None
+
+
+@given(ASKED, ASKED, st.data())
+def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, later: Asked, data: Any) -> None:
+    plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
+    accuracies = st.sampled_from([0.0, 0.6, 0.8])
+    promised = {
+        node.index: at(data.draw(accuracies, label=f"accuracy of {node.goals}"))
+        for node in plan.nodes
+        if data.draw(st.booleans(), label=f"{node.goals} has a checkpoint")
+    }
+    asked = goals_of(later, "new")
+    grown, placed = insert_goals(plan, promised, asked)
+
+    nodes = {node.index: node for node in grown.nodes}
+    node_of = {goal_id: node for node in grown.nodes for goal_id in node.goals}
+    live = [node for node in sorted(plan.nodes, key=lambda node: node.index) if node.index in promised]
+    budgets = [node.budget for node in live]
+    budgets += [goal.budget for goal in asked if goal.budget not in budgets]
+    budgets = [budget for place, budget in enumerate(budgets) if budget not in budgets[:place]]
+    for goal in asked:
+        node, target = node_of[goal.id], goal.accuracy_target or 0.0
+        equal = [other for other in live if other.budget == goal.budget]
+        enough = [other for other in equal if promised[other.index].accuracy >= target]
+        assert node.budget == goal.budget
+        if enough:
+            assert node.index == enough[0].index
+            continue
+        assert node.index not in {other.index for other in plan.nodes}
+        assert (node.accuracy_target or 0.0) >= target
+        if equal:
+            assert node.parent is not None
+            best = max(promised[other.index].accuracy for other in equal)
+            assert promised[node.parent].accuracy == best
+            assert nodes[node.parent].budget == goal.budget
+            continue
+        expected = nearest_looser(goal.budget, budgets)
+        found = None if node.parent is None else nodes[node.parent].budget
+        assert found == expected
+        if node.parent in {other.index for other in plan.nodes}:
+            assert node.parent in promised
+    for goal in placed:
+        parent = node_of[goal.id].parent
+        assert goal.parent == (None if parent is None else nodes[parent].goals[0])
+
+
+@given(ASKED, ASKED, st.sets(st.integers(0, 5)))
+def test_what_exists_stays_and_every_node_comes_after_its_parent(
+    first: Asked, later: Asked, live: set[int]
+) -> None:
+    plan, _ = insert_goals(BARE, {}, goals_of(first, "old"))
+    promised = {node.index: at(0.6) for node in plan.nodes if node.index in live}
+    asked = goals_of(later, "new")
+    grown, placed = insert_goals(plan, promised, asked)
+
+    assert [goal.id for goal in placed] == [goal.id for goal in asked]
+    for before, after in zip(plan.nodes, grown.nodes, strict=False):
+        assert after.goals[: len(before.goals)] == before.goals
+        assert after.model_copy(update={"goals": before.goals}) == before
+    seen: set[int | None] = {None}
+    for node in grown.nodes:
+        assert node.parent in seen
+        assert node.index not in seen
+        seen.add(node.index)
+        assert node.seed == derived_seed(BARE.algorithm_config, node.index)
+    served = [goal_id for node in grown.nodes for goal_id in node.goals]
+    assert sorted(served) == sorted(goal.id for goal in (*goals_of(first, "old"), *asked))
+
+
+@given(ASKED)
+def test_a_plan_does_not_depend_on_how_its_goals_came(asked: Asked) -> None:
+    """All at once, or the looser ones of a path first: the same parents, but for equal budgets."""
+    budgets = [{"flops": float(8 - number)} for number in range(len(asked))]
+    chain = goals_of([(budget, None) for budget in budgets], "g")
+    at_once, _ = insert_goals(BARE, {}, chain)
+    one_by_one = BARE
+    for goal in chain:
+        one_by_one, _ = insert_goals(one_by_one, {node.index: at(0.0) for node in one_by_one.nodes}, [goal])
+    assert one_by_one == at_once
+
+
+def chain_of(*limits: float) -> BatchPlan:
+    return insert_goals(BARE, {}, goals_of([({"flops": limit}, None) for limit in limits], "g"))[0]
+
+
+@pytest.mark.parametrize(
+    ("limit", "made", "parent"),
+    [
+        (3.0, {0, 1, 2}, 1),  # between two nodes: the looser one
+        (3.0, {0, 2}, 0),  # which will have no checkpoint: the next one above
+        (3.0, {2}, None),  # none above: the root
+        (9.0, {0, 1, 2}, None),  # looser than all: the root
+        (1.0, {0, 1, 2}, 2),
+    ],
+)
+def test_a_goal_in_a_chain(limit: float, made: set[int], parent: int | None) -> None:
+    plan, promised = chain_of(8.0, 4.0, 2.0), dict.fromkeys(made, at(0.8))
+    grown, (placed,) = insert_goals(plan, promised, goals_of([({"flops": limit}, None)], "n"))
+    assert grown.nodes[:3] == plan.nodes
+    assert (grown.nodes[3].parent, grown.nodes[3].goals) == (parent, ("n0",))
+    assert placed.parent == (None if parent is None else f"g{parent}")
+
+
+def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None:
+    plan, promised = chain_of(4.0), {0: at(0.8)}
+    budget = {"flops": 4.0}
+    plan, placed = insert_goals(
+        plan, promised, goals_of([(budget, 0.8), (budget, 0.85), (budget, None), (budget, 0.9)], "n")
+    )
+    assert [(node.goals, node.parent, node.accuracy_target) for node in plan.nodes] == [
+        (("g0", "n0", "n2"), None, None),
+        (("n1", "n3"), 0, 0.9),
+    ]
+    assert [goal.parent for goal in placed] == [None, "g0", None, "g0"]
+    plan, placed = insert_goals(
+        plan,
+        {0: at(0.8), 1: at(0.87)},
+        goals_of([(budget, 0.86), (budget, 0.95), ({"flops": 2.0}, None)], "m"),
+    )
+    assert [(node.goals, node.parent) for node in plan.nodes] == [
+        (("g0", "n0", "n2"), None),
+        (("n1", "n3", "m0"), 0),
+        (("m1",), 1),
+        (("m2",), 0),
+    ]
+    assert [goal.parent for goal in placed] == ["g0", "n1", "g0"]
+
+
+@pytest.mark.parametrize(
+    ("axis", "joins"),
+    [("latency_ms@host", False), ("latency_ms@jetson-nano", False), ("flops", True), ("size_bytes", True)],
+)
+def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_measured_at(
+    axis: str, *, joins: bool
+) -> None:
+    asked = [
+        Goal(name, batch=2, budget={axis: 4.0}, quantization=QuantizationConfig(precision=precision))
+        for name, precision in [
+            ("a", Quantization.INT8),
+            ("b", Quantization.INT8),
+            ("c", Quantization.NONE),
+            ("d", Quantization.FLOAT16),
+        ]
+    ]
+    plan, _ = insert_goals(BARE, {}, asked[:1])
+    plan, placed = insert_goals(plan, promised_of(plan, asked), asked[1:])
+    nodes = [(node.goals, node.parent) for node in plan.nodes]
+    if joins:
+        assert nodes == [(("a", "b", "c", "d"), None)]
+    else:
+        assert nodes == [(("a", "b"), None), (("c", "d"), 0)]
+        assert [goal.parent for goal in placed] == [None, "a", "a"]
+        later = [replace(goal, id=f"later-{goal.id}") for goal in asked]
+        plan, _ = insert_goals(plan, promised_of(plan, asked), later)
+        assert [node.goals for node in plan.nodes] == [
+            ("a", "b", "later-a", "later-b"),
+            ("c", "d", "later-c", "later-d"),
+        ]
+
+
+def promised_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, Promise]:
+    """As in a job where every node has a checkpoint."""
+    made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=1)
+    return promises(BatchState(plan, None, {node.index: made for node in plan.nodes}), goals)
+
+
+def test_a_node_without_a_future_promises_nothing() -> None:
+    nodes = [
+        NodePlan(index=i, parent=None, budget={"flops": 1.0 + i}, accuracy_target=target, seed=0, goals=goals)
+        for i, (target, goals) in enumerate([(0.9, ("made",)), (0.7, ("failed", "open")), (None, ("gone",))])
+    ]
+    made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=False, reason="", steps=1)
+    plan = BARE.model_copy(update={"nodes": (*nodes, nodes[2].model_copy(update={"index": 3}))})
+    states = {"made": GoalState.MET, "failed": GoalState.FAILED, "open": GoalState.RUNNING}
+    goals = [
+        Goal(name, 2, {}, state=states.get(name, GoalState.CANCELLED))
+        for node in nodes
+        for name in node.goals
+    ]
+    assert promises(BatchState(plan, None, {0: made}), goals) == {
+        0: at(0.8),
+        1: Promise(0.7, (FLOAT32, FLOAT32)),
+    }

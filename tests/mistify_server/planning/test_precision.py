@@ -1,0 +1,248 @@
+"""The precision of goals that leave it to the server."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.batch import goal_budget, parse_batch
+from mistify.config.metric import Metric
+from mistify.config.porting import PortingConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import STORED, Quantization
+from mistify.jobs.job import Goal, GoalState
+from mistify_server.planning.precision import KNOWN_LOSS, Attempt, safer, settled
+from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
+
+COSTS = {
+    "flops": 1e6,
+    "params": 1e3,
+    "latency_ms@host": 2.0,
+    "memory_bytes": 10_000.0,
+    "memory_bytes@float16": 6_000.0,
+    "memory_bytes@dynamic": 5_000.0,
+    "memory_bytes@int8": 2_500.0,
+    "size_bytes": 8_000.0,
+    "size_bytes@float16": 4_500.0,
+    "size_bytes@dynamic": 3_000.0,
+    "size_bytes@int8": 3_200.0,
+}
+
+
+def config(
+    quantization: object = "auto", settings: dict[str, Any] | None = None, **goal: object
+) -> PortingConfig:
+    given = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": goal}
+    (parsed,) = parse_batch(json.dumps({**given, "quantization": quantization, **(settings or {})}))
+    return parsed
+
+
+def inspected(**floor: float) -> Inspection:
+    return Inspection(costs=COSTS, floor=floor)
+
+
+def chosen(asked: PortingConfig, inspection: Inspection | None = None) -> tuple[str, str]:
+    found, why = settled(asked, inspection or inspected())
+    return found.quantization.precision.value, why
+
+
+@pytest.mark.parametrize(
+    ("goal", "precision"),
+    [
+        ({"FLOP": "0.1x"}, "none"),
+        ({"num_of_params": "0.1x", "latency": "0.5ms"}, "none"),
+        ({"memory": "1.2x"}, "none"),
+        ({"memory": "0.8x"}, "float16"),
+        ({"memory": "0.5x"}, "dynamic"),
+        ({"memory": "0.3x"}, "int8"),
+        ({"size": "0.3x"}, "dynamic"),  # leaves less of the network in int8, and costs less accuracy
+        ({"memory": "0.4x", "FLOP": "0.1x"}, "none"),  # multiply-adds bind, whatever the precision
+        ({"memory": "0.02x", "FLOP": "0.1x"}, "int8"),
+    ],
+)
+def test_limits_decide(goal: dict[str, object], precision: str) -> None:
+    assert chosen(config(**goal))[0] == precision
+    assert chosen(config({"precision": "auto"}, **goal))[0] == precision
+
+
+def test_a_precision_that_is_asked_for_stays() -> None:
+    assert chosen(config("float16", memory="0.1x")) == ("float16", "")
+
+
+def test_the_choice_is_explained() -> None:
+    assert chosen(config(memory="0.2x")) == (
+        "int8",
+        "int8, at which the limits leave 80% of the source, against 20% as none",
+    )
+    assert chosen(config(FLOP="0.25x")) == (
+        "none",
+        "none, at which the limits leave 25% of the source, against 25% as float16",
+    )
+
+
+def test_a_precision_at_which_no_network_fits_is_not_chosen() -> None:
+    floor = {"memory_bytes": 4_000.0, "memory_bytes@float16": 2_000.0, "memory_bytes@dynamic": 1_500.0}
+    floor |= {"memory_bytes@int8": 1_400.0}
+    assert chosen(config(memory=1_450), inspected(**floor))[0] == "int8"
+    small = {**floor, "memory_bytes@int8": 1_460.0, "memory_bytes@dynamic": 1_440.0}
+    assert chosen(config(memory=1_450), inspected(**small)) == (
+        "dynamic",
+        "dynamic, the only precision at which the goal can be met",
+    )
+    assert chosen(config(memory=100), inspected(**floor))[0] == "int8"
+
+
+@pytest.mark.parametrize(
+    ("settings", "precision"),
+    [
+        ({"tuning": {"trainable": "head"}}, "none"),
+        ({"compression": {"clusters": 16}}, "dynamic"),
+        ({"compression": {"sparsity": 0.5}}, "int8"),
+        ({"branches": {"count": 3}}, "int8"),
+    ],
+)
+def test_a_precision_has_to_go_with_the_rest(settings: dict[str, Any], precision: str) -> None:
+    assert chosen(config(settings=settings, memory="0.1x"))[0] == precision
+
+
+@given(st.floats(0.01, 2), st.floats(0.01, 2), st.floats(0.01, 2))
+def test_no_accuracy_is_paid_for_nothing(memory: float, size: float, flop: float) -> None:
+    """No safer precision leaves as much of the network as the one that is chosen."""
+    asked = config(memory=f"{memory}x", size=f"{size}x", FLOP=f"{flop}x")
+    found = Quantization(chosen(asked)[0])
+
+    def left(precision: Quantization) -> float:
+        at = config(precision.value, memory=f"{memory}x", size=f"{size}x", FLOP=f"{flop}x")
+        return min(1.0, *(limit / COSTS[axis] for axis, limit in goal_budget(at, COSTS).items()))
+
+    assert all(left(other) < left(found) for other in STORED if KNOWN_LOSS[other] < KNOWN_LOSS[found])
+
+
+Config = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., Any]:
+    """A job of a goal that is adapted at int8, where packages lose five points; it has ended."""
+    costs = {axis: cost for axis, cost in COSTS.items() if not axis.startswith("latency")}
+    site.write("model.json", {"costs": costs, "floor": {axis: cost / 1000 for axis, cost in costs.items()}})
+
+    async def ported(adapted: dict[str, float], **more: object) -> Goal:
+        (site.control / "adapted").write_text(
+            json.dumps({f"memory_bytes@{p}": c for p, c in adapted.items()})
+        )
+        job = await caller.submit([{**make_config("a", memory=2_400), "quantization": "auto", **more}])
+        assert job.goals[0].quantization.precision is Quantization.INT8
+        assert dict(job.goals[0].budget) == {"memory_bytes@int8": 2_400}
+        assert job.goals[0].precision_choice.startswith("int8, at which the limits leave 96%")
+        return (await caller.finished(job.id)).goals[0]
+
+    return ported
+
+
+def packaged_as(site: Any) -> list[str]:
+    return [task["quantization"]["precision"] for task in site.tasks("package")]
+
+
+async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(site: Any, tight: Any) -> None:
+    goal = await tight({"dynamic": 2_401.0, "float16": 2_399.0})
+    assert packaged_as(site) == ["int8", "float16"]
+    assert site.tasks("package")[1]["budget"] == {"memory_bytes@float16": 2_400}
+    assert goal.state is GoalState.MET
+    assert goal.quantization.precision is Quantization.FLOAT16
+    assert dict(goal.budget) == {"memory_bytes@float16": 2_400}
+    assert goal.accuracy == pytest.approx(0.8)
+    expected = "float16, in place of int8, as which accuracy was 75.0% where the checkpoint has 80.0%"
+    assert goal.precision_choice == expected
+
+
+async def test_without_a_safer_precision_within_the_limits_the_package_stays(site: Any, tight: Any) -> None:
+    goal = await tight({"dynamic": 2_401.0, "float16": 2_401.0})
+    assert packaged_as(site) == ["int8"]
+    assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.INT8)
+
+
+async def test_a_precision_that_was_asked_for_is_never_replaced(
+    caller: Any, site: Any, make_config: Config, tight: Any
+) -> None:
+    await tight({"dynamic": 1.0})
+    job = await caller.submit([{**make_config("a", FLOP="0.5x"), "quantization": "int8"}])
+    (goal,) = (await caller.finished(job.id)).goals
+    assert packaged_as(site) == ["int8", "dynamic", "int8"]
+    assert goal.quantization.precision is Quantization.INT8
+    assert goal.precision_choice == ""
+
+
+async def test_goals_that_are_added_leave_it_to_the_server_too(
+    caller: Any, site: Any, make_config: Config, tight: Any
+) -> None:
+    await tight({})
+    job = await caller.submit([make_config("half", FLOP="0.5x")])
+    await caller.finished(job.id)
+    later = {"quantization": "auto"}
+    await caller.add(
+        job.id, [{**make_config("b", memory=2_400), **later}, {**make_config("c", FLOP="0.4x"), **later}]
+    )
+    _, b, c = (await caller.finished(job.id)).goals
+    assert (b.quantization.precision, c.quantization.precision) == (Quantization.INT8, Quantization.NONE)
+    assert b.precision_choice.startswith("int8, ")
+
+
+GOAL = Goal(
+    "a",
+    0,
+    {"memory_bytes@int8": 100.0, "flops": 10.0, "latency_ms@host": 3.0},
+    quantization=QuantizationConfig(precision=Quantization.INT8),
+    precision_choice="int8, ...",
+)
+
+
+def adapted(accuracy: float = 0.8, **costs: float) -> AdaptResult:
+    costs = {"flops": 10.0, "latency_ms@host": 3.0} | costs
+    return AdaptResult(checkpoint="c", costs=costs, accuracy=accuracy, met=True, reason="", steps=1)
+
+
+def package(accuracy: float, **measured: float) -> PackageResult:
+    return PackageResult(files={}, achieved={}, measured=measured, accuracy=accuracy)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "target", "metric", "short"),
+    [
+        (0.79, None, Metric.ACCURACY, False),
+        (0.78, None, Metric.ACCURACY, True),
+        (0.79, 0.795, Metric.ACCURACY, True),
+        (0.79, 0.85, Metric.ACCURACY, False),  # which the checkpoint misses as well
+        (0.85, None, Metric.MSE, False),
+        (0.9, None, Metric.MSE, True),
+        (0.85, 0.82, Metric.MSE, True),
+    ],
+)
+def test_what_falls_short(accuracy: float, target: float | None, metric: Metric, short: bool) -> None:
+    goal = replace(GOAL, accuracy_target=target, metric=metric)
+    assert Attempt(goal, package(accuracy)).falls_short(adapted()) is short
+
+
+def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measured() -> None:
+    costs = {"memory_bytes@dynamic": 100.0, "memory_bytes@float16": 101.0, "memory_bytes": 100.0}
+    checkpoint = adapted(**costs)
+    dynamic, none = safer(GOAL, checkpoint)
+    assert [goal.quantization.precision.value for goal in (dynamic, none)] == ["dynamic", "none"]
+    first = Attempt(GOAL, package(0.7))
+    failed = Attempt(GOAL, TaskFailure(code="INTERNAL", message="no kernel"))
+    better, worse, slow = (
+        Attempt(dynamic, package(*figures[:1], **{"latency_ms@host": figures[1]}))
+        for figures in ((0.75, 2.0), (0.65, 2.0), (0.75, 3.1))
+    )
+    assert first.improved(better, checkpoint).goal.quantization.precision is Quantization.DYNAMIC
+    assert first.improved(worse, checkpoint) is first
+    assert first.improved(slow, checkpoint) is first
+    assert first.improved(failed, checkpoint) is first
+    assert failed.falls_short(checkpoint)
+    made = failed.improved(worse, checkpoint)
+    assert made.result is worse.result
+    assert made.goal.precision_choice == "dynamic, in place of int8, as which it could not be packaged"

@@ -1,0 +1,203 @@
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mistify.config.batch import collective_batches, parse_batch
+from mistify.config.branches import BranchesConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.budget import meets
+from mistify.costs.catalogue import HOST, catalogue
+from mistify.costs.profiles import NominalProfile
+from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.insertion import derived_seed
+from mistify_server.planning.limits import unreachable
+from mistify_server.planning.tree import expansion, plan_batch
+from mistify_server.tasks.results import Inspection
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+COSTS = {"flops": 1e6, "params": 1e3, "memory_bytes": 1e4, "size_bytes": 1e4, "latency_ms@jetson-nano": 2.0}
+
+
+def resolved(
+    *goals: dict[str, object], quantization: Sequence[str] | None = None, **settings: object
+) -> ResolvedBatch:
+    configs: list[dict[str, Any]] = [
+        {
+            "id": f"g{number}",
+            "model": "m",
+            "dataset": {"train": "a", "test": "b"},
+            "algorithm": {"name": "morphnet", "config": settings},
+            "adaptation_goal": goal,
+            "hardware": "jetson-nano",
+            "quantization": quantization[number] if quantization else "none",
+        }
+        for number, goal in enumerate(goals)
+    ]
+    (batch,) = collective_batches(parse_batch(json.dumps(configs)))
+    return ResolvedBatch(3, batch, ModelSource(builtin="m"), DataSource(train="a", test="b"))
+
+
+def inspection(**floor: float) -> Inspection:
+    return Inspection(costs=COSTS, floor=floor)
+
+
+def test_equal_budgets_share_a_node_and_its_largest_accuracy_target() -> None:
+    plan, goals = plan_batch(
+        resolved(
+            {"FLOP": "0.5x", "accuracy": "0.7"}, {"FLOP": 500_000, "accuracy": "0.9"}, {"FLOP": "0.25x"}
+        ),
+        inspection(),
+    )
+    assert [(node.goals, node.parent, node.accuracy_target) for node in plan.nodes] == [
+        (("g0", "g1"), None, 0.9),
+        (("g2",), 0, None),
+    ]
+    assert [(goal.id, goal.parent, goal.accuracy_target, goal.batch) for goal in goals] == [
+        ("g0", None, 0.7, 3),
+        ("g1", None, 0.9, 3),
+        ("g2", "g0", None, 3),
+    ]
+    assert goals[2].budget == {"flops": 250_000}
+
+
+def test_goals_that_differ_in_precision_alone_share_a_node() -> None:
+    plan, goals = plan_batch(
+        resolved({"FLOP": "0.5x"}, {"FLOP": "0.5x"}, quantization=["none", "int8"]), inspection()
+    )
+    assert [node.goals for node in plan.nodes] == [("g0", "g1")]
+    assert [goal.quantization.precision.value for goal in goals] == ["none", "int8"]
+
+
+def test_memory_is_limited_at_the_precision_of_the_goal() -> None:
+    plan, _ = plan_batch(
+        resolved({"memory": "0.5x"}, {"memory": "0.5x"}, quantization=["none", "int8"]), inspection()
+    )
+    assert [node.budget for node in plan.nodes] == [{"memory_bytes": 5e3}, {"memory_bytes@int8": 5e3}]
+
+
+def test_nodes_come_after_their_parents_depth_first() -> None:
+    plan, _ = plan_batch(
+        resolved(
+            {"FLOP": "0.2x", "memory": "0.9x"},
+            {"FLOP": "0.9x", "memory": "0.9x"},
+            {"FLOP": "0.9x", "memory": "0.2x"},
+            {"FLOP": "0.1x", "memory": "0.8x"},
+        ),
+        inspection(),
+    )
+    assert [node.goals[0] for node in plan.nodes] == ["g1", "g0", "g3", "g2"]
+    budgets = {node.index: node.budget for node in plan.nodes}
+    assert all(meets(node.budget, budgets[node.parent]) for node in plan.nodes if node.parent is not None)
+
+
+def test_the_hardware_is_as_the_worker_calibrated_it() -> None:
+    calibrated = NominalProfile("jetson-nano", 1.0, 2.0)
+    measured = Inspection(costs=COSTS, floor={}, hardware={"jetson-nano": calibrated})
+    batch = resolved({"latency": "0.5x"})
+    assert batch.inspection().hardware == {"host": HOST, "jetson-nano": catalogue()["jetson-nano"]}
+    plan, (goal,) = plan_batch(batch, measured)
+    assert plan.hardware == {"host": HOST, "jetson-nano": calibrated}
+    assert goal.budget == {"latency_ms@jetson-nano": 1.0}
+
+
+def test_nothing_is_widened_for_goals_below_the_source() -> None:
+    assert expansion([{"flops": 1e6}, {"params": 10.0}], COSTS) == {}
+
+
+def test_a_source_that_meets_an_integer_goal_in_float32_is_not_widened() -> None:
+    costs = {"memory_bytes": 1e4, "memory_bytes@int8": 3e3}
+    assert expansion([{"memory_bytes@int8": 9e3}], costs) == {}
+    assert expansion([{"memory_bytes@int8": 2e4}], costs) == {"memory_bytes@int8": 12e3}
+
+
+def test_the_source_is_widened_to_the_largest_root_goal_up_to_four_times() -> None:
+    budgets = [{"flops": 2e6, "params": 1e5}, {"flops": 3e6}, {"memory_bytes": 10.0}]
+    assert expansion(budgets, COSTS) == {"flops": 3e6, "params": 4e3}
+
+
+def test_seeds_follow_from_the_settings() -> None:
+    plans = [
+        plan_batch(resolved({"FLOP": "0.5x"}, {"FLOP": "0.2x"}, seed=seed), inspection())[0]
+        for seed in (1, 1, 2)
+    ]
+    seeds = [(plan.seed, *(node.seed for node in plan.nodes)) for plan in plans]
+    assert seeds[0] == seeds[1] != seeds[2]
+    assert len(set(seeds[0])) == 3
+    assert derived_seed({}, 0) == derived_seed({"seed": 0}, 0)
+
+
+@pytest.mark.parametrize(
+    ("goal", "floor", "message"),
+    [
+        (
+            {"FLOP": "0.01x"},
+            {"flops": 125_000.0},
+            '[0].adaptation_goal.FLOP: got "0.01x" (10,000 multiply-adds); expected at least 125,000 '
+            'multiply-adds, the least that this network can become; write "0.125x", the nearest that can be '
+            "met, or start from a smaller model",
+        ),
+        (
+            {"num_of_params": 5},
+            {"params": 10.0},
+            "[0].adaptation_goal.num_of_params: got 5 parameters; expected at least 10 parameters, the least "
+            'that this network can become; write "10", the nearest that can be met, or start from a smaller '
+            "model",
+        ),
+        (
+            {"latency": "0.5ms"},
+            {"latency_ms@jetson-nano": 0.75},
+            "[0].adaptation_goal.latency: got 0.5 ms; expected at least 0.75 ms, the least that this network "
+            'can become; write "938us", the nearest that can be met, or start from a smaller model',
+        ),
+    ],
+)
+def test_a_goal_below_the_least_possible_is_a_problem(
+    goal: dict[str, object], floor: dict[str, float], message: str
+) -> None:
+    (problem,) = unreachable(resolved(goal).batch, inspection(**floor))
+    assert str(problem) == message
+
+
+def test_a_goal_at_the_least_possible_is_none() -> None:
+    assert list(unreachable(resolved({"FLOP": 125_000}).batch, inspection(flops=125_000.0))) == []
+
+
+@pytest.mark.parametrize("part", ["head", 2])
+def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int) -> None:
+    fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
+    batch = resolved({"FLOP": "1x"}, {"FLOP": "1x"}).batch
+    tuned = batch.configs[1].model_copy(update={"tuning": TuningConfig(trainable=part)})
+    (problem,) = unreachable(replace(batch, configs=(batch.configs[0], tuned)), fixed)
+    assert (problem.place, problem.given) == ("[1].tuning.trainable", json.dumps(part))
+    assert problem.expected.startswith('"none", as it takes layers: this model has no Keras structure')
+    assert problem.fix == "leave it out"
+
+
+def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None:
+    """Limits that it meets as it is, of whatever precision, will do."""
+    fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
+    fits = resolved({"FLOP": "1x", "size": "20KB"}, {"num_of_params": 5000}, quantization=["none", "int8"])
+    assert list(unreachable(fits.batch, fixed)) == []
+    cut = resolved({"FLOP": "0.5x"}, {"FLOP": "1x"}, quantization=["none", "int8-qat"])
+    training, limit = unreachable(cut.batch, fixed)
+    assert limit.place == "[0].adaptation_goal.FLOP"
+    assert "at least 1,000,000 multiply-adds" in limit.expected
+    assert training.place == "[1].quantization"
+    for problem in (training, limit):
+        assert "no Keras structure, so its architecture cannot be adapted, only quantized" in problem.expected
+
+
+@pytest.mark.parametrize("names", [("image",), ("image", "branch")])
+def test_the_input_that_tells_the_branch_is_no_other(names: tuple[str, ...]) -> None:
+    batch = resolved({"FLOP": "1x"}, {"FLOP": "0.5x"}).batch
+    branches = BranchesConfig.model_validate({"count": 2, "from": "0.5x", "to": "1x"})
+    branched = batch.configs[1].model_copy(update={"branches": branches})
+    found = Inspection(costs=COSTS, floor={}, inputs=names)
+    problems = list(unreachable(replace(batch, configs=(batch.configs[0], branched)), found))
+    assert [(problem.place, problem.given) for problem in problems] == (
+        [("[1].branches", '2 branches of a model with an input "branch"')] if "branch" in names else []
+    )
+    assert all('rename the input "branch"' in problem.fix for problem in problems)

@@ -1,0 +1,326 @@
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mistify.config.porting import DatasetConfig
+from mistify.costs.catalogue import HOST
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import (
+    BranchFigures,
+    Goal,
+    GoalState,
+    Job,
+    JobState,
+    PackageFile,
+    ProgressUpdate,
+    Source,
+)
+from mistify_server.store.changes import (
+    Addition,
+    Advanced,
+    CheckpointSaved,
+    GoalChanged,
+    JobChanged,
+    RootSaved,
+    Submission,
+)
+from mistify_server.store.directory import Store, open_store, serving
+from mistify_server.store.edges import Case, EdgeRecord
+from mistify_server.store.models import NamedModel
+from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
+from mistify_server.tasks.results import AdaptResult, SourceResult
+from mistify_server.tasks.sources import DataSource, ModelSource
+
+NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, accuracy_target=0.5, seed=1, goals=("a", "b"))
+PLAN = BatchPlan(
+    number=0,
+    model_name="digits-resnet",
+    dataset=DatasetConfig(train="builtin:digits-train", test="builtin:digits-test"),
+    model=ModelSource(builtin="digits-resnet"),
+    data=DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+    algorithm="morphnet",
+    algorithm_config={"threshold": 0.1, "nested": [1, {"x": None}]},
+    hardware={"host": HOST},
+    source_costs={"flops": 10.0},
+    floor={"flops": 1.0},
+    exceed={},
+    seed=7,
+    nodes=(NODE,),
+)
+ROOT = SourceResult(
+    source_costs={"flops": 10.0},
+    source_accuracy=0.9,
+    teacher="t",
+    teacher_accuracy=0.9,
+    root="r",
+    root_costs={"flops": 10.0},
+    steps=1,
+    spent={"training": 1.5, "other": 0.5},
+)
+ADAPTED = AdaptResult(
+    checkpoint="c", costs={"flops": 4.0}, accuracy=0.8, met=True, reason="", steps=3, spent={"training": 4.0}
+)
+GOALS = (
+    Goal(id="b", batch=0, budget={"flops": 5.0}),
+    Goal(id="a", batch=0, budget={"flops": 5.0}, parent="b"),
+)
+
+
+def submission(job_id: str, key: str | None = None, text: str = "[]") -> Submission:
+    return Submission(Job(job_id, JobState.QUEUED, GOALS, created_unix_ms=5), [PLAN], text, key)
+
+
+def test_a_job_comes_back_as_it_was_kept(store: Store) -> None:
+    kept = submission("j")
+    assert store.jobs.create(kept) == kept.job
+    assert store.jobs.job("j") == kept.job
+    assert store.jobs.batches("j") == [BatchState(PLAN, None, {})]
+
+
+def record(subject: str, kind: str, lost: float) -> EdgeRecord:
+    case = Case(subject=subject, kind=kind, algorithm="m", halvings=1.0, distance=1.0, share=1.0, steps=100)
+    return EdgeRecord(case=case, source_steps=200, source=0.9, lost=lost, seconds=2.0)
+
+
+def test_edges_are_remembered_those_of_the_same_model_before_others_of_its_kind(store: Store) -> None:
+    seen = [
+        record("other", "dense", 0.1),
+        record("own", "dense", 0.2),
+        record("alien", "transformer", 0.3),
+        record("other", "dense", 0.4),
+        record("own", "dense", 0.5),
+    ]
+    for number, edge in enumerate(seen):
+        store.jobs.create(submission(f"j{number}"))
+        store.jobs.record(f"j{number}", [CheckpointSaved(0, 0, ADAPTED, edge)], 1.0, {})
+    store.jobs.create(submission("without"))
+    store.jobs.record("without", [CheckpointSaved(0, 0, ADAPTED)], 1.0, {})
+
+    def lost(limit: int, subject: str = "own") -> list[float]:
+        return [found.lost for found in store.jobs.edges(subject, "dense", limit)]
+
+    assert store.jobs.edges("own", "dense", 9) == [seen[0], seen[1], seen[3], seen[4]]
+    assert lost(3) == [0.2, 0.4, 0.5]
+    assert lost(1) == [0.5]
+    assert lost(9, "new") == [0.1, 0.2, 0.4, 0.5]
+    assert store.jobs.edges("alien", "transformer", 9) == [seen[2]]
+
+
+def test_changes_come_back_with_their_events(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    met = replace(
+        GOALS[1],
+        state=GoalState.MET,
+        achieved={"flops": 4.0},
+        accuracy=0.8,
+        seconds=4.0,
+        steps=3,
+        files=(PackageFile("m", 1, "x"), PackageFile("s", 2, "y")),
+        branch_figures=(
+            BranchFigures(0.5, {"flops": 2.0}, {"latency_ms@host": 0.1}, 0.7),
+            BranchFigures(1.0, {"flops": 4.0}, {"latency_ms@host": 0.2}, 0.8),
+        ),
+    )
+    update = ProgressUpdate("adapting", 1, 2, {"flops": 4.0}, 0.5)
+    root = [JobChanged(JobState.RUNNING), RootSaved(0, ROOT), Advanced(None, update)]
+    store.jobs.record("j", root, 1.0, {"training": 1.5, "other": 0.5})
+    adapted = [CheckpointSaved(0, 0, ADAPTED), Advanced("a", update), GoalChanged(met)]
+    store.jobs.record("j", adapted, 2.0, {"training": 5.5, "other": 0.5})
+    spent = {"training": 5.5, "other": 0.5, "waiting": 0.25}
+    store.jobs.record("j", [GoalChanged(met), JobChanged(JobState.DONE)], 3.0, spent)
+    assert store.jobs.batches("j") == [BatchState(PLAN, ROOT, {0: ADAPTED})]
+    assert store.jobs.job("j") == Job(
+        "j", JobState.DONE, (GOALS[0], met), 5, source=Source({"flops": 10.0}, 0.9), seconds=3.0, spent=spent
+    )
+    events = store.jobs.events("j", 0, 100)
+    assert [(event.sequence, event.goal_id, event.event) for event in events] == [
+        (1, None, JobState.QUEUED),
+        (2, None, JobState.RUNNING),
+        (3, None, update),
+        (4, "a", update),
+        (5, "a", GoalState.MET),
+        (6, None, JobState.DONE),
+    ]
+    assert store.jobs.events("j", 2, 2) == events[2:4]
+
+
+def test_changes_are_made_all_or_none(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    stranger = GoalChanged(replace(GOALS[0], id="stranger"))
+    with pytest.raises(Exception, match="No row"):
+        store.jobs.record("j", [JobChanged(JobState.RUNNING), stranger], 1.0, {})
+    assert not store.jobs.ended("j")
+    assert store.jobs.job("j").state is JobState.QUEUED
+    assert len(store.jobs.events("j", 0, 100)) == 1
+
+
+def test_a_key_names_one_job(store: Store) -> None:
+    store.jobs.create(submission("j", "key"))
+    assert store.jobs.create(submission("other", "key")).id == "j"
+    found = store.jobs.find("key", "[]")
+    assert found is not None
+    assert found.id == "j"
+    assert store.jobs.find("unknown", "[]") is None
+    for conflicting in (
+        lambda: store.jobs.find("key", "[{}]"),
+        lambda: store.jobs.create(submission("other", "key", "[{}]")),
+    ):
+        with pytest.raises(MistifyError) as raised:
+            conflicting()
+        assert raised.value.code is ErrorCode.CONFLICT
+    assert [job.id for job in store.jobs.jobs(10)] == ["j"]
+
+
+def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0, {"failed": 3.0})
+    later = Goal(id="0", batch=0, budget={"flops": 2.0}, accuracy_target=0.5, parent="a")
+    costs = {"flops": 10.0, "latency_ms@t4": 2.0}
+    node = NODE.model_copy(update={"index": 1, "parent": 0, "goals": ("0",)})
+    grown = PLAN.model_copy(update={"nodes": (NODE, node), "source_costs": costs})
+    store.jobs.add_goals("j", Addition([later], [grown], "[0]", "key"))
+    assert store.jobs.batches("j") == [BatchState(grown, ROOT, {})]
+    assert store.jobs.job("j") == Job(
+        "j",
+        JobState.QUEUED,
+        (*GOALS, later),
+        5,
+        source=Source(costs, 0.9),
+        seconds=3.0,
+        spent={"failed": 3.0},
+    )
+    assert store.jobs.unfinished() == ["j"]
+    store.jobs.add_goals("j", Addition([replace(later, id="1")], [], "[1]", None))
+    assert [(event.goal_id, event.event) for event in store.jobs.events("j", 2, 100)] == [
+        (None, JobState.QUEUED),
+        ("0", GoalState.WAITING),
+        ("1", GoalState.WAITING),
+    ]
+    assert [goal.id for goal in store.jobs.job("j").goals] == ["b", "a", "0", "1"]
+
+
+def test_goals_are_added_all_or_none(store: Store) -> None:
+    store.jobs.create(submission("j"))
+    stranger = PLAN.model_copy(update={"number": 9})
+    with pytest.raises(Exception, match="No row"):
+        store.jobs.add_goals("j", Addition([replace(GOALS[0], id="c")], [stranger], "[]", "key"))
+    assert store.jobs.job("j").goals == GOALS
+    assert not store.jobs.added("j", "key", "[]")
+    assert len(store.jobs.events("j", 0, 100)) == 1
+
+
+def test_a_key_adds_goals_to_a_job_once(store: Store) -> None:
+    for name in "jk":
+        store.jobs.create(submission(name, name))
+    store.jobs.add_goals("j", Addition([replace(GOALS[0], id="c")], [PLAN], "[c]", "key"))
+    store.jobs.add_goals("j", Addition([replace(GOALS[0], id="d")], [PLAN], "[d]", None))
+    store.jobs.add_goals("j", Addition([replace(GOALS[0], id="e")], [PLAN], "[e]", None))
+    assert store.jobs.added("j", "key", "[c]")
+    assert not store.jobs.added("j", "j", "[c]")
+    assert not store.jobs.added("k", "key", "anything")
+    with pytest.raises(MistifyError) as raised:
+        store.jobs.added("j", "key", "[d]")
+    assert raised.value.code is ErrorCode.CONFLICT
+
+
+def test_jobs_are_listed_the_newest_first(store: Store) -> None:
+    for name in "abc":
+        store.jobs.create(submission(name))
+    store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0, {})
+    assert [job.id for job in store.jobs.jobs(2)] == ["c", "b"]
+    assert [job.id for job in store.jobs.page(2, 9, before="b")[0]] == ["a"]
+    assert store.jobs.unfinished() == ["a", "c"]
+    assert store.jobs.job("b").reason == "why"
+
+
+@pytest.mark.parametrize("ask", ["job", "batches"])
+def test_an_unknown_job_is_not_found(store: Store, ask: str) -> None:
+    with pytest.raises(MistifyError) as raised:
+        getattr(store.jobs, ask)("nowhere")
+    assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_nothing_is_added_to_an_unknown_job(store: Store) -> None:
+    for ask in (
+        lambda: store.jobs.added("nowhere", "key", "[]"),
+        lambda: store.jobs.add_goals("nowhere", Addition([], [], "[]", None)),
+    ):
+        with pytest.raises(MistifyError) as raised:
+            ask()
+        assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_a_store_survives_closing(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s") as first:
+        first.jobs.create(submission("j"))
+        first.models.add(NamedModel("Resnet", "artifact", "file.h5"))
+    with open_store(tmp_path / "s") as second:
+        assert second.jobs.job("j").goals == GOALS
+        assert second.models.find("RESNET") == NamedModel("Resnet", "artifact", "file.h5")
+
+
+def test_model_names_differ_by_more_than_case(store: Store) -> None:
+    store.models.add(NamedModel("Resnet", "x", "f"))
+    with pytest.raises(MistifyError) as raised:
+        store.models.add(NamedModel("resnet", "y", "f"))
+    assert raised.value.code is ErrorCode.CONFLICT
+    store.models.remove("rESNET")
+    assert store.models.all() == []
+    with pytest.raises(MistifyError) as raised:
+        store.models.remove("resnet")
+    assert raised.value.code is ErrorCode.NOT_FOUND
+
+
+def test_every_commit_is_synced(store: Store, tmp_path: Path) -> None:
+    database = store.jobs._database  # type: ignore[attr-defined]
+    with database.read() as session:
+        connection = session.connection()
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        }
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 30_000}
+
+
+def test_a_store_of_a_newer_version_says_what_to_do(tmp_path: Path) -> None:
+    with open_store(tmp_path):
+        pass
+    with sqlite3.connect(tmp_path / "mistify.db") as connection:
+        connection.execute("UPDATE meta SET value = '99'")
+    with pytest.raises(MistifyError, match="schema is 99") as raised, open_store(tmp_path):
+        pass
+    assert raised.value.code is ErrorCode.STORE_VERSION
+
+
+def test_what_is_no_database_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "mistify.db").write_text("hello" * 1000)
+    with pytest.raises(MistifyError, match="no database") as raised, open_store(tmp_path):
+        pass
+    assert raised.value.code is ErrorCode.STORE_VERSION
+
+
+def test_a_full_disk_is_explained(store: Store) -> None:
+    database = store.jobs._database  # type: ignore[attr-defined]
+    with database.read() as session:
+        pages = session.connection().exec_driver_sql("PRAGMA page_count").scalar()
+        session.connection().exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(MistifyError, match="full disk") as raised:
+        store.jobs.create(submission("j", text="x" * 1_000_000))
+    assert raised.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_one_server_at_a_time(tmp_path: Path) -> None:
+    with serving(tmp_path):
+        with pytest.raises(MistifyError, match="another server") as raised, serving(tmp_path):
+            pass
+        assert raised.value.code is ErrorCode.UNAVAILABLE
+    with serving(tmp_path):
+        pass
+
+
+def test_a_store_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MistifyError, match="cannot be used"), open_store(tmp_path / "file" / "store"):
+        pass

@@ -1,0 +1,186 @@
+"""Latency limits are met when measuring says so, whatever the profiles predict."""
+
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.base import Assignment
+from executors.data import Dataset
+from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.structure import analyse
+from executors.training.setup import Schooling
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.latency import LatencyModel, RoutineModel, Tile
+from mistify.costs.profiles import MeasuredProfile, NominalProfile, Profile, device_profile
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge
+from mistify_server.worker.adaptation.latency import (
+    Reading,
+    aimed,
+    calibrated,
+    corrected,
+    deviation_at,
+    limits_latency,
+    stopwatch,
+)
+
+layers = keras.layers
+PI = NominalProfile("pi", 5.0, 1.0)
+PARAMS = MorphNetParams(adapt_steps=8, tune_steps=1, max_steps=400, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def model() -> keras.Model:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((16,), name="x")
+    x = layers.Dense(96, "relu")(layers.Dense(96, "relu")(inputs))
+    return keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(x))
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    rng = np.random.default_rng(0)
+    return Dataset({"x": rng.normal(size=(40, 16)).astype(np.float32)}, {"scores": rng.integers(0, 4, 40)})
+
+
+def predicted(network: keras.Model, profile: Profile = HOST) -> float:
+    return profile.latency_ms(analyse(network).network())
+
+
+def measured_board() -> MeasuredProfile:
+    """A device on which multiply-adds alone take time: 1 ns each, in tiles of one."""
+    figures = {routine: (0.0, 1e-3, *[0.0] * 9) for routine in ("dense", "dense-vector")}
+    routines = {routine: RoutineModel(tile=Tile(), figures=terms) for routine, terms in figures.items()}
+    softmax = RoutineModel(tile=Tile(), figures=(0.0,) * 7)
+    return device_profile(
+        "board", {1: LatencyModel(start=0.0, routines={**routines, "softmax": softmax})}, False
+    )
+
+
+class Machine:
+    """Takes some time for any network, 0.3 ms, and for the source 1 ms in all."""
+
+    def __init__(self, source: keras.Model, any_network: float = 0.3) -> None:
+        self._any = any_network
+        self._factor = (1 - any_network) / predicted(source)
+        self.measured: list[float] = []
+
+    def __call__(self, network: keras.Model) -> float:
+        self.measured.append(self._any + self._factor * predicted(network))
+        return self.measured[-1]
+
+
+def edge(
+    model: keras.Model, data: Dataset, machine: Any, budget: dict[str, float], *others: Profile
+) -> EdgeOutcome:
+    schooling = Schooling(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
+    profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
+    given = Assignment(model, budget, profiles, schooling, 1, analyse(model))
+    return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)
+
+
+def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, data: Dataset) -> None:
+    """By the profile 0.57 of the source take 0.57 ms; the machine takes 0.7 ms for that."""
+    machine = Machine(model)
+    outcome = edge(model, data, machine, {"latency_ms@host": 0.6})
+    assert outcome.met
+    assert machine.measured[:2] == [pytest.approx(1.0), pytest.approx(0.7, abs=0.01)]
+    assert len(machine.measured) == 3
+    assert machine(outcome.model) <= 0.6
+    assert outcome.costs["latency_ms@host"] <= 0.57
+    assert predicted(outcome.model) / predicted(model) == pytest.approx((0.57 - 0.3) / 0.7, abs=0.02)
+
+
+def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
+    model: keras.Model, data: Dataset
+) -> None:
+    """A third of the source takes 0.8 ms; by shares alone 0.9 of what is left would go at each correction."""
+    machine = Machine(model, any_network=0.7)
+    outcome = edge(model, data, machine, {"latency_ms@host": 0.84})
+    assert outcome.met
+    assert machine(outcome.model) <= 0.84
+
+
+@pytest.mark.parametrize(("limit", "second"), [(1.2, 1.1), (1.2, 1.0), (0.4, 0.3)])
+def test_where_the_limit_holds_already_the_last_reading_counts(limit: float, second: float) -> None:
+    """As where another limit does not; the second network may take no less than the first."""
+    readings = [
+        Reading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
+        for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
+    ]
+    assert deviation_at({"latency_ms@host": limit}, readings) == readings[-1].deviation
+
+
+@pytest.mark.parametrize(("second", "times"), [(0.9, 2.0), (0.999, 2.0), (1.1, 2.0), (0.5, 1.0)])
+def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float, times: float) -> None:
+    """The second network is predicted to take half as long as the first, 1 ms."""
+    readings = [
+        Reading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
+        for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
+    ]
+    found = deviation_at({"latency_ms@host": 0.4}, readings)
+    assert found == pytest.approx(times * readings[-1].deviation)
+
+
+def test_other_hardware_is_held_to_deviate_in_the_same_way(model: keras.Model, data: Dataset) -> None:
+    source = predicted(model, PI)
+    outcome = edge(model, data, Machine(model), {"latency_ms@pi": 0.6 * source}, PI)
+    assert outcome.met
+    measured = Machine(model)(outcome.model)
+    expected = predicted(outcome.model, PI) * measured / (predicted(outcome.model) / predicted(model))
+    assert expected <= 0.6 * source
+
+
+def test_a_measured_device_is_trusted_as_it_is(model: keras.Model, data: Dataset) -> None:
+    """That this machine takes more for any network than its profile says, says nothing of the device."""
+    board = measured_board()
+    source = predicted(model, board)
+    outcome = edge(model, data, Machine(model, 0.9), {"latency_ms@board": 0.6 * source}, board)
+    assert outcome.met
+    assert outcome.costs["latency_ms@board"] == pytest.approx(predicted(outcome.model, board))
+    assert 0.45 * source < predicted(outcome.model, board) <= 0.6 * source
+
+
+def test_without_a_limit_on_latency_nothing_is_measured(model: keras.Model, data: Dataset) -> None:
+    machine = Machine(model)
+    assert edge(model, data, machine, {"flops": 0.9 * analyse(model).network().flops}).met
+    assert not machine.measured
+
+
+def test_correction_is_one_factor_for_all(model: keras.Model) -> None:
+    host, pi = corrected((HOST, PI), 2.0)
+    assert predicted(model, host) == pytest.approx(2 * predicted(model, HOST))
+    assert predicted(model, pi) == pytest.approx(2 * predicted(model, PI))
+
+
+def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
+    host, pi = calibrated((replace(HOST, compute_power=1e6), PI), model)
+    assert pi == PI
+    assert (host.name, host.compute_power == 1e6) == ("host", False)
+    assert 1e-5 < predicted(model, host) < 100
+
+
+def test_only_latency_leaves_room_for_noise() -> None:
+    assert aimed({"flops": 10.0, "latency_ms@pi": 10.0}) == {"flops": 10.0, "latency_ms@pi": 9.5}
+    assert [limits_latency({axis: 1.0}) for axis in ("flops", "latency_ms@pi")] == [False, True]
+
+
+def test_a_node_is_measured_at_the_slowest_of_its_precisions(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An integer network is told by its size."""
+    taken: list[int] = []
+
+    def measured(network: bytes) -> Any:
+        taken.append(len(network))
+        return type("Latency", (), {"median_ms": 1e6 / len(network)})
+
+    monkeypatch.setattr("mistify_server.worker.adaptation.latency.measure_latency", measured)
+    asked = [QuantizationConfig(), QuantizationConfig(precision=Quantization.INT8_QAT)]
+    assert stopwatch(asked, data)(model) == 1e6 / min(taken)
+    assert len(taken) == 2
+    assert max(taken) > 2 * min(taken)

@@ -1,0 +1,105 @@
+from typing import Any
+
+import keras
+import pytest
+
+from executors.structure import analyse, residual_blocks
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS
+from mistify.errors import MistifyError
+from mistify_server.planning.forecast.scaling import Scaling
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import InspectTask
+from mistify_server.worker.inspection.estimates import prospects_of
+from mistify_server.worker.params import params_of
+
+layers = keras.layers
+
+
+def task(algorithm: str = "auto", train: str = "a", **config: object) -> InspectTask:
+    return InspectTask(
+        model=ModelSource(builtin="m"),
+        data=DataSource(train=train, test="b"),
+        algorithm=algorithm,
+        algorithm_config=config,
+        hardware={},
+    )
+
+
+def residual(seed: int = 0, width: int = 8) -> keras.Model:
+    keras.utils.set_random_seed(seed)
+    inputs = keras.Input((8, 8, 1))
+    x = layers.Conv2D(width, 3, padding="same")(inputs)
+    x = layers.Add()([x, layers.Conv2D(width, 3, padding="same")(x)])
+    return keras.Model(inputs, layers.Dense(3, "softmax")(layers.GlobalAveragePooling2D()(x)))
+
+
+def dense() -> keras.Model:
+    inputs = keras.Input((8,))
+    return keras.Model(inputs, layers.Dense(3, "softmax")(layers.Dense(6, "relu")(inputs)))
+
+
+def attentive() -> keras.Model:
+    inputs = keras.Input((4, 8))
+    x = layers.Conv1D(8, 1)(inputs)
+    x = layers.Flatten()(layers.MultiHeadAttention(2, 4)(x, x))
+    return keras.Model(inputs, layers.Dense(3, "softmax")(x))
+
+
+def test_auto_chooses_among_the_algorithms_that_take_part() -> None:
+    found = prospects_of(analyse(residual()), task(tune_steps=70), ()).candidates
+    assert set(found) == {"morphnet", "chamnet"}
+    assert {candidate.tune_steps for candidate in found.values()} == {70}
+    assert found["chamnet"].preparing > found["morphnet"].preparing == 0
+
+
+def test_a_named_algorithm_is_the_only_candidate_also_one_that_never_takes_part() -> None:
+    assert set(prospects_of(analyse(dense()), task("uniform"), ()).candidates) == {"uniform"}
+
+
+def test_candidates_know_their_steps_by_the_distance() -> None:
+    """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at the most."""
+    found = prospects_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
+    morphnet = found.candidates["morphnet"]
+    assert [morphnet.steps(distance) for distance in (0.0, 0.25, 1.0, 2.0, 8.0, 50.0)] == [
+        5, 15, 45, 70, 70, 70,
+    ]  # fmt: skip
+    assert morphnet.steps(1.0, rounds=3) == 55
+
+
+def test_traits_tell_networks_apart_and_know_them_again() -> None:
+    def traits(model: keras.Model) -> Any:
+        return prospects_of(analyse(model), task(), ()).traits
+
+    first = traits(residual())
+    assert traits(residual()) == first
+    assert traits(residual(seed=1)).model != first.model
+    assert (first.kind, first.blocks) == ("convolutional", len(residual_blocks(analyse(residual()).graph)))
+    assert first.blocks == 1
+    assert (traits(dense()).kind, traits(attentive()).kind) == ("dense", "transformer")
+
+
+def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() -> None:
+    structure = analyse(residual(width=8))
+    found = prospects_of(structure, task(), ()).scaled
+    least = costs_of(structure.network(dict.fromkeys(structure.groups, 1)))
+    assert found[0] == least
+    assert 3 < found[-1][FLOPS] / structure.network().flops < 4
+    scaling = Scaling(found, costs_of(structure.network()))
+    assert scaling.costs(scaling.whole) == pytest.approx(costs_of(structure.network()))
+
+
+def test_nothing_is_learned_of_generated_data() -> None:
+    assert prospects_of(analyse(dense()), task(train="generated:10"), ()).source_steps == 0
+    assert prospects_of(analyse(dense()), task(source_steps=7), ()).source_steps == 7
+
+
+def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:
+    with pytest.raises(MistifyError) as raised:
+        params_of("auto", {"threshold": 0.1, "cuts": 2, "sede": 1, "seed": 3})
+    problems = {problem.place: problem for problem in raised.value.problems}
+    assert "of morphnet" in problems["algorithm.config.threshold"].expected
+    assert '"name": "morphnet"' in problems["algorithm.config.threshold"].fix
+    assert "chamnet and morphnet" in problems["algorithm.config.cuts"].expected
+    assert problems["algorithm.config.sede"].fix == 'did you mean "seed"?'
+    assert len(problems) == 3

@@ -1,0 +1,44 @@
+"""What is known of data that are generated before there are any, and what once there are."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.tasks import InspectTask, SourceTask
+from mistify_server.worker.runner import Workshop
+from tests.mistify_server.digits_tasks import COMMON, saved_source
+
+
+def generated(count: int, **settings: Any) -> dict[str, Any]:
+    """What tasks have in common that generate so many examples of training and of test data."""
+    source = f"generated:{count}"
+    return {**COMMON, "data": DataSource(train=source, test=source, settings=DataSettings(**settings))}
+
+
+def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path: Path) -> None:
+    """An inspection makes one example. A metric of no output is told of it."""
+    workshop, model = Workshop(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+
+    def inspected(metric: Metric) -> Any:
+        common = generated(500, metric=metric, class_weights="balanced")
+        return workshop.do(InspectTask(model=model, measures=("accuracy",), **common))
+
+    found = inspected(Metric.ROC_AUC)
+    assert found.problems == []
+    assert found.prospects.accuracy == 1.0
+    assert [place for place, *_ in inspected(Metric.MSE).problems] == ["dataset.metric"]
+
+
+def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
+    workshop, model = Workshop(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    common = generated(1, metric=Metric.ROC_AUC, class_weights="balanced")
+    with pytest.raises(MistifyError, match="were generated cannot be used") as caught:
+        workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]

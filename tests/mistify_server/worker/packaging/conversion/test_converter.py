@@ -1,0 +1,182 @@
+"""Converted networks against the models they come from, at every precision."""
+
+import keras
+import numpy as np
+import pytest
+from ai_edge_litert.tools import flatbuffer_utils
+
+from executors.structure import analyse, at_resolution, fold_batch_norm, narrow
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import STORED
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.runner import Runner, run_network
+from tests.executors.structure.networks import randomised
+from tests.mistify_server.worker.packaging.networks import images, network, operators
+
+layers = keras.layers
+EXAMPLES = {"image": images(100)}
+
+
+def converted_as(model, quantization):
+    return convert(model, QuantizationConfig.model_validate(quantization), EXAMPLES)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network(width=40)
+
+
+@pytest.fixture(scope="module")
+def converted(model):
+    return convert(model)
+
+
+@pytest.fixture(scope="module")
+def int8(model):
+    return converted_as(model, {"precision": "int8", "inputs": "int8"})
+
+
+@pytest.mark.parametrize("batch", [1, 2, 33])
+def test_a_converted_network_equals_its_model(model, converted, batch):
+    found = run_network(converted, {"image": images(batch)})["scores"]
+    assert found.shape == (batch, 3)
+    np.testing.assert_allclose(found, model.predict(images(batch), verbose=0), atol=1e-5)
+
+
+def test_batch_norm_is_folded(converted):
+    assert sorted(name for name, _ in operators(converted)) == [
+        "ADD", "CONV_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX"
+    ]  # fmt: skip
+
+
+def test_a_network_is_no_larger_than_one_without_batch_norm(model, converted):
+    folded = fold_batch_norm(model)
+    assert not any(isinstance(layer, layers.BatchNormalization) for layer in folded.layers)
+    plain = keras.models.clone_model(folded)
+    plain.set_weights(folded.get_weights())
+    assert abs(len(converted) - len(convert(plain))) < 64
+
+
+def test_the_converted_model_is_not_changed(model):
+    before = [weight.copy() for weight in model.get_weights()]
+    convert(model)
+    assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize(("precision", "near"), [("none", 1e-5), ("int8", 0.05)])
+def test_a_network_that_looks_at_smaller_images_takes_them_as_they_are(model, precision, near):
+    smaller = narrow(at_resolution(analyse(model), 0.75), {})
+    converted = converted_as(smaller, {"precision": precision})
+    found = run_network(converted, {"image": images(9)})["scores"]
+    np.testing.assert_allclose(found, smaller.predict(images(9), verbose=0), atol=near)
+
+
+@pytest.mark.parametrize("batch", [1, 9])
+def test_an_integer_network_is_near_its_model(model, int8, batch):
+    found = run_network(int8, {"image": images(batch)})["scores"]
+    np.testing.assert_allclose(found, model.predict(images(batch), verbose=0), atol=0.05)
+
+
+def test_an_integer_network_computes_with_integers_alone(int8):
+    assert {kind for _, kind in operators(int8)} == {"INT8"}
+    assert {name for name, _ in operators(int8)}.isdisjoint({"QUANTIZE", "DEQUANTIZE"})
+
+
+def test_integer_weights_are_the_folded_ones_per_channel(model, int8):
+    """Symmetric: the largest weight of an output channel is 127 or -127."""
+    folded = fold_batch_norm(model)
+    kernels = [np.asarray(layer.kernel) for layer in folded.layers if type(layer) is layers.Conv2D]
+    found = quantized_weights(int8, "CONV_2D")
+    assert len(found) == len(kernels) == 2
+    for (stored, scales), kernel in zip(found, kernels, strict=True):
+        wanted = kernel.transpose(3, 0, 1, 2)
+        largest = np.abs(wanted).max(axis=(1, 2, 3))
+        np.testing.assert_allclose(scales, largest / 127, rtol=1e-5)
+        assert stored.dtype == np.int8
+        error = np.abs(stored * scales[:, None, None, None] - wanted)
+        assert (error <= scales[:, None, None, None] * 0.501).all()
+
+
+def quantized_weights(network, operator_name):
+    """Weights [C_out, height, width, C_in] and scales [C_out] of every operator of a name."""
+    model = flatbuffer_utils.read_model_from_bytearray(network)
+    (graph,) = model.subgraphs
+    found = []
+    for operator in graph.operators:
+        if flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) == operator_name:
+            tensor = graph.tensors[operator.inputs[1]]
+            content = np.asarray(model.buffers[tensor.buffer].data, np.uint8).view(np.int8)
+            found.append((content.reshape(tensor.shape), np.asarray(tensor.quantization.scale)))
+    return found
+
+
+def test_what_integers_stand_for(int8):
+    runner = Runner(int8)
+    image, scores = runner.inputs["image"], runner.outputs["scores"]
+    assert (image.dtype, image.shape, image.zero_point) == ("int8", (-1, 8, 8, 2), -128)
+    assert image.scale == pytest.approx(1 / 255, rel=0.01)
+    assert (scores.dtype, scores.scale, scores.zero_point) == ("int8", 1 / 256, -128)
+
+
+def test_an_integer_network_may_take_and_give_floats(model):
+    runner = Runner(converted_as(model, "int8"))
+    assert runner.inputs["image"].dtype == runner.outputs["scores"].dtype == "float32"
+    assert runner.inputs["image"].scale is None
+
+
+@pytest.mark.parametrize("precision", STORED)
+def test_the_size_is_as_foretold(precision):
+    wide = network(width=250)
+    size = len(converted_as(wide, precision))
+    assert size == pytest.approx(analyse(wide).network().size_bytes(precision), rel=0.05)
+
+
+RECURRENT = {
+    "simple": lambda: layers.SimpleRNN(48),
+    "gru": lambda: layers.GRU(48),
+    "lstm": lambda: layers.LSTM(48),
+    "two directions": lambda: layers.Bidirectional(layers.LSTM(48)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [(kind, STORED[0]) for kind in RECURRENT]
+    + [(kind, as_) for kind in ("gru", "lstm") for as_ in STORED[1:]],
+)
+def test_the_size_of_what_is_unrolled_is_as_foretold(kind, precision):
+    """A package is made of a network as it was cut, whose steps follow each other in the file."""
+    inputs = keras.Input((20, 16), name="steps")
+    source = keras.Model(inputs, layers.Dense(3)(RECURRENT[kind]()(inputs)))
+    unrolled = narrow(analyse(source), {})
+    steps = np.random.default_rng(0).normal(size=(50, 20, 16)).astype(np.float32)
+    size = len(convert(unrolled, QuantizationConfig(precision=precision), {"steps": steps}))
+    assert size == pytest.approx(analyse(unrolled).network().size_bytes(precision), rel=0.05)
+
+
+def two_by_two():
+    """Two inputs, one of them tokens, and two outputs, neither in the order of the alphabet."""
+    tokens = keras.Input((5,), dtype="int32", name="tokens")
+    image = keras.Input((8, 8, 2), name="image")
+    x = layers.Concatenate()(
+        [
+            layers.GlobalAveragePooling1D()(layers.Embedding(10, 6)(tokens)),
+            layers.GlobalAveragePooling2D()(layers.Conv2D(6, 3, activation="relu")(image)),
+        ]
+    )
+    outputs = [layers.Dense(3, "softmax", name="slots")(x), layers.Dense(2, name="intent")(x)]
+    return randomised(keras.Model([tokens, image], outputs))
+
+
+@pytest.mark.parametrize("quantization", ["none", {"precision": "int8", "inputs": "int8"}])
+def test_inputs_and_outputs_have_the_names_of_the_model(quantization):
+    model = two_by_two()
+    rng = np.random.default_rng(0)
+    given = {"tokens": rng.integers(0, 10, (30, 5), np.int32), "image": images(30)}
+    converted = convert(model, QuantizationConfig.model_validate(quantization), given)
+    found = run_network(converted, given)
+    slots, intent = model.predict([given["tokens"], given["image"]], verbose=0)
+    tolerance = 1e-5 if quantization == "none" else 0.1
+    np.testing.assert_allclose(found["slots"], slots, atol=tolerance)
+    np.testing.assert_allclose(found["intent"], intent, atol=tolerance)
+    assert Runner(converted).inputs["tokens"].dtype == "int32"

@@ -1,0 +1,67 @@
+"""Branches as a SavedModel: what TensorFlow makes of it is what LiteRT makes of `serve.tflite`."""
+
+import io
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tests.mistify_server.packaging.test_package import ORDER
+
+from executors.structure import fold_batch_norm
+from mistify_server.worker.packaging.package import make_package
+from mistify_server.worker.packaging.tflite.runner import Runner
+from tests.mistify_server.worker.packaging.networks import four_branches, images, schooling
+
+
+@pytest.fixture(scope="module")
+def branches():
+    return four_branches()
+
+
+@pytest.fixture(scope="module")
+def package(branches):
+    own = branches.networks[branches.default].model
+    return make_package(own, replace(ORDER, branches=branches, saved_model=True), schooling(own))
+
+
+@pytest.fixture(scope="module")
+def saved(package, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("saved")
+    zipfile.ZipFile(io.BytesIO(package.files["saved_model.zip"])).extractall(directory)
+    return tf.saved_model.load(directory)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("number", [-3, 0, 1, 2, 3, 9])
+def test_each_branch_gives_what_it_gives_in_litert(package, saved, number, batch):
+    found = saved.signatures["serving_default"](
+        image=tf.constant(images(batch)), branch=tf.constant(number, tf.int32)
+    )
+    expected = Runner(package.files["serve.tflite"])({"image": images(batch), "branch": number})
+    np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-5)
+
+
+def test_it_chooses_by_a_case_operation(saved):
+    """`tf.switch_case` is a stateless or a stateful `Case`, whose branches are functions."""
+    definition = saved.signatures["serving_default"].graph.as_graph_def()
+    nodes = [
+        *definition.node,
+        *(node for function in definition.library.function for node in function.node_def),
+    ]
+    cases = [node for node in nodes if node.op in ("Case", "StatelessCase")]
+    assert [len(node.attr["branches"].list.func) for node in cases] == [4]
+
+
+def test_the_base_is_stored_once(saved, branches):
+    stored = sum(variable.shape.num_elements() for variable in saved.signatures["serving_default"].variables)
+    folded = [fold_batch_norm(network.model) for network in branches.networks]
+    stem = folded[0].get_layer("stem").count_params()
+    assert stored == sum(model.count_params() for model in folded) - 3 * stem
+
+
+def test_who_does_not_ask_gets_none(branches):
+    own = branches.networks[branches.default].model
+    made = make_package(own, replace(ORDER, branches=branches), schooling(own))
+    assert set(made.files) == {"serve.tflite", "manifest.json"}

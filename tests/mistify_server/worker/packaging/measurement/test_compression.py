@@ -1,0 +1,166 @@
+"""Packages of sparse and clustered networks: what is in their files, and what they say of it."""
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ai_edge_litert.tools import flatbuffer_utils
+
+from executors.readers.loading import load_dataset
+from executors.structure.signature import signature_of
+from executors.training.evaluation import Evaluation
+from executors.training.setup import Schooling
+from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.measurement.gain import compression_losses
+from mistify_server.worker.packaging.package import PackageOrder, make_package
+from tests.mistify_server.worker.packaging.networks import network
+from tests.mistify_server.worker.packaging.networks import schooling as lessons_of
+
+HALF = CompressionConfig(sparsity=0.5)
+SIXTEEN = CompressionConfig(clusters=16)
+STORED = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
+SLOW = [Quantization.FLOAT16, Quantization.DYNAMIC, Quantization.INT8]
+PRECISIONS = [Quantization.NONE, *(pytest.param(precision, marks=pytest.mark.slow) for precision in SLOW)]
+
+
+def order(compression, precision=Quantization.NONE, steps=0, accuracy=0.0):
+    return PackageOrder(
+        job_id="job",
+        goal_id="goal",
+        budget={},
+        accuracy_target=None,
+        quantization=QuantizationConfig(precision=precision),
+        costs={},
+        accuracy=accuracy,
+        metric=Metric.ACCURACY,
+        training_steps=steps,
+        compression=compression,
+    )
+
+
+def kernels_in(content):
+    """The weights that convolutions and matrix products read, found from the operators."""
+    model = flatbuffer_utils.read_model_from_bytearray(content)
+    (graph,) = model.subgraphs
+    names = {
+        id(operator): flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
+        for operator in graph.operators
+    }
+    widened = {
+        operator.outputs[0]: operator.inputs[0]
+        for operator in graph.operators
+        if names[id(operator)] == "DEQUANTIZE"
+    }
+    found = []
+    for operator in graph.operators:
+        if names[id(operator)] in ("CONV_2D", "FULLY_CONNECTED"):
+            tensor = graph.tensors[widened.get(operator.inputs[1], operator.inputs[1])]
+            stored = STORED[flatbuffer_utils.type_to_name(tensor.type)]
+            found.append(np.frombuffer(bytes(model.buffers[tensor.buffer].data), stored))
+    return found
+
+
+@pytest.fixture(scope="module")
+def digits(digits_resnet):
+    """A network that knows the digits, and what it learned from."""
+    signature = signature_of(digits_resnet)
+    train, test = (load_dataset(f"builtin:digits-{part}", signature) for part in ("train", "test"))
+    told = Evaluation(digits_resnet).outputs(train.inputs)
+    return (
+        digits_resnet,
+        Schooling(train, test, told, 64, "sgd", 0.01, 0.7, 2.0),
+        Evaluation(digits_resnet).score(test, Metric.ACCURACY),
+    )
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, precision):
+    model, schooling, accuracy = digits
+    package = make_package(model, order(HALF, precision, 150, accuracy), schooling)
+    content, manifest = package.files["serve.tflite"], package.manifest
+    kernels = kernels_in(content)
+    assert len(kernels) == 11
+    zeros = sum((kernel == 0).sum() for kernel in kernels) / sum(kernel.size for kernel in kernels)
+    assert 0.5 <= zeros < 0.52
+    assert all((kernel == 0).mean() >= 0.5 - 1 / kernel.size for kernel in kernels)
+    assert manifest.achieved["zero_share"] == pytest.approx(zeros)
+    assert manifest.compression == HALF
+    assert manifest.accuracy >= accuracy - 0.02
+    assert manifest.achieved["gzip_bytes"] == len(gzip.compress(content, mtime=0))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS[:2])
+def test_kernels_have_sixteen_values_in_the_file(digits, precision):
+    model, schooling, accuracy = digits
+    package = make_package(model, order(SIXTEEN, precision, 50, accuracy), schooling)
+    kernels = kernels_in(package.files["serve.tflite"])
+    different = max(len(set(kernel.tolist())) for kernel in kernels)
+    assert different <= 16
+    assert package.manifest.achieved["kernel_values"] == different
+    assert "a kernel has" not in package.manifest.note
+    assert package.manifest.accuracy >= accuracy - 0.02
+
+
+@pytest.mark.slow
+def test_what_is_compressed_zips_better(digits):
+    model, schooling, _ = digits
+    plain, sparse, clustered = (
+        make_package(model, order(asked), schooling).files["serve.tflite"] for asked in (None, HALF, SIXTEEN)
+    )
+    zipped = [len(gzip.compress(content, mtime=0)) for content in (plain, sparse, clustered)]
+    assert zipped[1] < 0.7 * zipped[0]
+    assert zipped[2] < 0.3 * zipped[0]
+
+
+def test_where_every_channel_has_a_scale_of_its_own_the_values_are_told():
+    """Int8 gives each channel of a convolution a scale, and so values, of its own."""
+    model = network(width=16)
+    lessons = lessons_of(model)
+    package = make_package(model, order(CompressionConfig(clusters=4), Quantization.INT8), lessons)
+    values = package.manifest.achieved["kernel_values"]
+    assert values > 4
+    assert f"with 4 clusters: a kernel has {values:.0f} values" in package.manifest.note
+
+
+def test_a_package_without_compression_says_nothing_of_it():
+    model = network()
+    manifest = make_package(model, order(None), lessons_of(model)).manifest
+    assert manifest.compression is None
+    assert not {"zero_share", "kernel_values", "gzip_bytes"} & manifest.achieved.keys()
+
+
+def test_what_the_precision_costs_is_told_against_the_compressed_network():
+    """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
+    model = network()
+    lessons = lessons_of(model, train=200, test=200)
+    asked = order(CompressionConfig(sparsity=0.95), Quantization.FLOAT16, accuracy=0.8)
+    note = make_package(model, asked, lessons).manifest.note
+    assert "with 95% zeros: " in note
+    assert "against 80.0% before" in note
+    assert note.count("accuracy") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "accuracy", "told"),
+    [
+        (HALF, {"zero_share": 0.5}, 0.895, ""),
+        (HALF, {"zero_share": 0.495}, 0.9, ""),
+        (HALF, {"zero_share": 0.3}, 0.9, "with 50% zeros: 30% of the weights are zero"),
+        (SIXTEEN, {"kernel_values": 16.0}, 0.9, ""),
+        (SIXTEEN, {"kernel_values": 17.0}, 0.9, "with 16 clusters: a kernel has 17 values"),
+        (HALF, {"zero_share": 0.5}, 0.88, "with 50% zeros: accuracy 88.0% against 90.0% before"),
+    ],
+)
+def test_what_falls_short_is_told(asked, found, accuracy, told):
+    assert compression_losses(asked, found, accuracy, 0.9, Metric.ACCURACY).startswith(told)
+    assert bool(compression_losses(asked, found, accuracy, 0.9, Metric.ACCURACY)) == bool(told)
+
+
+def test_an_order_without_training_needs_no_teacher():
+    assert not order(None).learns
+    assert order(HALF).learns
+    assert replace(order(None), quantization=QuantizationConfig(precision=Quantization.INT8_QAT)).learns

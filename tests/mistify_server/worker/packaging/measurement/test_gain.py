@@ -1,0 +1,69 @@
+"""What is told of packages that gained nothing by their precision. Latencies are made up."""
+
+import pytest
+
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.measurement.gain import Served, drawbacks, float_operators
+from tests.mistify_server.worker.packaging.networks import images, network
+
+FLOAT32 = Served(b"", 0.2, 0.80)
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """One network at several precisions; its last convolution and the dense layer are small."""
+    model = network(width=40)
+    return {
+        precision: convert(model, QuantizationConfig(precision=precision), {"image": images(20)})
+        for precision in (Quantization.NONE, Quantization.FLOAT16, Quantization.DYNAMIC, Quantization.INT8)
+    }
+
+
+def test_nothing_is_told_of_a_package_that_is_faster_and_as_accurate():
+    assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.795), FLOAT32, Metric.ACCURACY) == ""
+
+
+def test_a_loss_of_more_than_a_point_is_told():
+    worse = Served(b"", 0.1, 0.785)
+    told = drawbacks(Quantization.INT8, worse, FLOAT32, Metric.F1)
+    assert told == "as int8: f1 78.5% against 80.0% in float32; int8-qat may lose less"
+    assert "may lose less" not in drawbacks(Quantization.INT8_QAT, worse, FLOAT32, Metric.F1)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(0.85, ""), (0.7, ""), (0.9, "as dynamic: mse 0.9 against 0.8 in float32")]
+)
+def test_a_squared_error_may_grow_by_a_tenth(error, told):
+    assert drawbacks(Quantization.DYNAMIC, Served(b"", 0.1, error), FLOAT32, Metric.MSE) == told
+
+
+@pytest.mark.parametrize("precision", [Quantization.FLOAT16, Quantization.DYNAMIC])
+def test_operators_that_stay_float_are_named(networks, precision):
+    told = drawbacks(precision, Served(networks[precision], 0.25, 0.80), FLOAT32, Metric.ACCURACY)
+    of = 7 if precision is Quantization.FLOAT16 else 6
+    assert told.startswith(
+        f"as {precision}: not faster than in float32 (0.25 ms against 0.2 ms) because {of} of its 7 operators"
+    )
+    assert "compute in float32 (ADD, CONV_2D, " in told
+
+
+def test_where_all_are_integers_the_overhead_decides(networks):
+    told = drawbacks(
+        Quantization.INT8, Served(networks[Quantization.INT8], 0.25, 0.80), FLOAT32, Metric.ACCURACY
+    )
+    assert "of an inference is" in told
+    assert "compute in float32" not in told
+
+
+def test_how_many_operators_compute_in_float(networks):
+    found = {precision: float_operators(content) for precision, content in networks.items()}
+    assert {count for _, count in found.values()} == {7}
+    assert len(found[Quantization.NONE][0]) == len(found[Quantization.FLOAT16][0]) == 7
+    # Of the weights only those of the 1 x 1 convolution are worth it.
+    assert sorted(found[Quantization.DYNAMIC][0]) == [
+        "ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX"
+    ]  # fmt: skip
+    assert found[Quantization.INT8][0] == []

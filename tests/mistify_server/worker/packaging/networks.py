@@ -1,0 +1,92 @@
+"""What the tests of this directory share: a small network, data for it, a look into converted networks."""
+
+import keras
+import numpy as np
+from ai_edge_litert.tools import flatbuffer_utils
+
+from executors.data import Dataset
+from executors.structure import analyse, freeze, narrow
+from executors.training.setup import Schooling
+from mistify.costs.axes import costs_of
+from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
+from tests.executors.structure.networks import randomised
+
+layers = keras.layers
+
+#: The layers that networks with branches have in common.
+BASE = ("stem", "stem_norm", "stem_relu")
+
+
+def network(seed=0, width=6):
+    """A small residual network with batch norm, random everywhere."""
+    inputs = keras.Input((8, 8, 2), name="image")
+    x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(inputs)))
+    y = layers.BatchNormalization()(layers.DepthwiseConv2D(3, padding="same", use_bias=False)(x))
+    y = layers.BatchNormalization()(layers.Conv2D(width, 1)(y))
+    x = layers.GlobalAveragePooling2D()(layers.ReLU()(layers.Add()([x, y])))
+    return randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x)), seed)
+
+
+def images(batch):
+    return np.random.default_rng(batch).uniform(size=(batch, 8, 8, 2)).astype(np.float32)
+
+
+def examples_of(model, count, seed=0):
+    """Images, with the classes that a model tells; every fifth one has another."""
+    x = np.random.default_rng(seed).uniform(size=(count, 8, 8, 2)).astype(np.float32)
+    told = model.predict(x, verbose=0).argmax(axis=1)
+    return Dataset({"image": x}, {"scores": (told + (np.arange(count) % 5 == 0)) % 3})
+
+
+def schooling(model, train=80, test=70, teacher=None):
+    return Schooling(
+        examples_of(model, train, 1),
+        examples_of(model, test, 2),
+        teacher,
+        batch_size=16,
+        optimizer="sgd",
+        learning_rate=0.01,
+        distillation=0.7,
+        temperature=2.0,
+    )
+
+
+def operators(network):
+    """Name and type of output of every operator of a converted network."""
+    model = flatbuffer_utils.read_model_from_bytearray(network)
+    (graph,) = model.subgraphs
+    return [
+        (
+            flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex),
+            flatbuffer_utils.type_to_name(graph.tensors[operator.outputs[0]].type),
+        )
+        for operator in graph.operators
+    ]
+
+
+def branching_network(width=6):
+    inputs = keras.Input((8, 8, 2), name="image")
+    x = layers.Conv2D(24, 3, padding="same", use_bias=False, name="stem")(inputs)
+    x = layers.ReLU(name="stem_relu")(layers.BatchNormalization(name="stem_norm")(x))
+    y = layers.Conv2D(width, 3, padding="same", name="inner")(x)
+    y = layers.ReLU(name="relu")(layers.BatchNormalization(name="norm")(y))
+    x = layers.Add(name="add")([x, layers.Conv2D(24, 1, name="back")(y)])
+    x = layers.GlobalAveragePooling2D(name="pool")(x)
+    return keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
+
+
+def branch(share, width):
+    """A network with the common base, and something of its own behind it."""
+    model = randomised(branching_network())
+    freeze(model, BASE)
+    own = narrow(analyse(model), {"inner": np.arange(6) < width})
+    for layer in own.layers:
+        if layer.name not in BASE:
+            layer.set_weights([(1 + share / 10) * weight for weight in layer.get_weights()])
+    return BranchNetwork(share, own, costs_of(analyse(own).network()))
+
+
+def four_branches():
+    """Networks with the first layers in common."""
+    shares = ((1 / 3, 1), (0.6, 2), (1.0, 3), (3.0, 6))
+    return Branches(BASE, tuple(branch(share, width) for share, width in shares))

@@ -1,0 +1,244 @@
+"""Packages: what they say of themselves, and which are refused."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+from executors.data import Dataset
+from executors.structure import analyse, fold_batch_norm
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
+from mistify.costs.profiles import device_profile
+from mistify.costs.quantization import Quantization
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Manifest
+from mistify_client.training import Trainer
+from mistify_server.worker.packaging import package as packaging
+from mistify_server.worker.packaging.package import PackageOrder, make_package, on_all_hardware
+from tests.mistify_server.worker.packaging.networks import images, network, schooling
+
+layers = keras.layers
+PI = replace(HOST.slower(10.0), name="pi")
+ORDER = PackageOrder(
+    job_id="job-1",
+    goal_id="half",
+    budget={"flops": 1e6},
+    accuracy_target=0.7,
+    quantization=QuantizationConfig(),
+    costs={"flops": 9e5, "params": 100.0, "latency_ms@pi": 3.0},
+    accuracy=0.75,
+    metric=Metric.ACCURACY,
+    profiles=(HOST, PI),
+    tuning=TuningConfig(trainable="network", optimizer="sgd"),
+)
+FLOAT16 = QuantizationConfig(precision=Quantization.FLOAT16)
+INT8 = replace(ORDER, quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return network()
+
+
+@pytest.fixture(scope="module")
+def lessons(model):
+    return schooling(model)
+
+
+@pytest.fixture(scope="module")
+def package(model, lessons):
+    return make_package(model, ORDER, lessons)
+
+
+@pytest.fixture(scope="module")
+def int8(model, lessons):
+    return make_package(model, INT8, lessons)
+
+
+def test_a_package_describes_itself(package, tmp_path):
+    for name, content in package.files.items():
+        (tmp_path / name).write_bytes(content)
+    manifest = Manifest.load(tmp_path)
+    assert manifest == package.manifest
+    assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
+    assert (manifest.training.trainable, manifest.training_note) == ("network", "")
+    assert (manifest.job, manifest.goal) == ("job-1", "half")
+    assert (manifest.budget, manifest.accuracy_target) == ({"flops": 1e6}, 0.7)
+    size = len(package.files["serve.tflite"])
+    assert manifest.achieved == {**ORDER.costs, "size_bytes": size}
+    assert manifest.files["serve.tflite"].size == size
+    assert manifest.versions.keras == keras.__version__
+    assert manifest.quantization is Quantization.NONE
+
+
+def test_classes_that_were_not_trained_on_are_noted(package, lessons):
+    assert 0 not in lessons.train.targets["scores"]
+    assert package.manifest.note == "no training example of class 0: it may have been unlearned"
+
+
+def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(package):
+    """Of the classes four in five are those that the network tells."""
+    assert (package.manifest.accuracy, package.manifest.accuracy_examples) == (0.8, 70)
+
+
+def test_an_integer_package_states_its_own_accuracy(int8, lessons):
+    interpreter = Interpreter(model_content=int8.files["serve.tflite"])
+    (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
+    scale, zero_point = taken["quantization"]
+    right = 0
+    for image, label in zip(lessons.test.inputs["image"], lessons.test.targets["scores"], strict=True):
+        interpreter.allocate_tensors()
+        stored = np.clip(np.round(image / np.float32(scale)) + zero_point, -128, 127).astype(np.int8)
+        interpreter.set_tensor(taken["index"], stored[None])
+        interpreter.invoke()
+        right += interpreter.get_tensor(given["index"])[0].argmax() == label
+    assert int8.manifest.accuracy == pytest.approx(right / 70)
+    assert int8.manifest.quantization is Quantization.INT8
+
+
+def test_an_integer_package_says_what_its_integers_stand_for(int8):
+    (taken,), (given,) = int8.manifest.inputs, int8.manifest.outputs
+    assert (taken.name, taken.dtype, given.name, given.dtype) == ("image", "int8", "scores", "int8")
+    assert (given.scale, given.zero_point) == (1 / 256, -128)
+    assert int8.manifest.achieved["size_bytes@int8"] == len(int8.files["serve.tflite"])
+
+
+def test_latency_on_other_hardware_is_corrected_by_what_was_measured_here(model, package):
+    measured = package.manifest.measured
+    assert measured["latency_ms@host"] == package.manifest.latency.median_ms
+    assert measured["latency_ms@pi"] == pytest.approx(10 * package.manifest.latency.median_ms)
+    cost = analyse(model).network()
+    assert on_all_hardware(1.0, cost, ()) == {"latency_ms@host": 1.0}
+    routines = {routine_of(operation): operation for operation in cost.operations}
+    figures = {
+        routine: RoutineModel(tile=Tile(), figures=(1.0, *[0.0] * (len(terms_of(operation, Tile())) - 1)))
+        for routine, operation in routines.items()
+    }
+    board = device_profile("board", {1: LatencyModel(start=0.0, routines=figures)}, False)
+    count = len(list(cost.operations))
+    assert on_all_hardware(9.0, cost, [HOST, board])["latency_ms@board"] == pytest.approx(count / 1e3)
+
+
+@pytest.mark.parametrize("other", ["other weights", "other classes"])
+def test_a_package_that_differs_from_its_checkpoint_is_refused(model, lessons, monkeypatch, other):
+    if other == "other weights":
+        made = keras.models.clone_model(model)
+        made.set_weights([weight * 1.001 for weight in model.get_weights()])
+    else:
+        image = keras.Input((8, 8, 2), name="image")
+        made = keras.Model(image, layers.Dense(2, name="scores")(layers.Flatten()(image)))
+    convert = packaging.convert_trainable
+    monkeypatch.setattr(packaging, "convert_trainable", lambda _, *given: convert(made, *given))
+    with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
+        make_package(model, ORDER, lessons)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_outputs_that_are_no_numbers_are_refused(model, lessons):
+    broken = keras.models.clone_model(model)
+    broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
+    with pytest.raises(MistifyError, match="differ from its checkpoint"):
+        make_package(broken, ORDER, lessons)
+
+
+def test_inputs_of_whole_numbers_will_do(model, lessons):
+    x = (255 * images(9)).astype(np.uint8)
+    whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
+    package = make_package(model, INT8, replace(lessons, train=whole, test=whole))
+    assert package.manifest.inputs[0].scale == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_float32_package_can_be_trained(package, lessons):
+    """On its training data, half of whose labels are those that it tells: it learns the others."""
+    trainer = opened(package)
+    images, classes = (
+        next(iter(part.values()))[:32] for part in (lessons.train.inputs, lessons.train.targets)
+    )
+    losses = [trainer.train_step(images, classes, 0.05) for _ in range(30)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def opened(package):
+    interpreter = Interpreter(model_content=package.files["train.tflite"])
+    return Trainer(package.manifest, package.manifest.training, interpreter)
+
+
+def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package, model):
+    folded = fold_batch_norm(model)
+    expected = {
+        f"{layer.name}/{name}": getattr(layer, name).numpy()
+        for layer in folded.layers
+        for name in ("kernel", "bias")
+        if hasattr(layer, name)
+    }
+    found = opened(package).weights()
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        np.testing.assert_array_equal(found[name], weight)
+
+
+@pytest.mark.parametrize("order", [INT8, replace(ORDER, quantization=FLOAT16)], ids=["int8", "float16"])
+def test_packages_of_another_precision_have_no_training_network(model, lessons, order):
+    package = make_package(model, order, lessons)
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training is None
+
+
+def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_network():
+    inputs = keras.Input((4, 4, 4, 2), name="image")
+    x = layers.Conv3D(3, 2, activation="relu")(inputs)
+    volumes = keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(layers.Flatten()(x)))
+    rng = np.random.default_rng(0)
+    data = Dataset(
+        {"image": rng.normal(size=(40, 4, 4, 4, 2)).astype(np.float32)}, {"scores": rng.integers(0, 3, 40)}
+    )
+    package = make_package(volumes, ORDER, replace(schooling(network()), train=data, test=data))
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training is None
+    assert "cannot be trained on a device" in package.manifest.training_note
+
+
+def test_only_what_is_asked_for_is_trained(model, lessons):
+    head = make_package(
+        model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="adam")), lessons
+    )
+    assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
+    assert len(head.files["train.tflite"]) < 100_000
+
+
+def test_class_weights_count_in_the_training_network(model, lessons):
+    weighted = replace(lessons, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
+    trainer = opened(
+        make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
+    )
+    classes = np.array([1, 2, 2, 0])
+    told = trainer.infer(images(4))["scores"]
+    counts = np.array([1.0, 9.0, 9.0, 1.0])
+    expected = -(counts * np.log(told[range(4), classes])).sum() / counts.sum()
+    assert trainer.evaluate(images(4), classes).loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_convolutions_over_one_dimension_are_trained_on_a_device():
+    inputs = keras.Input((8, 2), name="image")
+    x = layers.GlobalAveragePooling1D()(layers.Conv1D(4, 3, name="in_time")(inputs))
+    model = keras.Model(inputs, layers.Dense(3, "softmax", name="scores")(x))
+    data = Dataset(
+        {"image": np.random.default_rng(0).normal(size=(70, 8, 2)).astype(np.float32)},
+        {"scores": np.arange(70) % 3},
+    )
+    package = make_package(model, ORDER, replace(schooling(network()), train=data, test=data))
+    assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
+    assert package.manifest.training_note == ""
+
+
+def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, lessons):
+    package = make_package(model, replace(ORDER, tuning=TuningConfig()), lessons)
+    assert set(package.files) == {"serve.tflite", "manifest.json"}
+    assert package.manifest.training_note == ""

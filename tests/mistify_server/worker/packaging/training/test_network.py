@@ -1,0 +1,218 @@
+"""What LiteRT trains against what TensorFlow trains: gradients, steps, and the other signatures."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.tools import flatbuffer_utils
+
+from executors.structure.signature import output_names
+from mistify_server.worker.packaging.training.builtins import UntrainableError
+from mistify_server.worker.packaging.training.network import convert_training, target_of, tensor_of
+from tests.mistify_server.worker.packaging.training.networks import (
+    NETWORKS,
+    inputs_of,
+    lesson_of,
+    network,
+    objectives_of,
+    targets_of,
+    taught_of,
+    trained,
+)
+
+layers = keras.layers
+STEPS = 50
+OPTIMIZERS = {
+    "sgd": lambda: keras.optimizers.SGD(RATE, momentum=0.9),
+    "adam": lambda: keras.optimizers.Adam(RATE),
+}
+RATE = 0.01
+SHARE = 0.5
+
+#: One of each kind that is quick to make; all others are slow by their number.
+QUICK = ("depthwise", "lstm", "transformer")
+ALL = [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in NETWORKS]
+
+
+class Device:
+    """A model's training network in LiteRT."""
+
+    def __init__(self, model, **options):
+        self.model = model
+        self.made = trained(model, **options)
+        self.content = convert_training(self.made)
+        self.interpreter = Interpreter(model_content=self.content, num_threads=1)
+        self.lesson = lesson_of(model)
+
+    def run(self, signature, **given):
+        return self.interpreter.get_signature_runner(signature)(**given)
+
+    def step(self, rate=RATE, share=SHARE):
+        scalars = {"kd_weight": np.float32(share), "learning_rate": np.float32(rate)}
+        return float(self.run("train", **self.lesson, **scalars)["loss"])
+
+    def weights(self):
+        found = self.run("weights")
+        return [found[tensor_of(at)] for at in range(len(self.made.weights))]
+
+    def operators(self):
+        content = flatbuffer_utils.read_model_from_bytearray(bytearray(self.content))
+        return {
+            flatbuffer_utils.opcode_to_name(content, operator.opcodeIndex)
+            for graph in content.subgraphs
+            for operator in graph.operators
+        }
+
+
+class Reference:
+    """The same in TensorFlow, on a copy of the model."""
+
+    def __init__(self, model, optimizer):
+        self.model = keras.models.clone_model(model)
+        self.model.set_weights(model.get_weights())
+        self.optimizer = OPTIMIZERS[optimizer]()
+        self.objectives = objectives_of(model)
+
+    def loss(self):
+        given = list(inputs_of(self.model).values())
+        told = tf.nest.flatten(self.model(given if len(given) > 1 else given[0], training=False))
+        outputs = dict(zip(output_names(self.model), told, strict=True))
+        targets, taught = targets_of(self.model), taught_of(self.model)
+        return tf.add_n(
+            [
+                objective.loss(outputs[name], targets[name])
+                + SHARE * objective.distillation(outputs[name], targets[name], taught[name], 1.0)
+                for name, objective in self.objectives.items()
+            ]
+        )
+
+    def gradients(self):
+        with tf.GradientTape() as tape:
+            loss = self.loss()
+        found = tape.gradient(loss, self.model.trainable_variables)
+        return float(loss), [tf.convert_to_tensor(gradient) for gradient in found]
+
+    def step(self):
+        loss, gradients = self.gradients()
+        self.optimizer.apply(gradients, self.model.trainable_variables)
+        return loss
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_gradients_and_steps_are_those_of_tensorflow(name):
+    """The first step with momentum moves each weight by rate times its gradient."""
+    device = Device(network(name))
+    assert not any(operator is None or operator in ("CUSTOM", "FlexOp") for operator in device.operators())
+    reference = Reference(device.model, "sgd")
+    before = device.weights()
+    device.step(rate=1.0)
+    _, expected = reference.gradients()
+    moved = [old - new for old, new in zip(before, device.weights(), strict=True)]
+    largest = max(np.abs(gradient).max() for gradient in expected)
+    for ours, theirs in zip(moved, expected, strict=True):
+        assert np.abs(ours - theirs).max() <= 1e-4 * max(np.abs(theirs).max(), 1e-2 * largest)
+    restored(device, before)
+    losses = [device.step() for _ in range(STEPS)]
+    same_course(losses, [reference.step() for _ in range(STEPS)])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name == "chain" else [pytest.mark.slow]) for name in list(NETWORKS)[:28]],
+)
+def test_steps_of_adam_are_those_of_tensorflow(name):
+    device = Device(network(name), optimizer="adam")
+    reference = Reference(device.model, "adam")
+    same_course([device.step() for _ in range(STEPS)], [reference.step() for _ in range(STEPS)])
+
+
+def restored(device, weights):
+    device.run("restore", **{tensor_of(at): weight for at, weight in enumerate(weights)})
+    device.run("reset")
+
+
+def same_course(losses, expected):
+    assert len(set(losses)) > STEPS // 2, "nothing was trained"
+    np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-4 * max(np.abs(expected)))
+
+
+@pytest.fixture(scope="module")
+def device():
+    return Device(network("residual_identity"))
+
+
+@pytest.fixture
+def fresh(device):
+    """The device with the weights that it came with."""
+    restored(device, [weight.numpy() for weight in device.made.weights])
+    return device
+
+
+@pytest.mark.parametrize("count", [1, 2, 11])
+def test_any_number_of_examples_is_inferred(fresh, count):
+    inputs = inputs_of(fresh.model, count=count)
+    expected = fresh.model.predict(list(inputs.values()), verbose=0)
+    found = fresh.run("infer", **inputs)[output_names(fresh.model)[0]]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 11])
+def test_what_is_right_is_counted(fresh, count):
+    inputs, (name,) = inputs_of(fresh.model, count=count), output_names(fresh.model)
+    told = fresh.model.predict(list(inputs.values()), verbose=0)
+    targets = told.argmax(-1).astype(np.int32)
+    targets[0] = -1
+    targets[4:6] = (targets[4:6] + 1) % 3
+    found = fresh.run("evaluate", **inputs, **{target_of(name): targets})
+    assert (found["correct"], found["counted"]) == ((8, 10) if count == 11 else (0, 0))
+    kept = targets >= 0
+    spread = told - np.log(np.exp(told).sum(-1, keepdims=True))
+    entropies = -spread[kept, targets[kept]]
+    assert found["loss"] == pytest.approx(entropies.mean() if count == 11 else 0, rel=1e-5)
+
+
+def test_momentum_is_kept_and_forgotten(fresh):
+    weights = fresh.weights()
+    first = [fresh.step() for _ in range(3)]
+    assert first[2] < first[0]
+    fresh.run("restore", **{tensor_of(at): weight for at, weight in enumerate(weights)})
+    assert fresh.step() == pytest.approx(first[0], rel=1e-6)
+    assert abs(fresh.step() - first[1]) > 1e-4 * first[1], "the momentum of three steps should still be there"
+    restored(fresh, weights)
+    assert [fresh.step() for _ in range(3)] == pytest.approx(first, rel=1e-6)
+
+
+def test_adaptation_makes_surer_by_scales_and_shifts_alone(fresh):
+    before, inputs = fresh.weights(), inputs_of(fresh.model)
+    entropies = [float(fresh.run("adapt", **inputs, learning_rate=np.float32(0.1))["loss"]) for _ in range(9)]
+    told = fresh.model.predict(list(inputs.values()), verbose=0)
+    shares = np.exp(told) / np.exp(told).sum(-1, keepdims=True)
+    assert entropies[0] == pytest.approx(-(shares * np.log(shares)).sum(-1).mean(), rel=1e-4)
+    assert entropies == sorted(entropies, reverse=True)
+    for old, new in zip(before, fresh.weights(), strict=True):
+        assert np.array_equal(old, new) == (old.ndim > 1)
+
+
+@pytest.mark.parametrize(
+    ("part", "names"),
+    [("head", ["logits"]), pytest.param(2, ["b1", "b2", "logits"], marks=pytest.mark.slow)],
+)
+def test_only_a_part_is_trained(part, names):
+    device = Device(network("residual_identity"), trainable=part)
+    assert len(device.made.weights) == 2 * len(names)
+    before = device.weights()
+    losses = [device.step() for _ in range(20)]
+    assert losses[-1] < losses[0]
+    assert all(not np.array_equal(old, new) for old, new in zip(before, device.weights(), strict=True))
+    reference = Reference(device.model, "sgd")
+    for layer in reference.model.layers:
+        layer.trainable = layer.name in names
+    assert losses == pytest.approx([reference.step() for _ in range(20)], rel=1e-4)
+
+
+def test_what_litert_lacks_is_told():
+    inputs = keras.Input((4, 5, 5, 2), name="volume")
+    x = layers.GlobalAveragePooling3D()(layers.Conv3D(3, 2)(inputs))
+    with pytest.raises(UntrainableError):
+        convert_training(trained(keras.Model(inputs, layers.Dense(3)(x))))

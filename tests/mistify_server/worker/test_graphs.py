@@ -1,0 +1,133 @@
+"""Graphs without Keras structure in a worker: from the look at them to their packages."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from executors.readers.builtin import read_builtin
+from mistify.config.dataset import Augmentation, DataSettings, Scaling
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile, by_name
+from mistify.package.manifest import Manifest
+from mistify_server.store.artifacts import Artifacts, artifacts_of
+from mistify_server.tasks.results import Inspection, SourceResult
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask
+from mistify_server.worker.packaging.tflite.runner import Runner
+from mistify_server.worker.runner import Workshop
+from tests.saved_models import Digits, save_digits
+
+COMMON: dict[str, Any] = {
+    "data": DataSource(train="builtin:digits-train", test="builtin:digits-test"),
+    "algorithm": "morphnet",
+    "algorithm_config": {},
+    "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)]),
+}
+MULTIPLY_ADDS = 9 * 64 + 64 * 32 + 32 * 10
+PARAMS = 9 + 64 * 32 + 32 + 32 * 10 + 10
+
+
+class Bench:
+    """A worker with the digits' graph."""
+
+    def __init__(self, directory: Path) -> None:
+        self.module: Digits = save_digits(directory / "digits")
+        self.model = ModelSource(path=str(directory / "digits"))
+        self.artifacts: Artifacts = artifacts_of(directory)
+        self.workshop = Workshop(self.artifacts, lambda _: None)
+        self.root: SourceResult = self.do(SourceTask(model=self.model, exceed={}, seed=0, **COMMON))
+
+    def do(self, task: Any) -> Any:
+        return self.workshop.do(task)
+
+    def inspect(self, **changes: Any) -> Inspection:
+        found: Inspection = self.do(InspectTask(model=self.model, **{**COMMON, **changes}))
+        return found
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tmp_path_factory.mktemp("bench"))
+
+
+def test_a_graph_is_inspected(bench: Bench) -> None:
+    found = bench.inspect()
+    assert not found.problems
+    assert not found.adaptable
+    assert (found.costs["flops"], found.costs["params"]) == (MULTIPLY_ADDS, pytest.approx(PARAMS, abs=10))
+    assert found.floor == {axis: cost for axis, cost in found.costs.items() if "latency" not in axis}
+    assert found.metric is Metric.ACCURACY
+
+
+def test_the_source_is_measured_and_stays(bench: Bench) -> None:
+    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    told = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)
+    assert bench.root.source_accuracy == pytest.approx((told == test["y"]).mean())
+    assert bench.root.source_accuracy > 0.9
+    assert bench.root.root == bench.root.teacher
+    assert bench.root.root_costs == bench.root.source_costs
+    adapted = bench.do(
+        AdaptTask(
+            parent=bench.root.root, teacher=bench.root.teacher, budget={"flops": 1e9}, accuracy_target=None,
+            seed=0, **COMMON,
+        )
+    )  # fmt: skip
+    assert (adapted.checkpoint, adapted.steps, adapted.met) == (bench.root.root, 0, True)
+    assert (adapted.costs, adapted.accuracy) == (bench.root.root_costs, bench.root.source_accuracy)
+
+
+@pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
+def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) -> None:
+    result = bench.do(
+        PackageTask(
+            checkpoint=bench.root.root, teacher=bench.root.teacher, goal_id="goal", job_id="job", budget={},
+            quantization=QuantizationConfig.model_validate(precision), accuracy_target=None,
+            costs=bench.root.root_costs, accuracy=bench.root.source_accuracy, seed=0, **COMMON,
+        )
+    )  # fmt: skip
+    content = bench.artifacts.path(result.files["serve.tflite"]).read_bytes()
+    manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
+    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    told = Runner(content)({"image": test["x"]})["digit"]
+    assert (told.argmax(axis=1) == test["y"]).mean() == pytest.approx(manifest.accuracy)
+    assert manifest.accuracy > bench.root.source_accuracy - 0.02
+    assert ([info.name for info in manifest.inputs], [info.name for info in manifest.outputs]) == (
+        ["image"],
+        ["digit"],
+    )
+    assert manifest.measured.keys() == {"latency_ms@host", "latency_ms@pi"}
+    if precision == "none":
+        expected = bench.module.serve(tf.constant(test["x"]))["digit"]
+        np.testing.assert_allclose(told, expected, atol=1e-5)
+
+
+def test_settings_that_change_or_train_a_model_are_told(bench: Bench) -> None:
+    settings = DataSettings(
+        scale=Scaling(factor=2.0), augment=Augmentation(flip=True), class_weights="balanced"
+    )
+    data = DataSource(train="generated:10", test="builtin:digits-test", settings=settings)
+    places = [place for place, *_ in bench.inspect(data=data).problems]
+    assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
+
+
+def test_data_that_do_not_fit_are_told(bench: Bench, tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=np.zeros((4, 8, 8, 2), np.float32), y=np.arange(4))
+    data = DataSource(train=str(tmp_path / "data.npz"), test="builtin:digits-test")
+    ((place, given, *_),) = bench.inspect(data=data).problems
+    assert (place, given) == ("dataset.train", "x of shape (4, 8, 8, 2)")
+
+
+def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
+    module = tf.Module()
+    module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
+    tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
+    workshop = Workshop(artifacts_of(tmp_path), lambda _: None)
+    found: Any = workshop.do(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
+    (problem,) = [problem for problem in found.problems if problem[0] == "model"]
+    assert problem[1] == "the operations MatrixDeterminant"
+    assert not found.costs

@@ -1,0 +1,213 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.search import Predictor, Sample
+from mistify.config.dataset import Augmentation, DataSettings, Scaling
+from mistify.config.metric import Metric
+from mistify.config.quantization import QuantizationConfig
+from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.sources import DataSource, ModelSource
+from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.worker.runner import Workshop
+from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
+
+layers = keras.layers
+
+
+class Ticks:
+    """A clock that goes on by a second whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture
+def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
+    clock = Ticks()
+    monkeypatch.setattr("executors.timing.perf_counter", clock)
+    return clock
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(artifacts_of(tmp_path), lambda progress: None)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> ModelSource:
+    return saved_source(tmp_path)
+
+
+def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
+    workshop: Workshop, source: ModelSource, ticks: Ticks
+) -> None:
+    def done(task: Task) -> Any:
+        start = ticks.now + 1
+        result = workshop.do(task)
+        assert result.seconds == ticks.now - start
+        assert min(result.spent.values()) > 0
+        return result
+
+    def adapted(parent: str, share: float) -> Any:
+        budget = {"flops": share * root.root_costs["flops"]}
+        return done(
+            AdaptTask(
+                parent=parent, teacher=root.teacher, budget=budget, accuracy_target=None, seed=0, **COMMON
+            )
+        )
+
+    trained = {"tracing", "training", "measuring", "saving", "other"}
+
+    inspected = done(InspectTask(model=source, **COMMON))
+    assert not inspected.problems
+    assert len(inspected.inputs) == 1
+    assert {"loading", "other"} <= set(inspected.spent)
+    root = done(SourceTask(model=source, exceed={}, seed=0, **COMMON))
+    assert trained <= set(root.spent)
+    assert "loading" not in root.spent
+    half = adapted(root.root, 0.6)
+    assert {"loading", *trained} <= set(half.spent)
+    quarter = adapted(half.checkpoint, 0.3)
+    assert trained <= set(quarter.spent)
+    assert "loading" not in quarter.spent
+    packaged = done(
+        PackageTask(
+            checkpoint=quarter.checkpoint,
+            teacher=root.teacher,
+            quantization=QuantizationConfig(),
+            goal_id="quarter",
+            job_id="job-1",
+            budget={},
+            accuracy_target=None,
+            costs=quarter.costs,
+            accuracy=quarter.accuracy,
+            seed=0,
+            **COMMON,
+        )
+    )
+    assert {"packaging", "other"} <= set(packaged.spent)
+    assert packaged.spent["loading"] == 1
+
+
+def test_a_task_that_fails_is_not_booked_to_the_next(
+    workshop: Workshop, source: ModelSource, ticks: Ticks
+) -> None:
+    broken = AdaptTask(
+        parent="gone", teacher="gone", budget={"flops": 1.0}, accuracy_target=None, seed=0, **COMMON
+    )
+    with pytest.raises(Exception, match="gone"):
+        workshop.do(broken)
+    start = ticks.now + 1
+    assert workshop.do(InspectTask(model=source, **COMMON)).seconds == ticks.now - start
+
+
+def regression(directory: Path) -> tuple[ModelSource, DataSource]:
+    """A model of three figures that tells their sum, and data of theirs with a mean of 100."""
+    rng = np.random.default_rng(0)
+    for part, count in (("train", 200), ("test", 40)):
+        figures = rng.normal(100, 10, (count, 3))
+        lines = [f"{a},{b},{c},{(a + b + c - 300) / 10}" for a, b, c in figures]
+        (directory / f"{part}.csv").write_text("\n".join(["a,b,c,sum", *lines]))
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((3,), name="figures")
+    x = layers.Dense(12, "tanh")(inputs)
+    keras.Model(inputs, layers.Dense(1, name="sum")(x)).save(directory / "sum.keras")
+    scale = Scaling(mean=(100.0,) * 3, std=(10.0,) * 3)
+    settings = DataSettings(scale=scale, validation=0.2)
+    data = DataSource(train=str(directory / "train.csv"), test=str(directory / "test.csv"), settings=settings)
+    return ModelSource(path=str(directory / "sum.keras")), data
+
+
+def test_figures_are_ported_by_their_squared_error(workshop: Workshop, tmp_path: Path) -> None:
+    """The metric, its direction and the scaling go from the config into every task."""
+    model, data = regression(tmp_path)
+    common = {
+        **COMMON,
+        "data": data,
+        "algorithm_config": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
+    }
+    found: Any = workshop.do(InspectTask(model=model, **common))
+    assert (found.metric, found.problems) == (Metric.MSE, [])
+    settings = data.settings.model_copy(update={"metric": found.metric})
+    common["data"] = data.model_copy(update={"settings": settings})
+    root: Any = workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))
+    assert root.teacher_accuracy < 0.2 * root.source_accuracy
+    budget = {"flops": 0.7 * root.root_costs["flops"]}
+    made: Any
+    for target, met in ((4.0, True), (1e-9, False)):
+        made = workshop.do(
+            AdaptTask(
+                parent=root.root,
+                teacher=root.teacher,
+                budget=budget,
+                accuracy_target=target,
+                seed=7,
+                **common,
+            )
+        )
+        assert made.met is met
+    assert re.match(r"mse 0\.\d+ above 0\.0000 after", made.reason)
+
+
+def test_settings_that_do_not_fit_the_model_are_told(workshop: Workshop, source: ModelSource) -> None:
+    settings = DataSettings(
+        metric=Metric.MSE,
+        class_weights=(1.0, 2.0),
+        augment=Augmentation(crop=8),
+        scale=Scaling(mean=(1.0, 2.0), std=(1.0, 2.0)),
+    )
+    told: list[str] = []
+    for update in ({}, {"scale": None}):
+        data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
+        found: Any = workshop.do(InspectTask(model=source, **{**COMMON, "data": data}))
+        told += [problem[0] for problem in found.problems]
+    assert told == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
+
+
+def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
+    tmp_path: Path, source: ModelSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = artifacts_of(tmp_path)
+    settings = {"source_steps": 4, "adapt_steps": 4, "tune_steps": 2, "max_steps": 8, "cuts": 1}
+    search = {
+        "data": DATA,
+        "algorithm": "chamnet",
+        "algorithm_config": {**settings, "samples": 5, "init_population": 2},
+        "hardware": {},
+    }
+    root: Any = Workshop(artifacts, lambda progress: None).do(
+        SourceTask(model=source, exceed={}, seed=0, prepare=("chamnet",), **search)
+    )
+    prepared = root.prepared["chamnet"]
+    samples = Predictor.loaded(artifacts.path(prepared).read_bytes()).samples
+    assert 1 < len(samples) <= 5  # those that the least share can be reached with
+    known = []
+    learn = Predictor.learn
+
+    def learned(predictor: Predictor, more: list[Sample]) -> None:
+        known.append(list(predictor.samples))
+        learn(predictor, more)
+
+    monkeypatch.setattr(Predictor, "learn", learned)
+    adapted: Any = Workshop(artifacts, lambda progress: None).do(
+        AdaptTask(
+            parent=root.root,
+            teacher=root.teacher,
+            prepared=prepared,
+            budget={"flops": 0.6 * root.root_costs["flops"]},
+            accuracy_target=None,
+            seed=0,
+            **search,
+        )
+    )
+    assert adapted.met
+    assert known[0] == samples

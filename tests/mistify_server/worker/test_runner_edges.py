@@ -1,0 +1,214 @@
+"""Edges of a goal tree, one after the other: what is gone on with, and what is left untouched."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.readers.loading import load_dataset
+from executors.structure import analyse
+from executors.structure.signature import signature_of
+from executors.training.evaluation import evaluate
+from executors.training.trainer import Trainer
+from mistify.config.dataset import DataSettings
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import NominalProfile, by_name
+from mistify.package.manifest import Manifest
+from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
+from mistify_server.worker.runner import Workshop
+from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
+
+layers = keras.layers
+
+
+def deeper() -> keras.Model:
+    """Three convolutions; the first takes a tenth of the multiply-adds."""
+    inputs = x = keras.Input((8, 8, 1))
+    for width in (4, 12, 12):
+        x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, use_bias=False)(x)))
+    return keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))
+
+
+class Tree:
+    """The root of a goal tree, and what makes and does its edges."""
+
+    def __init__(self, directory: Path, model: keras.Model | None = None) -> None:
+        self._artifacts = artifacts_of(directory)
+        task = SourceTask(model=saved_source(directory, model), exceed={}, seed=0, **COMMON)
+        self.root: Any = self.workshop().do(task)
+
+    def workshop(self) -> Workshop:
+        """A new one, of the same artifacts."""
+        return Workshop(self._artifacts, lambda progress: None)
+
+    def read(self, artifact: str) -> bytes:
+        """The content of an artifact."""
+        return self.path(artifact).read_bytes()
+
+    def path(self, artifact: str) -> Path:
+        """Where an artifact is."""
+        return self._artifacts.path(artifact)
+
+    def edge(self, parent: str, share: float, **changes: Any) -> AdaptTask:
+        """From a checkpoint to a share of the root's multiply-adds."""
+        return AdaptTask(
+            parent=parent,
+            teacher=self.root.teacher,
+            budget={"flops": share * self.root.root_costs["flops"]},
+            accuracy_target=None,
+            seed=7,
+            **{**COMMON, "algorithm_config": {**SETTINGS, **changes}},
+        )
+
+    def network(self, done: Any) -> keras.Model:
+        """The network of an edge that has met its goal."""
+        assert done.met, done.reason
+        return keras.models.load_model(self._artifacts.path(done.checkpoint))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    return Tree(tmp_path_factory.mktemp("tree"))
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[Trainer]:
+    """The trainers whose steps were traced."""
+    found: list[Trainer] = []
+    steps = Trainer._steps
+
+    def noted(trainer: Trainer, *args: Any) -> Any:
+        found.append(trainer)
+        return steps(trainer, *args)
+
+    monkeypatch.setattr(Trainer, "_steps", noted)
+    return found
+
+
+def assert_equal(network: keras.Model, expected: keras.Model) -> None:
+    for left, right in zip(network.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, traced: list[Trainer]) -> None:
+    workshop = tree.workshop()
+    parent: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    before = tree.network(parent)
+    onward = tree.edge(parent.checkpoint, 0.7)
+    traced.clear()
+    child: Any = workshop.do(onward)
+    assert not traced
+    tree.workshop().do(onward)
+    assert traced
+
+    assert analyse(tree.network(child)).network().flops == child.costs["flops"] <= onward.budget["flops"]
+    assert_equal(tree.network(parent), before)
+    assert analyse(before).network().flops == parent.costs["flops"]
+    assert evaluate(before, load_dataset(DATA.test, signature_of(before))) == parent.accuracy
+
+
+@pytest.mark.parametrize("difference", ["parent", "config", "data"])
+def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, difference: str) -> None:
+    """As in a workshop that has done nothing before."""
+    workshop = tree.workshop()
+    last: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    weighted = DATA.model_copy(update={"settings": DataSettings(class_weights=(9.0, *[1.0] * 9))})
+    task = {
+        "parent": tree.edge(tree.root.root, 0.7),
+        "config": tree.edge(last.checkpoint, 0.7, learning_rate=0.02),
+        "data": tree.edge(last.checkpoint, 0.7).model_copy(update={"data": weighted}),
+    }[difference]
+    assert_equal(tree.network(workshop.do(task)), tree.network(tree.workshop().do(task)))
+
+
+def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The executor has come some way towards the child when training diverges."""
+    workshop = tree.workshop()
+    parent: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    onward = tree.edge(parent.checkpoint, 0.7)
+
+    def diverge(trainer: Trainer) -> None:
+        raise FloatingPointError("the training loss became nan")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "settle", diverge)
+        with pytest.raises(FloatingPointError):
+            workshop.do(onward)
+    assert_equal(tree.network(workshop.do(onward)), tree.network(tree.workshop().do(onward)))
+
+
+def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
+    """From less than half to twice the goal's budget, and the goal's own network among them as it was."""
+    tree = Tree(tmp_path, deeper())
+    workshop = tree.workshop()
+    goal: Any = workshop.do(tree.edge(tree.root.root, 0.8))
+    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "accuracy_target"})
+    shares = (0.4, 1.0, 2.0)
+    made: Any = workshop.do(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
+    assert [branch.share for branch in made.branches] == list(shares)
+    networks = [keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches]
+    assert made.base
+    for network in networks:
+        for name in made.base:
+            assert_equal(network.get_layer(name), networks[1].get_layer(name))
+    assert_equal(networks[1], tree.network(goal))
+    for share, branch, network in zip(shares, made.branches, networks, strict=True):
+        flops = analyse(network).network().flops
+        assert branch.costs["flops"] == flops
+        assert 0.5 * share * edge["budget"]["flops"] < flops <= share * edge["budget"]["flops"]
+    assert made.reason == ""
+
+    packaged: Any = workshop.do(
+        PackageTask(
+            checkpoint=goal.checkpoint,
+            branches=made,
+            teacher=tree.root.teacher,
+            quantization=QuantizationConfig(),
+            goal_id="whole",
+            job_id="job-1",
+            budget=edge["budget"],
+            accuracy_target=None,
+            costs=goal.costs,
+            accuracy=goal.accuracy,
+            seed=0,
+            **COMMON,
+        )
+    )
+    manifest = Manifest.model_validate_json(tree.read(packaged.files["manifest.json"]))
+    assert manifest.default_branch == 1
+    assert manifest.accuracy == pytest.approx(goal.accuracy)
+    test = load_dataset(DATA.test, signature_of(networks[0]))
+    for branch, network in zip(manifest.branches, networks, strict=True):
+        assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
+    told = [(branch.share, branch.achieved, branch.measured, branch.accuracy) for branch in packaged.branches]
+    assert told == [(one.share, one.achieved, one.measured, one.accuracy) for one in manifest.branches]
+
+
+@pytest.mark.parametrize("precision", ["int8", "int8-qat"])
+def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> None:
+    root = tree.root
+    result: Any = tree.workshop().do(
+        PackageTask(
+            checkpoint=root.root,
+            teacher=root.teacher,
+            quantization=QuantizationConfig.model_validate(precision),
+            goal_id="whole",
+            job_id="job-1",
+            budget={},
+            accuracy_target=None,
+            costs=root.root_costs,
+            accuracy=root.teacher_accuracy,
+            seed=0,
+            **{**COMMON, "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)])},
+        )
+    )
+    assert result.measured["latency_ms@pi"] == pytest.approx(10 * result.measured["latency_ms@host"])
+    assert result.achieved["size_bytes@int8"] == pytest.approx(root.root_costs["size_bytes@int8"], rel=0.4)
+    manifest = Manifest.model_validate_json(tree.read(result.files["manifest.json"]))
+    assert (manifest.quantization, manifest.accuracy) == (precision, result.accuracy)
+    assert abs(result.accuracy - root.teacher_accuracy) < 0.1
+    assert manifest.measured == result.measured
