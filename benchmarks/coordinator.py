@@ -34,7 +34,7 @@ from mistify.peers.membership import PackageReference
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify.wire import tuning as serde
-from mistify_client.tuning_client import TuningClient, describe
+from mistify_client.rpc.tuning import TuningClient, describe
 
 TARGETS: Final[dict[str, Target]] = {
     "slowdown": {"max": 1.5},

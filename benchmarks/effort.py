@@ -26,9 +26,9 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, run
 from mistify.jobs.job import GoalState
-from mistify_client.client import PortingClient
-from mistify_client.embedded import embedded_server
-from mistify_client.porting import package_directory
+from mistify_client.porting.follow import package_directory
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
 
 COUNTS: Final = (2, 10, 100)
 LARGEST, SMALLEST = 0.9, 0.1

@@ -33,8 +33,8 @@ from rich.table import Table
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from executors.base import Params
 from mistify.jobs.job import GoalState, Job
-from mistify_client.client import PortingClient
-from mistify_client.embedded import embedded_server
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
 
 MODEL: Final = "mlperf_tiny/resnet8_cifar10.h5"
 DATASET: Final = {"train": "cifar10/train.npz", "test": "cifar10/test.npz"}

@@ -51,7 +51,7 @@ from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, depthwise, resnet8
 from benchmarks.switching_load import example, timed, under_load
 from mistify.config.branches import BranchesConfig
-from mistify_client.runtime import PortedModel, load
+from mistify_client.runtime.model import PortedModel, load
 
 SHARE: Final = 0.5
 COUNTS: Final = (3, 5)

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from benchmarks.load import Load
-from mistify_client.monitor.state import MonitorState
-from mistify_client.runtime import PortedModel, load
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.runtime.model import PortedModel, load
 
 #: Share of the processor that the load takes. At three fifths the smallest branch exceeds the budget half of
 #: the time: what is taken comes in slices of 0.15 ms, twice what that branch takes.

@@ -33,10 +33,10 @@ from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
 from mistify.costs.budget import FLOPS, MEMORY, latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.jobs.job import Goal, GoalState, Job
-from mistify_client.client import PortingClient
-from mistify_client.devices_client import DevicesClient
-from mistify_client.embedded import embedded_server
+from mistify_client.porting.local_server import embedded_server
 from mistify_client.profiling.measuring import measure_device
+from mistify_client.rpc.devices import DevicesClient
+from mistify_client.rpc.porting import PortingClient
 
 NETWORKS: Final = ("resnet8", "snips")
 COUNT: Final = 8

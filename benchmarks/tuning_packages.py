@@ -11,7 +11,7 @@ from executors.sources import load_source
 from executors.training.evaluation import call
 from mistify.config.tuning import TuningConfig
 from mistify.package.manifest import Manifest
-from mistify_client.inputs import Array
+from mistify_client.runtime.inputs import Array
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: The packages' multiply-adds, as shares of ResNet-8's.

@@ -18,17 +18,17 @@ from mistify.package.manifest import Manifest, describe_file
 from mistify.package.training import with_weights
 from mistify.package.weights import write_weights
 from mistify.peers.membership import PackageReference, Peer
-from mistify_client.inputs import Array
-from mistify_client.ledger import PrivacyLedger
-from mistify_client.network import NETWORK, Execution, Network
-from mistify_client.peer_files import PeerFile
-from mistify_client.privacy import Mechanism, Unit, privatized
-from mistify_client.training import Trainer, Weights, load_trainer
-from mistify_client.tuning.ensemble import Ensemble
+from mistify_client.privacy.ledger import PrivacyLedger
+from mistify_client.privacy.noise import Mechanism, Unit, privatized
+from mistify_client.rpc.peer_files import PeerFile
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
-from mistify_client.tuning.peers import Packages, PeerOutputs
-from mistify_client.tuning.teachers import Teachers
+from mistify_client.tuning.peers.ensemble import Ensemble
+from mistify_client.tuning.peers.models import Packages, PeerOutputs
+from mistify_client.tuning.peers.teachers import Teachers
+from mistify_client.tuning.trainer import Trainer, Weights, load_trainer
 from mistify_client.tuning.tuner import VALIDATION
 
 #: What a device trains on.

@@ -20,12 +20,12 @@ from mistify.config.batch import parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState
 from mistify.package.manifest import verify
-from mistify_client import runtime
-from mistify_client.client import PortingClient
 from mistify_client.files import cache_directory, locked
-from mistify_client.porting import follow, package_directory
-from mistify_client.progress import LineDisplay
-from mistify_client.submission import attach
+from mistify_client.porting.follow import follow, package_directory
+from mistify_client.porting.progress import LineDisplay
+from mistify_client.porting.submission import attach
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.runtime import model
 
 logger = logging.getLogger(__name__)
 
@@ -139,16 +139,16 @@ def _ported(
     config: Mapping[str, object] | None = None,
     cache: str | None = None,
     threads: int | None = None,
-) -> runtime.PortedModel:
+) -> model.PortedModel:
     directory = Path(cache or cache_directory())
     if config is not None and job is None and goal is None:
         with PortingClient(server, token) as client:
             package = _package(
                 client, json.dumps([{"model": handle, **config}], sort_keys=True), server, directory
             )
-        return runtime.load(package, threads=threads)
+        return model.load(package, threads=threads)
     if config is None and job is not None and goal is not None:
-        return runtime.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
+        return model.load(server=server, job=job, goal=goal, token=token, cache=directory, threads=threads)
     raise TypeError("porting takes either a config or both job and goal")
 
 

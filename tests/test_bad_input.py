@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.cli import app
-from mistify_client.client import PortingClient
+from mistify_client.cli.main import app
+from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
 from tests.executors.inspection.corpus import write_corpus
 from tests.executors.inspection.networks import save_good_model

@@ -14,8 +14,8 @@ from pydantic import TypeAdapter
 
 from mistify.costs.devices import DeviceTable, Power
 from mistify.costs.operators import Kind, Operation
+from mistify.files import write_json
 from mistify.parsing.quantities import parse_time
-from mistify_client.json_files import write_json
 from tests.boards import table, taken
 from tests.networks import two_convolutions
 from tests.servers import MISTIFY, server

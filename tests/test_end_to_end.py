@@ -21,7 +21,7 @@ from executors.structure.signature import signature_of
 from mistify.costs.budget import FLOPS
 from mistify.jobs.plan import Plan
 from mistify_client import load
-from mistify_client.client import PortingClient
+from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchState
 from tests.servers import MISTIFY, server

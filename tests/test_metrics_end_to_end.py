@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from mistify.errors import MistifyError
-from mistify_client.client import PortingClient
+from mistify_client.rpc.porting import PortingClient
 from tests.networks import two_convolutions
 from tests.plug_ins import METRICS, environment, install_example
 from tests.servers import MISTIFY, server

@@ -11,7 +11,7 @@ import pytest
 
 from mistify.package.manifest import Manifest
 from mistify_client import load
-from mistify_client.client import PortingClient
+from mistify_client.rpc.porting import PortingClient
 from tests.test_end_to_end import MISTIFY, SETTINGS, server
 
 DEADLINE_SECONDS = 300.0

@@ -18,7 +18,7 @@ from mistify_client import load
 from tests.paths import REPOSITORY
 from tests.saved_models import save_digits
 
-MISTIFY = [sys.executable, "-c", "from mistify_client.cli import app; app()"]
+MISTIFY = [sys.executable, "-c", "from mistify_client.cli.main import app; app()"]
 HANDLE = "https://tfhub.dev/somebody/digits/1"
 KAGGLE = "https://www.kaggle.com/models/somebody/digits/tensorFlow2/small/1"
 DIGITS = {"train": "builtin:digits-train", "test": "builtin:digits-test"}

@@ -3,5 +3,5 @@
     sensors, latency  ->  policy  ->  switchboard          the foreground path: which branch runs
                           policy  ->  replacement -> swap  the background path: a new package from the server
 
-`daemon.py` has the loop that drives both, `commands.py` the command line.
+`daemon.py` has the loop that drives both; `mistify_client.cli.monitor` has the commands.
 """

@@ -14,8 +14,8 @@ from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify.wire.address import is_address
 from mistify_client.files import read_text, read_token
 from mistify_client.monitor.durations import Seconds
-from mistify_client.monitor.policy import Policy, make_policy
-from mistify_client.monitor.targets import Targets
+from mistify_client.monitor.policies.base import Policy, make_policy
+from mistify_client.monitor.state.targets import Targets
 
 
 def _check_address(given: str) -> str:

@@ -13,20 +13,20 @@ from typing import Final
 
 from mistify.costs.catalogue import HOST
 from mistify.errors import MistifyError
+from mistify.files import write_json
 from mistify.package.manifest import Manifest
-from mistify_client.json_files import write_json
-from mistify_client.monitor.background import Background
-from mistify_client.monitor.candidate import read_examples
 from mistify_client.monitor.config import MonitorConfig, goal_template
 from mistify_client.monitor.foreground import Foreground, Outcome
-from mistify_client.monitor.goals import Shortfall
-from mistify_client.monitor.journal import Journal
+from mistify_client.monitor.replacement.background import Background
+from mistify_client.monitor.replacement.candidate import read_examples
+from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.reporting import Reporting
-from mistify_client.monitor.sensors import DeviceSensor, Sensor
-from mistify_client.monitor.state import MonitorState
+from mistify_client.monitor.sensing.sensors import DeviceSensor, Sensor
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.monitor.state.targets import LiveTargets
 from mistify_client.monitor.status import replacement_status, status, targets
-from mistify_client.monitor.targets import LiveTargets
-from mistify_client.versions import current
+from mistify_client.runtime.versions import current
 
 #: The status is written whenever something changes, and as often as this while nothing does: flash wears out.
 _STATUS_SECONDS: Final = 5.0

@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 from mistify.costs.catalogue import HOST
 from mistify.package.manifest import MANIFEST, Manifest
-from mistify_client.monitor.costs import BranchCosts, expected_costs, made_for
-from mistify_client.monitor.latency import LatencyModel
-from mistify_client.monitor.policy import Decision, Policy, Situation
-from mistify_client.monitor.sensors import Reading, Sensor
-from mistify_client.monitor.state import stamp
-from mistify_client.monitor.targets import Targets
-from mistify_client.statistics import INFERENCE, Observed, observed
-from mistify_client.switchboard import Switchboard
-from mistify_client.versions import current, state_directory
+from mistify_client.monitor.policies.base import Decision, Policy, Situation
+from mistify_client.monitor.sensing.costs import BranchCosts, expected_costs, made_for
+from mistify_client.monitor.sensing.latency import LatencyModel
+from mistify_client.monitor.sensing.sensors import Reading, Sensor
+from mistify_client.monitor.state.state import stamp
+from mistify_client.monitor.state.targets import Targets
+from mistify_client.runtime.statistics import INFERENCE, Observed, observed
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import current, state_directory
 
 #: Older inferences say nothing of the present, however seldom there are any.
 _OLDEST_SECONDS: Final = 300.0

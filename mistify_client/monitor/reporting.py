@@ -8,15 +8,15 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mistify.errors import MistifyError
+from mistify.files import write_durably
 from mistify.package.manifest import Manifest
-from mistify_client.devices_client import DevicesClient
-from mistify_client.json_files import write_durably
-from mistify_client.monitor.access import RETRY, ServerAccess, passes
 from mistify_client.monitor.config import ReportingConfig
-from mistify_client.monitor.journal import Journal
+from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
+from mistify_client.monitor.state.journal import Journal
 from mistify_client.profiling.measuring import measure_package
-from mistify_client.retry import Backoff
-from mistify_client.versions import current
+from mistify_client.rpc.devices import DevicesClient
+from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.versions import current
 
 _ABOUT = "reporting"
 

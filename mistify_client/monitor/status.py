@@ -6,8 +6,8 @@ from typing import Any
 
 from mistify.parsing.quantities import format_bytes, format_time
 from mistify_client.monitor.foreground import Outcome
-from mistify_client.monitor.replacement import Replacement
-from mistify_client.monitor.targets import Targets
+from mistify_client.monitor.replacement.ledger import Replacement
+from mistify_client.monitor.state.targets import Targets
 
 _DIGITS = 3
 

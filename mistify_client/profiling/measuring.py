@@ -18,10 +18,10 @@ from ai_edge_litert.interpreter import Interpreter
 from mistify.costs.devices import DeviceTable, Power, Reading
 from mistify.machine import machine
 from mistify.package.manifest import Manifest
-from mistify_client.network import NETWORK, Execution, Network
 from mistify_client.profiling.energy import EnergyCounter
 from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Chain, samples
+from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 
 #: What measuring takes at the most, in seconds, unless a device needs longer to run everything once.
 BUDGET_SECONDS: Final = 150.0

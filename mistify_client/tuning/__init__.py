@@ -1,8 +1,8 @@
 """Tuning a package on the device, alone and with the help of peers (paper 5.1)."""
 
 from mistify_client.tuning.examples import Examples, read_examples
-from mistify_client.tuning.exchange import Peering
 from mistify_client.tuning.fitting import Pace, Score
+from mistify_client.tuning.peers.exchange import Peering
 from mistify_client.tuning.release import Privacy
 from mistify_client.tuning.session import Outcome, tune, withdraw
 

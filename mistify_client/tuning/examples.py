@@ -13,7 +13,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import Manifest
 from mistify.package.training import OutputKind, Training
-from mistify_client.inputs import Array, bind
+from mistify_client.runtime.inputs import Array, bind
 
 #: Examples that are enough to tell when to stop.
 MOST_APART = 1_000

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mistify_client.inputs import Array
-from mistify_client.training import Trainer, Weights
+from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples, Split
+from mistify_client.tuning.trainer import Trainer, Weights
 
 #: By which steps become smaller.
 _SLOWDOWN = 3.0

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from mistify_client.training import Weights
 from mistify_client.tuning.fitting import Course, Score
+from mistify_client.tuning.trainer import Weights
 
 _HEADER: Final = "progress"
 

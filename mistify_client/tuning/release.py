@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 from mistify.errors import Problem, invalid_config
 from mistify.package.training import OutputKind, Training
 from mistify.parsing.validation import InvalidValue, Settings, shown
-from mistify_client.inputs import Array
-from mistify_client.ledger import PrivacyLedger
-from mistify_client.privacy import Mechanism, Unit, privatized
-from mistify_client.training import Trainer
+from mistify_client.privacy.ledger import PrivacyLedger
+from mistify_client.privacy.noise import Mechanism, Unit, privatized
+from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.storage import stored_in
+from mistify_client.tuning.trainer import Trainer
 
 Epsilon = Annotated[float, Field(gt=0, description="a number above 0", examples=[4])]
 

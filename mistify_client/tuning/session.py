@@ -13,20 +13,20 @@ from pathlib import Path
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import MANIFEST, Manifest, describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
-from mistify_client.network import NETWORK
-from mistify_client.progress import Display, LineDisplay
-from mistify_client.rpc import Traffic
-from mistify_client.training import load_trainer
+from mistify_client.porting.progress import Display, LineDisplay
+from mistify_client.rpc.connection import Traffic
+from mistify_client.runtime.interpreter import NETWORK
+from mistify_client.runtime.versions import current, state_directory
 from mistify_client.tuning.examples import Examples, split
-from mistify_client.tuning.exchange import Exchange, Peering
 from mistify_client.tuning.fitting import Pace, Score
 from mistify_client.tuning.installation import install_tuned
-from mistify_client.tuning.peers import Packages, PeerOutputs
+from mistify_client.tuning.peers.exchange import Exchange, Peering
+from mistify_client.tuning.peers.models import Packages, PeerOutputs
+from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile
 from mistify_client.tuning.release import Privacy, noisy_examples
-from mistify_client.tuning.teachers import Teachers
+from mistify_client.tuning.trainer import load_trainer
 from mistify_client.tuning.tuner import VALIDATION, Tuner
-from mistify_client.versions import current, state_directory
 
 #: Below a tuner's directory: what makes it the member that it is.
 _SECRET = "secret"  # noqa: S105 (a file's name)

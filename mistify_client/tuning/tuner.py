@@ -6,13 +6,13 @@ from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
-from mistify_client.progress import Display
-from mistify_client.training import Trainer
+from mistify_client.porting.progress import Display
 from mistify_client.tuning.examples import Examples, Split, split
-from mistify_client.tuning.exchange import Exchange
 from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
+from mistify_client.tuning.peers.exchange import Exchange
+from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import Progress, ProgressFile, Stage
-from mistify_client.tuning.teachers import Teachers
+from mistify_client.tuning.trainer import Trainer
 
 #: Share of the examples that is set apart, to tell when to stop.
 VALIDATION: Final = 0.2

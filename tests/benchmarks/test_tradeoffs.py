@@ -10,8 +10,8 @@ from benchmarks.harness import EXIT_SKIPPED
 from benchmarks.porting import RESNET8, TEST, TRAIN
 from benchmarks.tradeoffs import AXES, COUNT, Point, _goals, _within_reach, figures_of, main
 from mistify.config.batch import parse_batch
-from mistify_client.client import PortingClient
-from mistify_client.embedded import embedded_server
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
 
 
 def test_there_are_more_than_20_goals_that_a_config_may_have():

@@ -26,7 +26,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify.wire import porting
 from mistify.wire.plans import plan_to_proto
-from mistify_client.retry import Backoff
+from mistify_client.rpc.retry import Backoff
 from tests.paths import DATA
 
 COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}

@@ -17,7 +17,7 @@ INFER = """
 import sys
 import numpy
 import mistify_client
-import mistify_client.cli
+import mistify_client.cli.main
 model = mistify_client.load(sys.argv[1])
 numpy.save(sys.argv[3], model(numpy.load(sys.argv[2])))
 heavy = {"tensorflow", "keras", "tf_keras", "executors", "mistify_server"} & set(sys.modules)

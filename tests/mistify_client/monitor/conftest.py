@@ -12,13 +12,13 @@ import pytest
 from mistify.config.metric import Metric
 from mistify.package.manifest import Branch, Manifest, MeasuredLatency, Versions
 from mistify_client.monitor.foreground import Foreground, Outcome
-from mistify_client.monitor.policy import Policy
-from mistify_client.monitor.predictive import PredictiveParams, PredictivePolicy
-from mistify_client.monitor.sensors import Reading
-from mistify_client.monitor.targets import Targets
-from mistify_client.statistics import Recorder
-from mistify_client.switchboard import Switchboard
-from mistify_client.versions import state_directory
+from mistify_client.monitor.policies.base import Policy
+from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
+from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.state.targets import Targets
+from mistify_client.runtime.statistics import Recorder
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import state_directory
 from tests.mistify_client.conftest import Service, serve
 from tests.mistify_client.monitor.adapting import adapting_fake
 

@@ -5,7 +5,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.config import goal_template, load_config
-from mistify_client.monitor.targets import Targets
+from mistify_client.monitor.state.targets import Targets
 from tests.paths import REPOSITORY
 
 GOAL = {

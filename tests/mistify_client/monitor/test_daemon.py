@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from mistify.package.manifest import Manifest, verify
 from mistify.v1 import porting_pb2 as pb
-from mistify_client.cli import app
+from mistify_client.cli.main import app
 from mistify_client.files import locked
-from mistify_client.monitor.state import MonitorState
-from mistify_client.runtime import load
-from mistify_client.switchboard import Switchboard
-from mistify_client.versions import current, previous, state_directory
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.runtime.model import load
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import current, previous, state_directory
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 from tests.mistify_client.monitor.adapting import PATIENCE, held
 from tests.mistify_client.monitor.conftest import branch

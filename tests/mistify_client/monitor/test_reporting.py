@@ -5,11 +5,11 @@ import pytest
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import ReportingConfig
-from mistify_client.monitor.journal import Journal
 from mistify_client.monitor.reporting import Reporting
-from mistify_client.monitor.state import MonitorState
-from mistify_client.retry import Backoff
-from mistify_client.versions import current, install
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.versions import current, install
 from tests.mistify_client.conftest import make_package
 from tests.mistify_client.device_service import MY_BOARD, Devices, serve
 from tests.mistify_client.monitor.adapting import Entries

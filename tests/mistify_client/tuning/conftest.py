@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks import fleet
 from mistify.peers.hints import Hints
-from mistify_client.retry import Backoff
-from mistify_client.training import load_trainer
+from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.versions import state_directory
 from mistify_client.tuning import Examples, Peering, tune
-from mistify_client.versions import state_directory
+from mistify_client.tuning.trainer import load_trainer
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.tuning.devices import PACE, examples
 

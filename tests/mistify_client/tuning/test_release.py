@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.ledger import PrivacyLedger
+from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.release import Privacy, noisy_examples
 from tests.disks import files_limited_to

@@ -19,10 +19,10 @@ from mistify.package.manifest import Manifest, verify
 from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints
 from mistify.peers.membership import MemberKey, PackageReference
-from mistify_client.retry import Backoff
+from mistify_client.rpc.retry import Backoff
+from mistify_client.rpc.tuning import TuningClient, describe
+from mistify_client.runtime.versions import current, install
 from mistify_client.tuning import Pace, Privacy, installation, session
-from mistify_client.tuning_client import TuningClient, describe
-from mistify_client.versions import current, install
 from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.tuning.devices import examples

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import fleet
 from benchmarks.fleet import Device
 from mistify.peers.membership import PackageReference, Peer, Publication
-from mistify_client.tuning_client import describe
+from mistify_client.rpc.tuning import describe
 from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.store.directory import Store, open_store

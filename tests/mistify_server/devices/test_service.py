@@ -14,9 +14,9 @@ from mistify.costs.latency import routine_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1.devices_pb2_grpc import DevicesStub
 from mistify.wire import devices as serde
-from mistify_client.devices_client import DevicesClient
 from mistify_client.profiling.measuring import measure_device
 from mistify_client.profiling.samples import Chain, samples
+from mistify_client.rpc.devices import DevicesClient
 from mistify_server.devices.fitting import fitted
 
 #: What the source costs on the device, as the scripted worker tells.

@@ -19,7 +19,7 @@ from mistify.costs.profiles import device_profile
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.training import Trainer
+from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import package as packaging
 from mistify_server.worker.packaging.package import PackageOrder, make_package, on_all_hardware
 from tests.mistify_server.worker.packaging.networks import images, network, schooling

@@ -1,0 +1,275 @@
+"""The command line `mistify`: plan and port goals, add more, look after jobs, run and monitor packages."""
+
+import json
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mistify.config.batch import parse_batch
+from mistify.jobs.job import Goal, GoalState, JobState
+from mistify_client.cli import monitor as monitor_commands
+from mistify_client.cli import profile as profiling_commands
+from mistify_client.cli import tune as tuning_commands
+from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
+from mistify_client.cli.options import TokenFile
+from mistify_client.cli.run import try_package
+from mistify_client.files import output_directory, read_text, read_token
+from mistify_client.porting.follow import EXIT_UNMET, finish, follow
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.porting.plan_report import plan_report, plan_tree
+from mistify_client.porting.progress import Display, display
+from mistify_client.porting.submission import attach
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff
+
+#: An embedded server comes back at another address or not at all: no use in waiting for it.
+_EMBEDDED_ATTEMPTS = 4
+_WORTH_SAYING_SECONDS = 1.0
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+monitor_commands.register(app)
+tuning_commands.register(app)
+profiling_commands.register(app)
+
+ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
+ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
+OutOption = Annotated[Path, typer.Option(help="Directory for the packages and report.json.")]
+PortingServer = Annotated[
+    str | None,
+    typer.Option(
+        "--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: one runs for the command."
+    ),
+]
+PortingStore = Annotated[
+    Path | None, typer.Option("--store", help="Embedded server: where it keeps jobs. Default: OUT/.mistify.")
+]
+DataRoots = Annotated[
+    list[Path] | None,
+    typer.Option(
+        envvar="MISTIFY_DATA_ROOT",
+        help="Embedded server: directory with models and data, may be repeated. "
+        "Default: the config's and the current one.",
+    ),
+]
+
+
+@app.command()
+def port(
+    config: ConfigArgument,
+    *,
+    out: OutOption,
+    server: PortingServer = None,
+    token_file: TokenFile = None,
+    data_root: DataRoots = None,
+    store: PortingStore = None,
+) -> None:
+    """Port a model to every goal of CONFIG.
+
+    The same command again goes on with the same job. Exit codes: 0 all goals met, 11 some goals not met,
+    2 something is wrong with the input and nothing was started, 1 the job failed, 3 something named is not
+    there, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
+    """
+    with reported_errors():
+        text = read_text(config)
+        parse_batch(text, str(config), server_knows_more=True)
+        token = read_token(token_file)
+        output_directory(out)
+        store = _store_directory(store, out)
+        roots = _roots(data_root, config)
+        console = Console()
+        with _session(server, store, roots, token, console) as (client, shown):
+            job = attach(client, text, out, server or f"store:{store}")
+            shown.say(f"job {job.id}, {len(job.goals)} goals")
+            _warn(job.goals, shown)
+            job = follow(client, job, out, shown)
+        code = finish(job, out, console)
+    raise typer.Exit(code)
+
+
+@app.command()
+def plan(
+    config: ConfigArgument,
+    *,
+    server: PortingServer = None,
+    token_file: TokenFile = None,
+    data_root: DataRoots = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Embedded server: a store whose jobs predictions learn from. Default: none."),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what porting to the goals of CONFIG would come to; nothing is started.
+
+    Shows the goal tree, the algorithm of each edge and why, and the costs, accuracy (with the margin in which
+    it is 19 times of 20) and seconds that are expected. Exit codes: those of `mistify port`; 11 is some goals
+    cannot be met.
+    """
+    with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
+        text = read_text(config)
+        parse_batch(text, str(config), server_knows_more=True)
+        token, roots = read_token(token_file), _roots(data_root, config)
+        with (
+            _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
+            PortingClient(address, token, backoff=backoff) as client,
+        ):
+            found = client.plan(text)
+    if json_:
+        typer.echo(json.dumps(plan_report(found), indent=2))
+    else:
+        Console().print(plan_tree(found), highlight=False)
+    raise typer.Exit(EXIT_UNMET if found.out_of_reach else 0)
+
+
+@app.command()
+def add(
+    job_id: Annotated[str, typer.Argument(metavar="JOB")],
+    config: ConfigArgument,
+    *,
+    out: OutOption,
+    server: PortingServer = None,
+    token_file: TokenFile = None,
+    store: PortingStore = None,
+) -> None:
+    """Add the goals of CONFIG to a job, and port to them from the nearest checkpoints that it has.
+
+    CONFIG names the model, data and algorithm of the job. A job that has ended goes on. The same command
+    again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
+    """
+    with reported_errors():
+        text = read_text(config)
+        only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
+        token = read_token(token_file)
+        output_directory(out)
+        console = Console()
+        # Models and data lie where the job has found them: no roots are needed.
+        with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
+            job = client.add_goals(job_id, text)
+            shown.say(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
+            _warn((goal for goal in job.goals if goal.id in only), shown)
+            job = follow(client, job, out, shown, only)
+        code = finish(job, out, console, only)
+    raise typer.Exit(code)
+
+
+@app.command()
+def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
+    """List the jobs of a server."""
+    table = Table("job", "state", "created", "goals met")
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        for job in client.jobs():
+            created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
+            met = sum(goal.state is GoalState.MET for goal in job.goals)
+            table.add_row(
+                job.id, job.state.value, f"{created:%Y-%m-%d %H:%M:%S} UTC", f"{met}/{len(job.goals)}"
+            )
+    Console().print(table)
+
+
+@app.command()
+def cancel(
+    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
+) -> None:
+    """Stop a job; the goals that are met keep their packages."""
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        state = client.cancel(job).state
+    verb = "is" if state is JobState.CANCELLED else "had already ended:"
+    typer.echo(f"job {job} {verb} {state.value}")
+
+
+@app.command()
+def run(
+    package: Annotated[Path, typer.Argument(metavar="PACKAGE_DIR")],
+    inputs: Annotated[
+        list[Path], typer.Option("--input", help=".npy file; one for each input, in their order.")
+    ],
+    output: Annotated[Path | None, typer.Option(help=".npy file; .npz for several outputs.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1)] = None,
+) -> None:
+    """Run a package on arrays and print how long it takes."""
+    with reported_errors():
+        for line in try_package(package, inputs, output, threads):
+            typer.echo(line)
+
+
+def main() -> NoReturn:
+    """Run the command line; being terminated is like Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    app()
+    sys.exit()
+
+
+@contextmanager
+def _session(
+    server: str | None, store: Path, roots: Sequence[Path], token: str | None, console: Console
+) -> Iterator[tuple[PortingClient, Display]]:
+    """A client of the server to port with, and where its job is shown."""
+    with (
+        _resumable(server),
+        _serving(server, store, roots) as (address, backoff),
+        display(console) as shown,
+        PortingClient(address, token, backoff=replace(backoff, wait=_announced(shown, address))) as client,
+    ):
+        yield client, shown
+
+
+@contextmanager
+def _serving(
+    remote: str | None, store: Path, roots: Sequence[Path], *, resume: bool = True
+) -> Iterator[tuple[str, Backoff]]:
+    """The address of the server to port with, and how patiently to wait for it."""
+    if remote is not None:
+        yield remote, Backoff()
+        return
+    with embedded_server(store, roots, resume=resume) as address:
+        yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
+
+
+@contextmanager
+def _resumable(server: str | None) -> Iterator[None]:
+    """Ctrl-C leaves a job that can be resumed, and says how."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        fate = f"goes on at {server}" if server else "is kept as it stands"
+        command = shlex.join(["mistify", *sys.argv[1:]])
+        typer.echo(f"Interrupted; the job {fate}. The same command resumes it: {command}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+def _announced(shown: Display, address: str) -> Callable[[float], None]:
+    """Waiting that says what for, unless it is short."""
+
+    def wait(seconds: float) -> None:
+        if seconds >= _WORTH_SAYING_SECONDS:
+            shown.say(f"the server at {address} is away, trying again in {seconds:.0f} s")
+        time.sleep(seconds)
+
+    return wait
+
+
+def _warn(goals: Iterable[Goal], shown: Display) -> None:
+    """Say what is likely to be missed."""
+    for goal in goals:
+        if goal.warning:
+            shown.say(f"{goal.id}: {goal.warning}")
+
+
+def _store_directory(given: Path | None, out: Path) -> Path:
+    return (given or out / ".mistify").resolve()
+
+
+def _roots(given: list[Path] | None, config: Path) -> list[Path]:
+    return [root.resolve() for root in given or [config.parent, Path()]]

@@ -1,0 +1,101 @@
+"""The commands of the monitor: `mistify monitor`, `status` and `target`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import PackageOption
+from mistify_client.monitor.config import load_config
+from mistify_client.monitor.daemon import Monitor, run, signals_waited_for
+from mistify_client.monitor.sensing.sensors import PSUTIL_MISSING
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.monitor.state.targets import parse_changes, read_changes, write_changes
+from mistify_client.monitor.status import lines
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    for command in (monitor, status, target):
+        app.command()(command)
+
+
+def monitor(
+    package: PackageOption,
+    config: Annotated[Path, typer.Option(metavar="MONITOR.TOML", help="What to keep to, and how.")],
+    *,
+    server: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Takes the place of the config's.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Decide once, and end.")] = False,
+) -> None:
+    """Keep a package within its targets while conditions change, until SIGTERM or Ctrl-C.
+
+    SIGHUP reads the config again. Exit code 4: another monitor looks after the package.
+    """
+    with reported_errors(), signals_waited_for() as wait:
+        state = MonitorState.of(package)
+        load_config(config, server)
+        with state.held():
+            journal = Journal(state.log)
+            watched = Monitor(package, lambda: load_config(config, server), journal)
+            journal.note("started", f"looks after {package}")
+            journal.problem("sensors", PSUTIL_MISSING)
+            if once:
+                watched.step()
+                watched.close()
+            else:
+                run(watched, journal, wait)
+
+
+def status(
+    package: PackageOption,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Show what the monitor of a package does, and why."""
+    with reported_errors():
+        state = MonitorState.of(package)
+        start = f"start one with mistify monitor --package {package} --config monitor.toml"
+        try:
+            content = {**json.loads(state.status.read_bytes()), "running": state.is_held}
+            shown = "\n".join(lines(content))
+        except FileNotFoundError as error:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"no monitor has looked after {package}; {start}"
+            ) from error
+        except (ValueError, LookupError, TypeError, AttributeError) as error:  # as after a power cut
+            raise MistifyError(
+                ErrorCode.NOT_FOUND,
+                f"{state.status} is no status of a monitor; one that runs writes it anew, else {start}",
+            ) from error
+        typer.echo(json.dumps(content, indent=2) if as_json else shown)
+
+
+def target(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="latency, accuracy or memory; none lifts a target."),
+    ] = None,
+    *,
+    package: PackageOption,
+    reset: Annotated[bool, typer.Option("--reset", help="Back to the targets of the config.")] = False,
+) -> None:
+    """Change the targets of a package, also while its monitor runs; show what was changed.
+
+    For example: mistify target latency=20ms --package DIR
+    """
+    with reported_errors():
+        state = MonitorState.of(package)
+        changes = ({} if reset else read_changes(state.targets)) | parse_changes(assignments or [])
+        if reset or assignments:
+            state.directory.mkdir(parents=True, exist_ok=True)
+            write_changes(state.targets, changes)
+        for name, value in changes.items():
+            typer.echo(f"{name}: {value or 'none'}")
+        if not changes:
+            typer.echo("as in the config")

@@ -1,0 +1,196 @@
+"""The commands of measured devices: `mistify profile-device`, `report-latency` and `devices`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from mistify.costs.devices import Device, DeviceTable, check_name, check_table
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.files import write_durably
+from mistify.package.manifest import Manifest
+from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import PackageOption, TokenFile
+from mistify_client.files import output_directory, read_text, read_token
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.profiling.energy import energy_counter
+from mistify_client.profiling.measuring import measure_device, measure_package
+from mistify_client.rpc.devices import DevicesClient
+from mistify_client.rpc.retry import Backoff
+
+_TABLE = TypeAdapter(DeviceTable)
+
+#: Some three seconds: a server that is away then is told, instead of waited for.
+_SOON = Backoff(attempts=5)
+
+ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Without a server: the store that one has for the command.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    app.command()(profile_device)
+    app.command()(report_latency)
+    app.command()(devices)
+
+
+def profile_device(
+    name: Annotated[str, typer.Option(help="What goals are to call the device.")],
+    *,
+    server: ServerOption = None,
+    store: StoreOption = None,
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Keeps what was measured; one that is there is not measured again."
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Measure what operators take on this device, in under 3 minutes, so that goals can name it as hardware.
+
+    Nothing else should run meanwhile. A device of that name is replaced. With --table alone nothing is sent:
+    the same command with --server does that later.
+    """
+    with reported_errors():
+        if server is None and store is None and table is None:
+            problem = Problem(
+                "--server", "nothing", "where the table goes", "give --server, --store or --table"
+            )
+            raise invalid_config([problem], "the command line")
+        counts = _numbers(threads)
+        measured = None if table is None else _kept(name, table)
+        if measured is None:
+            check_name(name)
+            if table is not None:
+                output_directory(table.parent, "--table")
+            if server is not None or store is not None:
+                # What is wrong with the way to the server is told before minutes are spent on measuring.
+                with _reached(server, store, token_file, _SOON) as client:
+                    client.devices()
+            measured = _measured(name, counts)
+            if table is not None:
+                write_durably(table, _TABLE.dump_python(measured, mode="json"))
+        if server is None and store is None:
+            return
+        with _reached(server, store, token_file) as client:
+            device = client.register(measured)
+        Console().print(_listed([device]))
+
+
+def report_latency(
+    device: Annotated[str, typer.Option(help="What goals call this device.")],
+    package: PackageOption,
+    *,
+    server: ServerOption = None,
+    store: StoreOption = None,
+    threads: Annotated[
+        str | None,
+        typer.Option(metavar="N,N", help="Numbers of threads. Default: those of the device's table."),
+    ] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Measure a package on this device, and let the server's predictions for the device follow."""
+    with reported_errors():
+        manifest, given = Manifest.load(package), None if threads is None else _numbers(threads)
+        with _reached(server, store, token_file) as client:
+            taken = measure_package(package, given or client.threads(device))
+            typer.echo(client.report(device, manifest.job, manifest.goal, taken))
+
+
+def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:
+    """List the devices that goals can name as hardware, and how well networks are predicted there."""
+    with reported_errors(), _reached(server, store, token_file) as client:
+        Console().print(_listed(client.devices()))
+
+
+def _kept(name: str, path: Path) -> DeviceTable | None:
+    """The table that a file keeps of a device; None where there is no such file."""
+    if not path.exists():
+        return None
+    found = _read(path)
+    if found.name != name:
+        problem = Problem(
+            "--name", f'"{name}"', f'"{found.name}", as in {path}', "give it, or another --table"
+        )
+        raise invalid_config([problem], "the command line")
+    return found
+
+
+def _measured(name: str, threads: list[int]) -> DeviceTable:
+    """A new table of this device."""
+    columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as shown:
+        task = shown.add_task("measuring", total=1.0)
+        return measure_device(
+            name,
+            threads,
+            progress=lambda share: shown.update(task, completed=share),
+            energy=energy_counter(),
+        )
+
+
+def _read(path: Path) -> DeviceTable:
+    try:
+        table = _TABLE.validate_json(read_text(path))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        problem = Problem(place or str(path), "something else", "a table", "remove it, and measure again")
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"{path} holds no table", [problem]) from error
+    check_table(table)
+    return table
+
+
+def _numbers(text: str) -> list[int]:
+    given = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() and 0 < int(number) <= 1024 for number in given):
+        problem = Problem("--threads", f'"{text}"', "numbers of threads", 'write for example "1,2"')
+        raise invalid_config([problem], "the command line")
+    return [int(number) for number in given]
+
+
+@contextmanager
+def _reached(
+    server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
+) -> Iterator[DevicesClient]:
+    """A client of the server, or of one that runs for this command."""
+    token = read_token(token_file)
+    if server is not None:
+        with DevicesClient(server, token, backoff=backoff) as client:
+            yield client
+        return
+    if store is None:
+        problem = Problem("--server", "nothing", "a server", "give --server or --store")
+        raise invalid_config([problem], "the command line")
+    with (
+        embedded_server(store.resolve(), (), resume=False) as address,
+        DevicesClient(address) as client,
+    ):
+        yield client
+
+
+def _listed(found: list[Device]) -> Table:
+    table = Table("device", "measured", "precision", "threads", "error (9 of 10 below)", "power", "on")
+    for device in found:
+        for number, setting in enumerate(device.settings):
+            first = number == 0
+            table.add_row(
+                device.name if first else "",
+                f"{device.registered:%Y-%m-%d %H:%M} UTC" if first else "",
+                "int8" if setting.integer else "float32",
+                str(setting.threads),
+                f"{setting.median_error:.1%} ({setting.p90_error:.1%})",
+                "" if setting.watts is None else f"{setting.watts:.3g} W",
+                escape(f"{device.machine}, {device.runtime}") if first else "",
+            )
+    return table

@@ -1,0 +1,68 @@
+"""Running a package once by hand: arrays from files, outputs to a file, and how long it takes."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from mistify.costs.budget import LATENCY
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify_client.porting.formatting import amount
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.model import load
+
+RUNS = 10
+
+
+def try_package(
+    package: Path, inputs: Sequence[Path], output: Path | None, threads: int | None
+) -> Iterator[str]:
+    """Run a package on `.npy` files, some times over; lines that describe outputs and latency.
+
+    Raises:
+        MistifyError: the package cannot be used, a file is no array, or an array does not fit.
+    """
+    model = load(package, threads=threads)
+    arrays = [_read(path) for path in inputs]
+    found = model(*arrays)
+    outputs = found if isinstance(found, dict) else {model.outputs[0].name: found}
+    for name, array in outputs.items():
+        yield f"{name}: {array.dtype} {array.shape}"
+    if output is not None:
+        _write(output, outputs)
+        yield f"written: {output}"
+    seconds = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        model(*arrays)
+        seconds.append(time.perf_counter() - start)
+    batch = len(next(iter(outputs.values())))
+    yield f"latency: {amount(LATENCY, 1000 * median(seconds))} (batch {batch}, median of {RUNS} runs)"
+
+
+def _read(path: Path) -> Array:
+    try:
+        array: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _invalid(path, str(error), "a .npy file with one array") from error
+    if not isinstance(array, np.ndarray):
+        raise _invalid(path, "an archive", "a .npy file with one array")
+    return array
+
+
+def _write(path: Path, outputs: Mapping[str, Any]) -> None:
+    if len(outputs) > 1:
+        if path.suffix != ".npz":
+            raise _invalid(path, f"{len(outputs)} outputs", "a name that ends in .npz")
+        np.savez(path, **outputs)
+    else:
+        with path.open("wb") as stream:
+            np.save(stream, next(iter(outputs.values())), allow_pickle=False)
+
+
+def _invalid(path: Path, given: str, expected: str) -> MistifyError:
+    problem = Problem(str(path), given, expected, "give another file")
+    return MistifyError(ErrorCode.INVALID_DATASET, f"{path} cannot be used", [problem])

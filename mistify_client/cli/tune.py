@@ -1,0 +1,122 @@
+"""The commands of the tuner: `mistify tune` and `mistify withdraw`."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from mistify.errors import Problem, invalid_config
+from mistify.package.manifest import verify
+from mistify.package.training import Training
+from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
+from mistify_client.cli.options import PackageOption, TokenFile
+from mistify_client.files import read_token
+from mistify_client.porting.progress import display
+from mistify_client.runtime.versions import current
+from mistify_client.tuning.config import hints_of, read_tuning_file
+from mistify_client.tuning.examples import read_examples
+from mistify_client.tuning.peers.exchange import Peering
+from mistify_client.tuning.session import Outcome, tune, withdraw
+from mistify_client.tuning.trainer import training_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    app.command(name="tune")(tune_package)
+    app.command(name="withdraw")(withdraw_package)
+
+
+def tune_package(
+    package: PackageOption,
+    data: Annotated[Path, typer.Option(metavar="FILE", help=".npz: arrays named as inputs and outputs.")],
+    *,
+    server: Annotated[
+        str | None,
+        typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: tune without peers."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints, privacy.")] = None,
+    token_file: TokenFile = None,
+    threads: Annotated[int | None, typer.Option(min=1)] = None,
+) -> None:
+    """Tune a package on the data of this device, which never leave it; with --server also with its peers.
+
+    What comes of it becomes the current version of the package, which running models go over to, unless it
+    is no better. The same command again goes on where one was broken off. Exit code 4: another tunes it.
+    """
+    with reported_errors():
+        settings = None if config is None else read_tuning_file(config)
+        if server is not None and settings is None:
+            problem = Problem(
+                "--config", "nothing", "a file that names the group", "give one, or no --server"
+            )
+            raise invalid_config([problem], "the command line")
+        version = current(package)
+        manifest = verify(version)
+        training = training_of(version, manifest)
+        examples = read_examples(data, manifest, training)
+        peering = None
+        if server is not None and settings is not None:
+            hints = hints_of(settings.hints, examples, manifest, training)
+            peering = Peering(server, settings.group, hints, settings.peers, read_token(token_file))
+        with _resumable(), display(Console()) as shown:
+            outcome = tune(
+                package,
+                examples,
+                peering,
+                settings.privacy if settings else None,
+                pace=settings.pace() if settings else None,
+                threads=threads,
+                display=shown,
+            )
+        _tell(outcome, training)
+
+
+def withdraw_package(
+    package: PackageOption,
+    server: Annotated[str, typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT")],
+    config: Annotated[Path, typer.Option(metavar="TUNING.TOML", help="Names the group.")],
+    token_file: TokenFile = None,
+) -> None:
+    """Leave a group of peers: the server deletes what this package has published there.
+
+    Peers may have received it before. Tuning again joins and publishes again.
+    """
+    with reported_errors():
+        group = read_tuning_file(config).group
+        withdraw(package, Peering(server, group, token=read_token(token_file)))
+        typer.echo(f"nothing of {package} is left in the group {group}")
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C leaves a tuning that can be resumed, and says how."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        command = shlex.join(["mistify", *sys.argv[1:]])
+        typer.echo(f"Interrupted. The same command goes on after the last pass: {command}", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from interrupt
+
+
+def _tell(outcome: Outcome, training: Training) -> None:
+    """What came of it."""
+    began, ended = outcome.began, outcome.ended
+    if training.has_answers:
+        typer.echo(
+            f"accuracy on examples that were set apart: {began.accuracy:.1%} before, {ended.accuracy:.1%} now"
+        )
+    typer.echo(f"loss: {began.loss:.4g} before, {ended.loss:.4g} now")
+    traffic = outcome.traffic
+    if outcome.rounds or traffic.sent:
+        typer.echo(
+            f"rounds with peers: {outcome.rounds}; {traffic.sent:,} bytes sent, {traffic.received:,} received"
+        )
+    for note in outcome.notes:
+        typer.echo(f"note: {note}")
+    installed = "nothing was gained" if outcome.version is None else f"installed: {outcome.version}"
+    typer.echo(installed)

@@ -1,0 +1,1 @@
+"""Policies: which branch runs."""

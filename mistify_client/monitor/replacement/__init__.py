@@ -1,0 +1,1 @@
+"""Asking the server for a new package when no branch fits, and trying it."""

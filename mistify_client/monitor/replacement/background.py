@@ -1,0 +1,193 @@
+"""The background path: asks the server for a new package, and watches over what becomes of it (paper 6)."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from mistify.config.porting import PortingConfig
+from mistify.errors import MistifyError
+from mistify.package.manifest import Manifest
+from mistify.parsing.quantities import format_time
+from mistify_client.monitor.config import ReplacementConfig
+from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
+from mistify_client.monitor.replacement.candidate import try_candidate
+from mistify_client.monitor.replacement.goals import Shortfall, new_goal
+from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
+from mistify_client.monitor.replacement.steps import Steps, Trying
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.model import RETRY_SECONDS
+
+_ABOUT: Final = "new package"
+
+
+class Background:
+    """One replacement at a time, worked on in a thread of its own; the phase it is in lasts on disk.
+
+    Args:
+        package: the directory of the package that was shipped.
+        state: the daemon's files.
+        config: of the background path.
+        template: the goal that new ones are made from.
+        journal: where it tells of every phase, and of what goes wrong.
+        retry: how long to wait after a failure; it never gives up.
+        trying: tries a candidate beside the package in use.
+
+    Attributes:
+        fastest_ms: what the fastest branch in use takes now, as the foreground path last saw it.
+    """
+
+    def __init__(
+        self,
+        package: Path,
+        state: MonitorState,
+        config: ReplacementConfig,
+        template: PortingConfig,
+        journal: Journal,
+        *,
+        retry: Backoff = RETRY,
+        trying: Trying = try_candidate,
+    ) -> None:
+        self._config = config
+        self._template = template
+        self._journal = journal
+        self._access = ServerAccess(config, PortingClient, retry)
+        self._ledger = Ledger(state.replacement)
+        self._steps = Steps(
+            package,
+            state.candidate,
+            config,
+            connect=self._access.connected,
+            keep=self._ledger.save,
+            fastest_ms=lambda: self.fastest_ms,
+            trying=trying,
+        )
+        self._thread: threading.Thread | None = None
+        self._probation: list[tuple[float, float]] = []
+        self._outdated_since: float | None = None
+        self.fastest_ms: float | None = None
+
+    @property
+    def replacement(self) -> Replacement | None:
+        """What is worked on, or was last."""
+        return self._ledger.replacement
+
+    def resume(self) -> None:
+        """See to it that what has to be done next, if anything, is being done; to be called now and then."""
+        replacement = self.replacement
+        if replacement is None or self._steps.of(replacement.phase) is None:
+            return
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._work, name="mistify-background", daemon=True)
+            self._thread.start()
+
+    def ask(self, shortfall: Shortfall, package: Manifest) -> None:
+        """Ask for a package that makes up for a shortfall, but for the same only once, and one at a time."""
+        last = self.replacement
+        if last is not None and not last.phase.ended:
+            return
+        with self._telling():
+            goal = new_goal(self._template, package, shortfall)
+            if goal.id not in self._ledger.asked:
+                job = self._config.job or (None if last is None else last.job)
+                asked = Replacement(
+                    goal=goal.id, config=goal.config, key=uuid.uuid4().hex, job=job, faster=shortfall.too_slow
+                )
+                self._advance(asked.at(Phase.SUBMITTING, goal.reason))
+
+    def measured(self, now: float, fits: bool) -> None:
+        """Judge a package on probation by what its fastest branch takes, `fastest_ms`.
+
+        Args:
+            now: seconds of the monotonic clock.
+            fits: whether a branch keeps to the targets.
+        """
+        self._outdated_since = None
+        replacement = self.replacement
+        if replacement is None or replacement.phase is not Phase.PROBATION or self.fastest_ms is None:
+            self._probation.clear()
+            return
+        self._probation.append((now, self.fastest_ms))
+        if now - self._probation[0][0] < self._config.probation:
+            return
+        takes, before = median(taken for _, taken in self._probation), replacement.fastest_ms
+        reason = f"its fastest branch takes {format_time(takes, 3)}"
+        if before is not None:
+            reason += f", that of the package before took {format_time(before, 3)}"
+        worse = not fits and before is not None and takes > before
+        with self._telling():
+            self._advance(replacement.at(Phase.ROLLING_BACK if worse else Phase.KEPT, reason))
+
+    def outdated(self, ended: float) -> None:
+        """Judge a package on probation that no app has run, although apps infer: it may be that none can.
+
+        They have time for probation once more after they have tried to load it a second time.
+
+        Args:
+            ended: when the last inference of another version did, in seconds of the monotonic clock.
+        """
+        replacement = self.replacement
+        if replacement is None or replacement.phase is not Phase.PROBATION:
+            return
+        if self._outdated_since is None:
+            self._outdated_since = ended
+        if ended - self._outdated_since < RETRY_SECONDS + self._config.probation:
+            return
+        reason = "no app has loaded it: those that infer go on with another version, their logs say why"
+        with self._telling():
+            self._advance(replacement.at(Phase.ROLLING_BACK, reason))
+
+    def stop(self) -> None:
+        """End the thread, once a trial or an installation is done; the next daemon goes on from there."""
+        self._access.stop()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _work(self) -> None:
+        failures = 0
+        while not self._access.stopped and (replacement := self.replacement) is not None:
+            step = self._steps.of(replacement.phase)
+            if step is None:
+                return
+            with self._telling() as problems:
+                self._advance(self._done(step, replacement))
+            failures = failures + 1 if problems else 0
+            if problems:
+                self._access.wait(failures)
+
+    def _done(self, step: Callable[[Replacement], Replacement], replacement: Replacement) -> Replacement:
+        """The replacement after a step; rejected where that failed for good."""
+        try:
+            return step(replacement)
+        except Exception as error:  # whatever a package or a server does: the daemon goes on
+            if self._access.stopped:
+                return replacement
+            if passes(error):
+                raise
+            kind = "" if isinstance(error, MistifyError) else f"{type(error).__name__}: "
+            return self._steps.rejected(replacement, f"{kind}{error}")
+
+    def _advance(self, replacement: Replacement) -> None:
+        if replacement == self.replacement:
+            return
+        self._ledger.save(replacement)
+        told = {"goal": replacement.goal, "job": replacement.job, "phase": replacement.phase.value}
+        self._journal.note("replacement", replacement.reason, **told)
+
+    @contextmanager
+    def _telling(self) -> Iterator[list[Exception]]:
+        """Tell of failures, which the list then has, and of their end."""
+        problems: list[Exception] = []
+        try:
+            yield problems
+        except (MistifyError, OSError) as error:
+            problems.append(error)
+            self._journal.problem(_ABOUT, str(error))
+        else:
+            self._journal.problem(_ABOUT, None)

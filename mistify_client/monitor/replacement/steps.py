@@ -1,0 +1,163 @@
+"""What is done in each phase of a replacement; after a crash in the middle of a step, it is done again."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent
+from mistify.package.manifest import Manifest
+from mistify.parsing.quantities import format_time
+from mistify_client.monitor.config import ReplacementConfig
+from mistify_client.monitor.replacement.candidate import Trial, try_candidate
+from mistify_client.monitor.replacement.ledger import Phase, Replacement
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.runtime.versions import announce, current, install, roll_back
+
+#: A trial may take more memory than the daemon has, and end it: then another one would, too.
+_MOST_TRIALS: Final = 3
+
+Trying = Callable[[Path, Path, Path | None], Trial]
+
+
+class Steps:
+    """The steps, each of which gives the replacement in its next phase.
+
+    A step raises `MistifyError` where the server cannot be reached or refuses, or the package is no good, and
+    `OSError` where a disk is full.
+
+    Args:
+        package: the directory of the package that was shipped.
+        candidate: where a new package is downloaded to.
+        config: of the background path.
+        connect: gives a client of the server, new for each step.
+        keep: writes down a replacement in the middle of a step.
+        fastest_ms: what the fastest branch in use takes now; None where that is not known.
+        trying: tries a candidate beside the package in use.
+    """
+
+    def __init__(
+        self,
+        package: Path,
+        candidate: Path,
+        config: ReplacementConfig,
+        *,
+        connect: Callable[[], AbstractContextManager[PortingClient]],
+        keep: Callable[[Replacement], None],
+        fastest_ms: Callable[[], float | None],
+        trying: Trying = try_candidate,
+    ) -> None:
+        self._package = package
+        self._candidate = candidate
+        self._config = config
+        self._connect = connect
+        self._keep = keep
+        self._fastest_ms = fastest_ms
+        self._trying = trying
+        self._steps = {
+            Phase.SUBMITTING: self._submit,
+            Phase.ADAPTING: self._adapt,
+            Phase.DOWNLOADING: self._download,
+            Phase.VALIDATING: self._validate,
+            Phase.INSTALLING: self._install,
+            Phase.ROLLING_BACK: self._roll_back,
+        }
+
+    def of(self, phase: Phase) -> Callable[[Replacement], Replacement] | None:
+        """The step of a phase; None where there is nothing to do but wait, or nothing at all."""
+        return self._steps.get(phase)
+
+    def rejected(self, replacement: Replacement, reason: str) -> Replacement:
+        """A replacement of which nothing comes; what was downloaded is removed."""
+        shutil.rmtree(self._candidate, ignore_errors=True)
+        return replacement.at(Phase.REJECTED, reason)
+
+    def _submit(self, replacement: Replacement) -> Replacement:
+        with self._connect() as client:
+            job = self._added(client, replacement) or client.submit(replacement.config, replacement.key)
+        return replacement.at(Phase.ADAPTING, f"submitted to job {job.id}", job=job.id)
+
+    def _added(self, client: PortingClient, replacement: Replacement) -> Job | None:
+        """The job that the goal was added to; None where there is none, or that of the last goal is gone."""
+        if replacement.job is None:
+            return None
+        try:
+            return client.add_goals(replacement.job, replacement.config)
+        except MistifyError as error:
+            if error.code is not ErrorCode.NOT_FOUND or self._config.job is not None:
+                raise
+            return None
+
+    def _adapt(self, replacement: Replacement) -> Replacement:
+        """Wait until the server is done with the goal."""
+        job_id = str(replacement.job)
+        with self._connect() as client:
+            for event in client.watch(job_id):
+                if _ends(event, replacement.goal):
+                    break
+            job = client.job(job_id)
+        goal = _goal(job, replacement.goal)
+        outcome = f"the goal is {goal.state.value}" + (f": {goal.reason}" if goal.reason else "")
+        if goal.files:
+            return replacement.at(Phase.DOWNLOADING, outcome)
+        if goal.state.ended or job.state.ended:
+            return self.rejected(replacement, f"{outcome}, and has no package")
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE, f"the server no longer tells of job {job_id}, which goes on"
+        )
+
+    def _download(self, replacement: Replacement) -> Replacement:
+        with self._connect() as client:
+            client.fetch(str(replacement.job), replacement.goal, self._candidate)
+        return replacement.at(Phase.VALIDATING, "downloaded")
+
+    def _validate(self, replacement: Replacement) -> Replacement:
+        """Try the candidate beside the package in use (verified, run, compared, measured)."""
+        if replacement.trials >= _MOST_TRIALS:
+            return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
+        replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
+        self._keep(replacement)
+        trial = self._trying(self._candidate, self._package, self._config.examples)
+        figures = (
+            f"an inference takes {format_time(trial.candidate_ms, 3)}, "
+            f"{format_time(trial.running_ms, 3)} with the package in use"
+        )
+        if trial.agreement is not None:
+            figures += f"; both agree on {trial.agreement:.0%} of the examples"
+            if trial.agreement < self._config.agreement:
+                return self.rejected(replacement, f"{figures}, which is below {self._config.agreement:.0%}")
+        if replacement.faster and trial.candidate_ms >= trial.running_ms:
+            return self.rejected(replacement, f"not faster: {figures}")
+        return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
+
+    def _install(self, replacement: Replacement) -> Replacement:
+        if self._is_current(replacement):  # a crash came between this and writing it down
+            announce(self._package)
+        else:
+            install(self._package, self._candidate)
+        shutil.rmtree(self._candidate, ignore_errors=True)
+        return replacement.at(Phase.PROBATION, "installed")
+
+    def _roll_back(self, replacement: Replacement) -> Replacement:
+        if self._is_current(replacement):
+            roll_back(self._package)
+        else:  # as above
+            announce(self._package)
+        return replacement.at(Phase.ROLLED_BACK, replacement.reason)
+
+    def _is_current(self, replacement: Replacement) -> bool:
+        manifest = Manifest.load(current(self._package))
+        return (manifest.job, manifest.goal) == (replacement.job, replacement.goal)
+
+
+def _ends(event: JobEvent, goal_id: str) -> bool:
+    return event.goal_id == goal_id and isinstance(event.event, GoalState) and event.event.ended
+
+
+def _goal(job: Job, goal_id: str) -> Goal:
+    for goal in job.goals:
+        if goal.id == goal_id:
+            return goal
+    raise MistifyError(ErrorCode.NOT_FOUND, f"job {job.id} has no goal {goal_id}")

@@ -1,0 +1,1 @@
+"""What a monitor keeps on disk, and what it shows."""

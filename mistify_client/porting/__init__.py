@@ -1,0 +1,1 @@
+"""Submitting jobs, following them, and reporting what came of them."""

@@ -1,0 +1,98 @@
+"""From a config to packages: submit, watch, fetch each goal as it ends, report."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from rich.console import Console
+
+from mistify.config.porting import is_id
+from mistify.errors import ErrorCode, MistifyError
+from mistify.files import write_json
+from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify_client.porting.progress import SOURCE, Display
+from mistify_client.porting.report import REPORT, report, table
+from mistify_client.rpc.porting import PortingClient
+
+#: The exit code of a job that ended with goals that are not met.
+EXIT_UNMET = 11
+
+
+def package_directory(out: Path, goal_id: str) -> Path:
+    """Where the package of a goal belongs.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, a server has sent an id that leads elsewhere.
+    """
+    if not is_id(goal_id):
+        raise MistifyError(
+            ErrorCode.CORRUPT_PACKAGE,
+            f"the server calls a goal {goal_id!r}, which names no directory; do not trust that server",
+        )
+    return out / "goals" / goal_id
+
+
+def follow(
+    client: PortingClient, job: Job, out: Path, display: Display, only: Collection[str] | None = None
+) -> Job:
+    """Show a job while it runs, fetch the package of each goal as it ends; the job as it ended.
+
+    With the ids of `only` some of its goals nothing else is shown and fetched, and nothing else waited for.
+    """
+    source = job.source
+    left = None if only is None else set(only)
+    for event in client.watch(job.id):
+        if left is not None and event.goal_id not in left:
+            continue
+        match event.event:
+            case ProgressUpdate() as progress:
+                display.update(event.goal_id or SOURCE, progress, source)
+            case GoalState.RUNNING:
+                source = source or client.job(job.id).source
+            case GoalState.MET | GoalState.UNMET | GoalState.FAILED | GoalState.CANCELLED:
+                job = client.job(job.id)
+                source = job.source
+                goal = _goal(job, event.goal_id)
+                if goal.files:
+                    client.fetch(job.id, goal.id, package_directory(out, goal.id))
+                display.ended(goal, source)
+                if left is not None:
+                    left.remove(goal.id)
+        if left is not None and not left:
+            break
+    return client.job(job.id)
+
+
+def finish(job: Job, out: Path, console: Console, only: Collection[str] | None = None) -> int:
+    """Write the report, print the table and where the packages are; the exit code.
+
+    Report and table have all goals; packages and verdict are those of `only` some, where their ids are given.
+    """
+    write_json(out / REPORT, report(job))
+    console.print(table(job, console.width))
+    goals = [goal for goal in job.goals if only is None or goal.id in only]
+    unmet = [goal for goal in goals if goal.state is not GoalState.MET]
+    verdict, code = _verdict(job, len(unmet), len(goals))
+    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]
+    lines += [f"{goal.id} is {goal.precision_choice}" for goal in goals if goal.precision_choice]
+    lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
+    lines += [f"{goal.id} by {goal.algorithm}: {goal.choice}" for goal in goals if goal.choice]
+    lines += [f"package: {package_directory(out, goal.id)}" for goal in goals if goal.files]
+    for line in (*lines, f"report: {out / REPORT}", verdict):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return code
+
+
+def _verdict(job: Job, unmet: int, count: int) -> tuple[str, int]:
+    match job.state:
+        case JobState.FAILED:
+            return f"The job failed: {job.reason}", ErrorCode.INTERNAL.exit_code
+        case JobState.CANCELLED:
+            return "The job was cancelled.", ErrorCode.CANCELLED.exit_code
+        case _ if unmet:
+            return f"{unmet} of {count} goals are not met.", EXIT_UNMET
+        case _:
+            return f"All {count} goals are met.", 0
+
+
+def _goal(job: Job, goal_id: str | None) -> Goal:
+    return next(goal for goal in job.goals if goal.id == goal_id)

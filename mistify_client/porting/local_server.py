@@ -1,0 +1,135 @@
+"""A server for the time of one command: a child process on this machine, reached like any other."""
+
+import importlib.util
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.rpc.connection import DIRECTLY
+
+START_SECONDS = 60.0
+HEALTH_SECONDS = 10.0
+STOP_SECONDS = 20.0
+
+_POLL_SECONDS = 0.05
+_SHOWN_LINES = 15
+_NEEDED = ("mistify_server", "tensorflow")
+
+
+@contextmanager
+def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = True) -> Iterator[str]:
+    """Run a server on a free port of the loopback interface; give its address, stop it at the end.
+
+    Args:
+        store: where it keeps its jobs, so that they can be resumed.
+        data_roots: the directories below which it may read models and data.
+        resume: whether unfinished jobs of the store go on.
+
+    Raises:
+        MistifyError: it is not installed, did not start, or ended by itself; with what it said last.
+    """
+    _check_installed()
+    with TemporaryDirectory(prefix="mistify-") as scratch:
+        ready, log = Path(scratch) / "ready", Path(scratch) / "log"
+        process = _start(_command(store, data_roots, ready, resume), log)
+        try:
+            address = _wait_until_ready(process, ready, log)
+            with _blaming(process, log):
+                yield address
+        finally:
+            _stop(process)
+
+
+def _check_installed() -> None:
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"porting on this machine needs {' and '.join(missing)}; install the server with "
+            "pip install 'mistify-porting[server]', or name a running one with --server HOST:PORT",
+        )
+
+
+def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool) -> list[str]:
+    command = [sys.executable, "-m", "mistify_server.cli", "serve", "--listen", "127.0.0.1:0"]
+    command += ["--store", str(store), "--ready-file", str(ready), "--until-stdin-closes"]
+    command += [] if resume else ["--no-resume"]
+    for root in data_roots:
+        command += ["--data-root", str(root)]
+    return command
+
+
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start the child in a session of its own: Ctrl-C is for the command, which then stops the child.
+
+    The child also ends by itself when this process does, however that happens: its standard input closes.
+    """
+    with log.open("wb") as output:
+        return subprocess.Popen(  # noqa: S603 (our own module)
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+        )
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
+    """The address that the server wrote into the ready file, once its health service says it serves."""
+    deadline = time.monotonic() + START_SECONDS
+    while not (ready.exists() and ready.read_text().strip()):
+        if process.poll() is not None:
+            raise _ended(process, log)
+        if time.monotonic() > deadline:
+            raise _failed(f"the embedded server was not ready after {START_SECONDS:.0f} s", log)
+        time.sleep(_POLL_SECONDS)
+    address = ready.read_text().strip()
+    with grpc.insecure_channel(address, options=DIRECTLY) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = health.Check(
+                health_pb2.HealthCheckRequest(), timeout=HEALTH_SECONDS, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise _failed(f"the embedded server at {address} does not answer", log) from error
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        raise _failed(f"the embedded server at {address} does not serve", log)
+    return address
+
+
+@contextmanager
+def _blaming(process: subprocess.Popen[bytes], log: Path) -> Iterator[None]:
+    """Where the server cannot be reached because it ended by itself, say how it ended."""
+    try:
+        yield
+    except MistifyError as error:
+        if error.code is ErrorCode.UNAVAILABLE and process.poll() is not None:
+            raise _ended(process, log) from error
+        raise
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _ended(process: subprocess.Popen[bytes], log: Path) -> MistifyError:
+    """The error of a server that ended by itself; its exit code tells which one of the catalogue it is."""
+    code = next((code for code in ErrorCode if code.exit_code == process.returncode), ErrorCode.INTERNAL)
+    return _failed(f"the embedded server ended with exit code {process.returncode}", log, code)
+
+
+def _failed(message: str, log: Path, code: ErrorCode = ErrorCode.INTERNAL) -> MistifyError:
+    lines = log.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
+    return MistifyError(code, "\n".join([f"{message}; it said last:", *(f"  {line}" for line in lines)]))

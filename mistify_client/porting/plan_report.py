@@ -1,0 +1,108 @@
+"""A plan for people, as a tree, and for programs."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.tree import Tree
+
+from mistify.config.metric import Metric
+from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
+from mistify.jobs.job import Source
+from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify_client.porting.formatting import amounts, shares
+
+#: Shown of every network, besides what its goals limit.
+_SHOWN = (FLOPS, PARAMS, MEMORY)
+
+
+def plan_report(plan: Plan) -> dict[str, object]:
+    """A plan as plain data.
+
+    `deviation` is the standard deviation of a prediction, null stands for what nobody knows, `parent` is null
+    for what starts from the source, costs are in the units of `report.json`, and seconds are rough.
+    """
+    return {
+        "seconds": plan.seconds,
+        "batches": [_batch_report(batch) for batch in plan.batches],
+        "out_of_reach": [asdict(limit) for limit in plan.out_of_reach],
+    }
+
+
+def _batch_report(batch: PlannedBatch) -> dict[str, object]:
+    edges = [
+        {
+            **asdict(edge),
+            "budget": amounts(edge.budget, batch.legends),
+            "costs": amounts(edge.costs, batch.legends),
+        }
+        for edge in batch.edges
+    ]
+    return {
+        "model": batch.model,
+        "metric": batch.metric.value,
+        "source_costs": amounts(batch.source_costs, batch.legends),
+        "source_accuracy": batch.source_accuracy and asdict(batch.source_accuracy),
+        "source_steps": batch.source_steps,
+        "source_seconds": batch.source_seconds,
+        "edges": edges,
+        "seconds": batch.seconds,
+        "evidence": batch.evidence,
+    }
+
+
+def plan_tree(plan: Plan) -> RenderableType:
+    """The trees of a plan, what cannot be met, and how long it all takes."""
+    lines = [_beyond(limit) for limit in plan.out_of_reach]
+    lines.append(f"The job takes about {_duration(plan.seconds)}.")
+    return Group(*map(_batch, plan.batches), *map(escape, lines))
+
+
+def _batch(batch: PlannedBatch) -> Tree:
+    source = f"{batch.metric} {_estimate(batch.metric, batch.source_accuracy)}"
+    head = f"[bold]{escape(batch.model)}[/]: {source} after {batch.source_steps:,} steps"
+    tree = Tree(f"{head}, {_duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
+    places: dict[str | None, Tree] = {None: tree}
+    for edge in batch.edges:
+        branch = places[edge.parent].add(Group(*_edge(batch, edge)))
+        places[edge.goals[0]] = branch
+    return tree
+
+
+def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
+    costs = _shown(edge.costs, edge.budget)
+    figures = [
+        f"{batch.metric} {_estimate(batch.metric, edge.accuracy)}",
+        shares(costs, Source(batch.source_costs, 0.0, batch.metric, batch.legends)),
+        f"{edge.steps:,} steps",
+        _duration(edge.seconds),
+    ]
+    yield f"[bold]{escape(', '.join(edge.goals))}[/]: {escape(', '.join(figures))}"
+    if edge.algorithm:
+        yield f"[dim]{escape(edge.algorithm)}: {escape(edge.choice)}[/]"
+    if edge.warning:
+        yield f"[yellow]{escape(edge.warning)}[/]"
+
+
+def _shown(costs: Costs, budget: Costs) -> dict[str, float]:
+    return {axis: cost for axis, cost in costs.items() if axis in _SHOWN or axis in budget}
+
+
+def _estimate(metric: Metric, estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "unknown"
+    return f"{metric.shown(estimate.mean)} ± {metric.shown(estimate.margin)}"
+
+
+def _beyond(limit: OutOfReach) -> str:
+    return (
+        f"{limit.goal}: {limit.limit} {limit.given} cannot be met; the nearest that can is {limit.nearest}, "
+        "or start from a smaller model"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:.1f} h"

@@ -1,0 +1,134 @@
+"""A job while it runs: a bar per goal on a terminal, plain lines everywhere else."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
+from mistify_client.porting.formatting import quality, shares
+
+#: Stands for the work that concerns the whole job, such as tuning the source model.
+SOURCE = "source"
+
+_STEPS_SHOWN = 10
+
+
+class Display(Protocol):
+    """Where a job shows how it goes on."""
+
+    def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
+        """The work on a goal (or `SOURCE`) went on; costs are shown as shares of the source model's."""
+
+    def ended(self, goal: Goal, source: Source | None) -> None:
+        """A goal ended."""
+
+    def say(self, line: str) -> None:
+        """Something else happened."""
+
+
+@contextmanager
+def display(console: Console) -> Iterator[Display]:
+    """The display that suits a console."""
+    if console.is_terminal:
+        with _bars(console) as bars:
+            yield BarDisplay(bars)
+    else:
+        yield LineDisplay(partial(console.print, markup=False, highlight=False, soft_wrap=True))
+
+
+class BarDisplay:
+    """One bar for each goal that is being worked on; goals that ended become lines above."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._tasks: dict[str, TaskID] = {}
+
+    def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
+        """See `Display`."""
+        if subject not in self._tasks:
+            self._remove(SOURCE)
+            self._tasks[subject] = self._bars.add_task(escape(subject), total=None, stage="", figures="")
+        self._bars.update(
+            self._tasks[subject],
+            completed=progress.step,
+            total=progress.total_steps or None,
+            stage=escape(_stage(progress)),
+            figures=escape(_figures(progress, progress.costs, source)),
+        )
+
+    def ended(self, goal: Goal, source: Source | None) -> None:
+        """See `Display`."""
+        self._remove(SOURCE)
+        self._remove(goal.id)
+        self.say(_ending(goal, source))
+
+    def say(self, line: str) -> None:
+        """See `Display`."""
+        self._bars.console.print(line, markup=False, highlight=False)
+
+    def _remove(self, subject: str) -> None:
+        if subject in self._tasks:
+            self._bars.remove_task(self._tasks.pop(subject))
+
+
+class LineDisplay:
+    """A line whenever a stage begins or another tenth of its steps is done, for `print_line`.
+
+    A stage without steps, in which work waits to start, is worth a line only where it is the first.
+    """
+
+    def __init__(self, print_line: Callable[[str], None]) -> None:
+        self._print_line = print_line
+        self._shown: dict[str, tuple[str, int]] = {}
+
+    def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
+        """See `Display`."""
+        mark = progress.stage, _STEPS_SHOWN * progress.step // max(progress.total_steps, 1)
+        waiting = progress.total_steps == 0
+        if self._shown.get(subject) == mark or (waiting and subject in self._shown):
+            return
+        self._shown[subject] = mark
+        figures = _figures(progress, progress.costs, source)
+        self.say(f"{subject}: {_stage(progress)}" + (f", {figures}" if figures else ""))
+
+    def ended(self, goal: Goal, source: Source | None) -> None:
+        """See `Display`."""
+        self.say(_ending(goal, source))
+
+    def say(self, line: str) -> None:
+        """See `Display`."""
+        self._print_line(line)
+
+
+def _bars(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        TextColumn("{task.fields[stage]}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def _stage(progress: ProgressUpdate) -> str:
+    steps = f" {progress.step}/{progress.total_steps}" if progress.total_steps else ""
+    return f"{progress.stage}{steps}"
+
+
+def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Source | None) -> str:
+    parts = [f"{of.metric} {quality(of.metric, of.accuracy)}"] if of.accuracy is not None else []
+    parts += [shares(costs, source)] if source is not None and costs else []
+    return ", ".join(filter(None, parts))
+
+
+def _ending(goal: Goal, source: Source | None) -> str:
+    figures = _figures(goal, goal.achieved, source)
+    reason = goal.reason if goal.state is not GoalState.MET else ""
+    return f"{goal.id}: " + ", ".join(filter(None, [goal.state.value, reason, figures]))

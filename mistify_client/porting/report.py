@@ -1,0 +1,264 @@
+"""What came of a job: `report.json` for programs, a table for people."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from mistify.config.compression import COMPRESSION_AXES
+from mistify.costs.budget import (
+    FLOPS,
+    LATENCY,
+    MEMORY,
+    PARAMS,
+    Costs,
+    axis_name,
+    conditions_of,
+    latency_axis,
+    memory_axis,
+    quantity_of,
+)
+from mistify.costs.catalogue import HOST
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
+from mistify_client.porting.formatting import amount, amounts, quality
+
+REPORT = "report.json"
+
+#: Ids of goals are folded, at this width at the least.
+_NAME_WIDTH = 10
+
+_GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
+_PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
+_PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
+
+#: column of the table -> the width of console from which on it is shown.
+_COLUMNS = {
+    _GOAL: 0,
+    _PARENT: 100,
+    _ALGORITHM: 110,
+    _PRECISION: 90,
+    _MULTIPLY_ADDS: 0,
+    _PARAMS: 80,
+    _MEMORY: 80,
+    _PREDICTED: 80,
+    _MEASURED: 60,
+    _ACCURACY: 0,
+    _MET: 0,
+}
+
+
+def report(job: Job) -> dict[str, object]:
+    """A job as plain data, the form of `report.json`; null stands for what was not achieved or measured.
+
+    `flops` are multiply-adds of one inference. `latency_ms` is predicted for `hardware`, that of the goal's
+    limit or else the server's machine, `measured_latency_ms` is what LiteRT took there, or would take there
+    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision. `branches` has
+    the same of each branch, the cheapest first, with its budget as a `share` of the goal's; it is empty where
+    the package has one network. `algorithm` adapted it, for the reason that `choice` gives; it is null where
+    nothing could be adapted. `warning` says what was likely to be missed before anything was computed.
+    `compression` is null where none was asked for; else it is what was asked for, with what it came to.
+    `metrics` are those that plug-ins of the server have added; their figures stand beside the others.
+    `spent` are seconds by activity, the most first, summed over all tasks.
+    """
+    source = job.source
+    legends = source.legends if source else ()
+    return {
+        "job": job.id,
+        "seconds": job.seconds,
+        "spent": _most_first(job.spent),
+        "source": None
+        if source is None
+        else {
+            **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
+            **_plugged_in(source.costs, source),
+            "accuracy": source.accuracy,
+            "metric": source.metric.value,
+        },
+        "metrics": {legend.name: {"label": legend.label, "unit": legend.kind.plain} for legend in legends},
+        "goals": [_goal_report(goal, source) for goal in job.goals],
+    }
+
+
+def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
+    return {
+        "id": goal.id,
+        "parent": goal.parent,
+        "algorithm": goal.algorithm or None,
+        "choice": goal.choice,
+        "warning": goal.warning,
+        "quantization": goal.quantization.model_dump(mode="json"),
+        "precision_choice": goal.precision_choice,
+        "compression": _compression_report(goal),
+        "hardware": _hardware(goal),
+        "budget": amounts(goal.budget, source.legends if source else ()),
+        "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
+        "branches": [
+            {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
+        ],
+        "met": goal.state is GoalState.MET,
+        "reason": goal.reason,
+        "note": goal.note,
+        "seconds": goal.seconds,
+        "steps": goal.steps,
+    }
+
+
+def _plugged_in(
+    costs: Costs,
+    source: Source | None,
+    hardware: str = HOST.name,
+    precision: Quantization = Quantization.NONE,
+) -> dict[str, float | None]:
+    """What a network has of what plug-ins have added, under the conditions that it depends on."""
+    found: dict[str, float | None] = {}
+    for legend in source.legends if source else ():
+        cost = legend.cost(costs, hardware, precision)
+        found[legend.name] = None if cost is None else legend.turned(cost)
+    return found
+
+
+def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
+    """The costs and accuracy of a goal's package, or of one of its branches."""
+    precision = goal.quantization.precision
+    return {
+        **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
+        MEMORY: network.achieved.get(memory_axis(precision)),
+        **_plugged_in(network.achieved, source, _hardware(goal), precision),
+        "latency_ms": _latency(goal, network.achieved),
+        "measured_latency_ms": _latency(goal, network.measured),
+        "accuracy": network.accuracy,
+    }
+
+
+def _compression_report(goal: Goal) -> dict[str, object] | None:
+    if goal.compression is None:
+        return None
+    asked = goal.compression.model_dump(mode="json", exclude_none=True)
+    return {**asked, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
+
+
+def _hardware(goal: Goal) -> str:
+    """The hardware on which a goal's costs count: that of its limits, else the server's machine."""
+    named = (conditions_of(axis)[0] for axis in goal.budget)
+    return next(filter(None, named), HOST.name)
+
+
+def _latency(goal: Goal, costs: Costs) -> float | None:
+    """The latency on that hardware, at the goal's precision where that makes a difference there."""
+    hardware, precision = _hardware(goal), goal.quantization.precision
+    return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
+
+
+def table(job: Job, width: int = 80) -> Table:
+    """A job's goals, below the source model: as many figures as a console of so many columns has room for."""
+    title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
+    caption = _where_time_went(job.spent)
+    table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    columns = [column for column, least in _COLUMNS.items() if width >= least]
+    if all(_precision(goal) == Quantization.NONE for goal in job.goals):
+        columns = [column for column in columns if column != _PRECISION]
+    source = job.source
+    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _asked_of_plug_ins(job.goals, source)
+    for column in columns:
+        if column in (_GOAL, _PARENT):
+            table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
+        else:
+            left = column in (_ALGORITHM, _PRECISION, _MET)
+            table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
+    if source is not None:
+        row = _source_row(source)
+        table.add_row(*(escape(row.get(column, "")) for column in columns), end_section=True)
+    for goal in job.goals:
+        for row in (_goal_row(goal, source), *_branch_rows(goal, source)):
+            table.add_row(*(escape(row.get(column, "")) for column in columns))
+    return table
+
+
+def _asked_of_plug_ins(goals: Iterable[Goal], source: Source | None) -> list[str]:
+    """The columns of what plug-ins have added and goals limit."""
+    limited = {quantity_of(axis) for goal in goals for axis in goal.budget}
+    return [legend.label for legend in (source.legends if source else ()) if legend.quantity in limited]
+
+
+def _where_time_went(spent: Mapping[str, float]) -> str | None:
+    """What each activity took, as shares of their sum, without those that round to 0%."""
+    total = sum(spent.values())
+    if not total:
+        return None
+    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in _most_first(spent).items()}
+    shown = ", ".join(f"{activity} {share}" for activity, share in shares.items() if share != "0%")
+    return escape(f"where the time went: {shown}")
+
+
+def _most_first(spent: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(spent.items(), key=lambda booked: booked[1], reverse=True))
+
+
+def _source_row(source: Source) -> dict[str, str]:
+    return {
+        _GOAL: "source",
+        **_counts(source.costs, source),
+        _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
+        _PREDICTED: amount(LATENCY, source.costs.get(latency_axis(HOST.name))),
+        _MEASURED: amount(LATENCY, None),
+        **_plugged_in_cells(source.costs, source),
+        _ACCURACY: quality(source.metric, source.accuracy),
+    }
+
+
+def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
+    return {
+        _GOAL: goal.id,
+        _PARENT: goal.parent or "source",
+        _ALGORITHM: goal.algorithm or "-",
+        _PRECISION: _precision(goal),
+        **_figures(goal, goal, source),
+        _MET: "yes" if goal.state is GoalState.MET else "no",
+    }
+
+
+def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
+    """The branches of a goal's package, by their budgets as multiples of the goal's."""
+    for branch in goal.branch_figures:
+        yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
+
+
+def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:
+    precision = goal.quantization.precision
+    return {
+        **_counts(network.achieved, source),
+        **_plugged_in_cells(network.achieved, source, _hardware(goal), precision),
+        _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
+        _PREDICTED: amount(LATENCY, _latency(goal, network.achieved)),
+        _MEASURED: amount(LATENCY, _latency(goal, network.measured)),
+        _ACCURACY: quality(goal.metric, network.accuracy),
+    }
+
+
+def _plugged_in_cells(
+    costs: Costs,
+    source: Source | None,
+    hardware: str = HOST.name,
+    precision: Quantization = Quantization.NONE,
+) -> dict[str, str]:
+    legends = source.legends if source else ()
+    return {
+        legend.label: amount(legend.quantity, legend.cost(costs, hardware, precision), legends)
+        for legend in legends
+    }
+
+
+def _precision(goal: Goal) -> str:
+    """What a package computes with, and what its kernels were asked to be."""
+    precision = goal.quantization.precision.value
+    return precision if goal.compression is None else f"{precision}, {goal.compression}"
+
+
+def _counts(costs: Costs, source: Source | None) -> dict[str, str]:
+    """A network's multiply-adds, with their share of the source's, and its parameters."""
+    flops = amount(FLOPS, costs.get(FLOPS))
+    if source is not None and costs.get(FLOPS) and source.costs.get(FLOPS):
+        flops += f" ({costs[FLOPS] / source.costs[FLOPS]:.2f})"
+    return {_MULTIPLY_ADDS: flops, _PARAMS: amount(PARAMS, costs.get(PARAMS))}

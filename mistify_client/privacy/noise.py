@@ -1,0 +1,158 @@
+"""Noise on local training data, so that a model trained on them can be shared (paper 5.1).
+
+docs/privacy.md says what this protects, against whom, and what it does not.
+"""
+
+import math
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.privacy.discrete_laplace import Integers, RandomBytes, discrete_laplace
+from mistify_client.privacy.ledger import PrivacyLedger
+
+#: Steps of the grid between the bounds.
+LEVELS: Final = 2**12
+
+#: One label other than the true one has this weight in randomized response.
+_WEIGHT: Final = 2**32
+
+
+class Unit(StrEnum):
+    """What an epsilon protects: two data sets are neighbours if they differ in one of these."""
+
+    #: One number of one example, such as a pixel.
+    VALUE = "value"
+    #: All numbers of one example.
+    EXAMPLE = "example"
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """How data are made noisy. None of this may be read off the data.
+
+    Attributes:
+        lower: of values; what is below is clipped.
+        upper: of values.
+        unit: what the epsilons protect.
+        epsilon: of the inputs of one release.
+        label_epsilon: of the labels of one release; None leaves them as they are, unprotected.
+        radius: the most L1 distance of an example from the middle of the bounds; examples further away are
+            moved towards it. Only for `Unit.EXAMPLE`, where it keeps the noise small; None for no limit.
+    """
+
+    lower: float
+    upper: float
+    unit: Unit
+    epsilon: Fraction
+    label_epsilon: Fraction | None = None
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        epsilons = [epsilon for epsilon in (self.epsilon, self.label_epsilon) if epsilon is not None]
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+            raise ValueError(
+                f"got the bounds {self.lower} and {self.upper}; expected a lower and an upper one"
+            )
+        if min(epsilons) <= 0:
+            raise ValueError(f"got the epsilon {min(epsilons)}; expected one above 0")
+        if self.radius is not None and (self.unit is not Unit.EXAMPLE or not self.radius > 0):
+            raise ValueError(f"got the radius {self.radius}; expected one above 0, of examples")
+
+    @property
+    def total_epsilon(self) -> Fraction:
+        """What a release costs: inputs and labels of an example add up."""
+        return self.epsilon + (self.label_epsilon or 0)
+
+    @property
+    def step(self) -> float:
+        """Of the grid on which values lie."""
+        return (self.upper - self.lower) / LEVELS
+
+
+def privatized(
+    inputs: NDArray[Any],
+    labels: NDArray[np.int64],
+    mechanism: Mechanism,
+    ledger: PrivacyLedger,
+    *,
+    classes: int,
+    random_bytes: RandomBytes = os.urandom,
+    randbelow: Callable[[int], int] = secrets.randbelow,
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Noisy data in place of the true ones. The ledger is debited, durably, before any noise is drawn.
+
+    Whatever is computed from the noisy data alone costs nothing more: draw them once, and train on them as
+    often as needed.
+
+    Args:
+        inputs: [examples, ...], finite.
+        labels: [examples], from 0 to `classes` - 1.
+        mechanism: how much noise.
+        ledger: of these data.
+        classes: how many there are.
+        random_bytes: source of the noise on inputs, the operating system's.
+        randbelow: source of the noise on labels, the operating system's.
+
+    Returns:
+        Inputs [examples, ...], beyond the bounds too, and labels.
+
+    Raises:
+        MistifyError: PRIVACY_BUDGET, the ledger refuses; INVALID_DATASET, inputs are not finite, or labels no
+            classes. Nothing was released.
+    """
+    if not np.isfinite(inputs).all():
+        raise MistifyError(ErrorCode.INVALID_DATASET, "inputs are NaN or infinite; expected finite numbers")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        raise MistifyError(ErrorCode.INVALID_DATASET, f"labels are not all from 0 to {classes - 1}")
+    values, sensitivity = _on_grid(inputs.reshape(len(inputs), -1), mechanism)
+    ledger.spend(mechanism.total_epsilon, "noisy training data")
+    noise = discrete_laplace(sensitivity / mechanism.epsilon, values.size, random_bytes)
+    middle = (mechanism.lower + mechanism.upper) / 2
+    noisy = middle + (values + noise.reshape(values.shape)) * mechanism.step
+    if mechanism.label_epsilon is not None:
+        labels = randomized_response(labels, classes, mechanism.label_epsilon, randbelow)
+    return noisy.astype(np.float32).reshape(inputs.shape), labels
+
+
+def randomized_response(
+    labels: NDArray[np.int64],
+    classes: int,
+    epsilon: Fraction,
+    randbelow: Callable[[int], int] = secrets.randbelow,
+) -> NDArray[np.int64]:
+    """Labels that are true exp(epsilon) times as often as any other class is named, and never more often."""
+    context = Context(prec=60)
+    factor = context.exp(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)))
+    kept = int(factor * _WEIGHT)
+    drawn = [randbelow(kept + (classes - 1) * _WEIGHT) for _ in labels]
+    # The other classes are counted from the true one on.
+    shifts = [0 if draw < kept else 1 + (draw - kept) // _WEIGHT for draw in drawn]
+    return (labels + np.array(shifts, np.int64)) % classes
+
+
+def _on_grid(values: NDArray[Any], mechanism: Mechanism) -> tuple[Integers, Fraction]:
+    """Steps from the middle of the bounds [examples, values], and by how many of them neighbours can differ.
+
+    The sensitivity holds for the integers, so that no rounding before them matters.
+    """
+    middle = (mechanism.lower + mechanism.upper) / 2
+    steps = np.rint((values.astype(np.float64) - middle) / mechanism.step)
+    steps = np.clip(steps, -LEVELS // 2, LEVELS // 2).astype(np.int64)
+    if mechanism.unit is Unit.VALUE:
+        return steps, Fraction(LEVELS)
+    most = LEVELS // 2 * values.shape[1]
+    if mechanism.radius is not None:
+        most = max(1, min(most, int(mechanism.radius / mechanism.step)))
+        lengths = np.maximum(np.abs(steps).sum(axis=1, keepdims=True), most)
+        steps = np.sign(steps) * (np.abs(steps) * most // lengths)
+    return steps, Fraction(2 * most)

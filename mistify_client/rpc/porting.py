@@ -1,0 +1,159 @@
+"""The client of the porting service: plan and submit a batch of goals, add more, watch, fetch packages."""
+
+import hashlib
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, Job, JobEvent
+from mistify.jobs.plan import Plan
+from mistify.v1 import porting_pb2 as pb
+from mistify.v1.porting_pb2_grpc import PortingStub
+from mistify.wire import porting
+from mistify.wire.plans import plan_from_proto
+from mistify_client.rpc.base import ServiceClient
+from mistify_client.rpc.connection import Traffic
+from mistify_client.rpc.download import ReadFrom, download_package
+from mistify_client.rpc.retry import resumed, retried
+
+#: Deadlines of the calls, in seconds. The server inspects the model before it accepts a batch.
+SUBMIT_SECONDS = 300.0
+JOB_SECONDS = 30.0
+LIST_SECONDS = 30.0
+CANCEL_SECONDS = 60.0
+
+PAGE_SIZE = 100
+
+
+class PortingClient(ServiceClient):
+    """The porting service.
+
+    Watching, fetching and looking at a job wait for a server that is away; the rest fails at once.
+    """
+
+    @cached_property
+    def _stub(self) -> PortingStub:
+        return PortingStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
+
+    def submit(self, config_json: str, idempotency_key: str) -> Job:
+        """Start a job for a batch of configs; the same key returns the same job.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems found, when
+                nothing was started; CONFLICT where the key belongs to another batch.
+        """
+        request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
+        return porting.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+
+    def plan(self, config_json: str) -> Plan:
+        """What would come of a batch of configs: its goal tree, algorithms, costs, accuracy, seconds.
+
+        Raises:
+            MistifyError: as `submit`, but for limits that no network can meet, which the plan has.
+        """
+        request = pb.PlanRequest(config_json=config_json)
+        return plan_from_proto(self._connection.call(self._stub.Plan, request, SUBMIT_SECONDS))
+
+    def add_goals(self, job_id: str, config_json: str) -> Job:
+        """Add goals to a job, each adapted from its nearest looser checkpoint; a job that has ended goes on.
+
+        The same text again adds nothing twice.
+
+        Args:
+            job_id: of the job.
+            config_json: configs as of `submit`, with models, data and algorithms of the job, and new ids.
+
+        Raises:
+            MistifyError: as `submit`; NOT_FOUND where there is no such job.
+        """
+        key = hashlib.sha256(config_json.encode()).hexdigest()
+        request = pb.AddGoalsRequest(job_id=job_id, config_json=config_json, idempotency_key=key)
+        return porting.job_from_proto(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
+
+    def job(self, job_id: str) -> Job:
+        """A job as it stands now."""
+        request = pb.GetJobRequest(job_id=job_id)
+        return porting.job_from_proto(
+            retried(lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff)
+        )
+
+    def jobs(self) -> Iterator[Job]:
+        """Every job of the server, page by page."""
+        request = pb.ListJobsRequest(page_size=PAGE_SIZE)
+        while True:
+            page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
+            yield from map(porting.job_from_proto, page.jobs)
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    def cancel(self, job_id: str) -> Job:
+        """Stop a job; the goals that are met keep their packages."""
+        request = pb.CancelJobRequest(job_id=job_id)
+        return porting.job_from_proto(self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS))
+
+    def watch(self, job_id: str, after_sequence: int = 0) -> Iterator[JobEvent]:
+        """The events of a job after a sequence number, then new ones as they come, until it has ended."""
+
+        def events(seen: int) -> Iterator[JobEvent]:
+            request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen)
+            for message in self._connection.stream(self._stub.WatchJob, request):
+                yield porting.event_from_proto(message)
+
+        return resumed(events, after_sequence, lambda _, event: event.sequence, self._backoff)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was sent and received."""
+        return self._connection.traffic
+
+    def fetch(self, job_id: str, goal_id: str, directory: Path, only: Collection[str] | None = None) -> Goal:
+        """Download the package of a goal into a directory, and answer with the goal as it stands.
+
+        A download that broke off (a `*.part` file) goes on where it stopped, also in a later call.
+
+        Args:
+            job_id: of the job.
+            goal_id: of the goal.
+            directory: where the files belong.
+            only: the names of the files; None for all.
+
+        Raises:
+            MistifyError: NOT_FOUND where the goal has no package (yet); CORRUPT_PACKAGE where a file
+                is not what its digest says, twice in a row.
+        """
+        goal = self._goal_with_package(job_id, goal_id)
+        files = [file for file in goal.files if only is None or file.name in only]
+        download_package(files, directory, self._reader(job_id, goal_id))
+        return goal
+
+    def _goal_with_package(self, job_id: str, goal_id: str) -> Goal:
+        goals = {goal.id: goal for goal in self.job(job_id).goals}
+        if goal_id not in goals:
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}; its goals are {', '.join(goals)}"
+            )
+        goal = goals[goal_id]
+        if not goal.files:
+            because = f": {goal.reason}" if goal.reason else ""
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"goal {goal_id!r} is {goal.state.value} and has no package{because}"
+            )
+        return goal
+
+    def _reader(self, job_id: str, goal_id: str) -> ReadFrom:
+        def chunks(name: str, offset: int) -> Iterator[bytes]:
+            request = pb.FetchPackageRequest(job_id=job_id, goal_id=goal_id, file=name, offset=offset)
+            for chunk in self._connection.stream(self._stub.FetchPackage, request):
+                yield chunk.data
+
+        def read_from(name: str, offset: int) -> Iterator[bytes]:
+            return resumed(
+                lambda position: chunks(name, position),
+                offset,
+                lambda position, data: position + len(data),
+                self._backoff,
+            )
+
+        return read_from

@@ -1,0 +1,109 @@
+"""The client of the coordinator: join a group, publish a model, get those of peers (paper 5.1)."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+from mistify.peers.hints import Hints
+from mistify.peers.membership import MemberKey, Membership, PackageReference, Publication
+from mistify.v1 import tuning_pb2 as pb
+from mistify.v1.tuning_pb2_grpc import TuningStub
+from mistify.wire import tuning as serde
+from mistify_client.rpc.base import ServiceClient
+from mistify_client.rpc.connection import Traffic
+from mistify_client.rpc.peer_files import PeerFile, PeerFiles
+from mistify_client.rpc.retry import resumed, retried
+
+#: Deadlines of the calls, in seconds.
+JOIN_SECONDS = 30.0
+PUBLISH_SECONDS = 1800.0
+LEAVE_SECONDS = 30.0
+
+#: Of weights on their way, in bytes.
+CHUNK = 256 * 1024
+
+
+def describe(
+    package: PackageReference, weights: bytes, *, version: int, loss: float, accuracy: float, hints: Hints
+) -> Publication:
+    """A publication of weights, as `mistify.weights.write_weights` makes them."""
+    return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
+
+
+class TuningClient(ServiceClient):
+    """The coordinator. All methods wait for one that is away, and may be repeated."""
+
+    @cached_property
+    def _stub(self) -> TuningStub:
+        return TuningStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was sent and received."""
+        return self._connection.traffic
+
+    def join(self, key: MemberKey) -> Membership:
+        """Become a member of a group, or stay one.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such group.
+        """
+        request = pb.JoinRequest(key=serde.key_to_proto(key))
+        call = self._connection.call
+        return serde.membership_from_proto(
+            retried(lambda: call(self._stub.Join, request, JOIN_SECONDS), self._backoff)
+        )
+
+    def publish(self, key: MemberKey, publication: Publication, weights: bytes) -> None:
+        """Publish a tuned model in place of the one before.
+
+        Args:
+            key: of the member.
+            publication: describes the model, as `describe` does.
+            weights: as `mistify.weights.write_weights` makes them.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION with everything that is wrong; CONFLICT, the version is stale;
+                NOT_FOUND, the lease has ended: join again.
+        """
+
+        def send() -> None:
+            chunks = (weights[start : start + CHUNK] for start in range(0, len(weights), CHUNK))
+            requests = serde.publishing(key, publication, chunks)
+            self._connection.call(self._stub.Publish, requests, PUBLISH_SECONDS)
+
+        retried(send, self._backoff)
+
+    def peers(self, key: MemberKey, count: int, directory: Path) -> Iterator[PeerFile]:
+        """The models of the most correlated members, most correlated first, as their weights come.
+
+        Other members have sent them: `mistify.weights.read_weights` checks them before they are used.
+
+        Args:
+            key: of a member that has published.
+            count: the most peers.
+            directory: where weights are kept. What is there already is not sent again, also in parts.
+
+        Raises:
+            MistifyError: NOT_FOUND, the caller is no member, or has not published; CORRUPT_PACKAGE, weights
+                are not what their digest says, twice.
+        """
+        files = PeerFiles(directory)
+
+        def rest(_: None) -> Iterator[PeerFile]:
+            request = pb.PeersRequest(key=serde.key_to_proto(key), count=count, held=files.held())
+            messages = self._connection.stream(self._stub.Peers, request)
+            yield from files.receive(map(serde.peer_from_proto, messages))
+
+        seen: dict[str, str] = {}
+        for file in resumed(rest, None, lambda *_: None, self._backoff):
+            if file.peer.member not in seen:
+                seen[file.peer.member] = file.peer.sha256
+                yield file
+        files.keep(seen.values())
+
+    def leave(self, key: MemberKey) -> None:
+        """Stop being a member; the coordinator deletes what was published."""
+        request = pb.LeaveRequest(key=serde.key_to_proto(key))
+        retried(lambda: self._connection.call(self._stub.Leave, request, LEAVE_SECONDS), self._backoff)

@@ -1,0 +1,1 @@
+"""Running packages in LiteRT: inference, branches, versions."""

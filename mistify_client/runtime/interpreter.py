@@ -1,0 +1,143 @@
+"""A network in LiteRT: whatever an inference needs is allocated once for each batch size in use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import BRANCH_INPUT, Manifest, branch_signature
+from mistify_client.runtime.inputs import Array
+
+NETWORK: Final = "serve.tflite"
+SIGNATURE: Final = "serving_default"
+
+#: For so many batch sizes, those of the last calls, memory stays allocated.
+ALLOCATIONS: Final = 4
+
+#: The shapes of the inputs in their order.
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How LiteRT runs a network: on how many threads, and whether through its XNNPACK delegate."""
+
+    threads: int = 1
+    delegate: bool = True
+
+
+class Network:
+    """The network of a package, for one thread at a time.
+
+    Its file is read once: that may be removed or replaced while the network is in use.
+
+    Attributes:
+        manifest: what the package says about itself.
+        execution: how LiteRT runs it.
+    """
+
+    def __init__(self, manifest: Manifest, content: bytes, execution: Execution) -> None:
+        self.manifest = manifest
+        self.execution = execution
+        self._content = content
+        self._allocations: dict[Shapes, _Allocation] = {}
+
+    @property
+    def shapes(self) -> Sequence[Shapes]:
+        """The shapes of inputs for which memory is allocated."""
+        return list(self._allocations)
+
+    def __call__(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
+        """The outputs by name; a branch is of no meaning where the network has none."""
+        shapes = tuple(array.shape for array in inputs.values())
+        allocation = self._allocations.pop(shapes, None) or self._allocated(shapes)
+        self._allocations[shapes] = allocation  # the last one was used last
+        return allocation.run(inputs, branch)
+
+    def warm_up(self, shapes: Shapes | None = None) -> None:
+        """Run every branch once, on zeros, so that a first inference takes no longer than others.
+
+        Args:
+            shapes: of the inputs; single examples if not given.
+        """
+        inputs = self.manifest.inputs
+        if shapes is None:
+            shapes = tuple(tuple(max(size, 1) for size in info.shape) for info in inputs)
+        named = zip(inputs, shapes, strict=True)
+        zeros = {info.name: np.zeros(shape, info.dtype) for info, shape in named}
+        for branch in range(len(self.manifest.branches) or 1):
+            self(zeros, branch)
+
+    def _allocated(self, shapes: Shapes) -> "_Allocation":
+        """Memory for other shapes than so far, if need be that of those which were not used for longest."""
+        if len(self._allocations) < ALLOCATIONS:
+            allocation = _Allocation(self.manifest, self._content, self.execution)
+        else:
+            allocation = self._allocations.pop(next(iter(self._allocations)))
+        allocation.resize(shapes)
+        return allocation
+
+
+def open_network(directory: Path, manifest: Manifest, execution: Execution) -> Network:
+    """The network of a package that has been verified, ready for single examples.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest says.
+    """
+    try:
+        network = Network(manifest, (directory / NETWORK).read_bytes(), execution)
+        network.warm_up()
+    except (ValueError, RuntimeError) as error:
+        message = f"{directory / NETWORK} cannot be used: {error}"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message) from error
+    return network
+
+
+class _Allocation:
+    """An interpreter, and its memory for inputs of one shape.
+
+    Raises:
+        ValueError: the network is none, or its inputs and outputs are not those of the manifest.
+    """
+
+    def __init__(self, manifest: Manifest, content: bytes, execution: Execution) -> None:
+        resolver = (
+            OpResolverType.AUTO if execution.delegate else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        )
+        self._interpreter = Interpreter(
+            model_content=content, num_threads=execution.threads, experimental_op_resolver_type=resolver
+        )
+        signature = self._interpreter.get_signature_runner(SIGNATURE)
+        takes, gives = signature.get_input_details(), signature.get_output_details()
+        branch = {BRANCH_INPUT} if manifest.branches else set()
+        if {info.name for info in manifest.inputs} | branch != set(takes):
+            raise ValueError(f"its inputs are {', '.join(takes)}, which the manifest does not say")
+        if {info.name for info in manifest.outputs} != set(gives):
+            raise ValueError(f"its outputs are {', '.join(gives)}, which the manifest does not say")
+        self._inputs = [(info.name, takes[info.name]["index"]) for info in manifest.inputs]
+        self._outputs = [(info.name, gives[info.name]["index"]) for info in manifest.outputs]
+        numbers = range(len(manifest.branches))
+        self._branches = [self._interpreter.get_signature_runner(branch_signature(each)) for each in numbers]
+
+    def resize(self, shapes: Shapes) -> None:
+        """Allocate for inputs of other shapes; a branch does that when it runs for the first time."""
+        if self._branches:
+            return
+        for (_, index), shape in zip(self._inputs, shapes, strict=True):
+            self._interpreter.resize_tensor_input(index, shape)
+        self._interpreter.allocate_tensors()
+
+    def run(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
+        """The outputs by name, which are the caller's own."""
+        if self._branches:
+            found: dict[str, Array] = self._branches[branch](**inputs)
+            return found
+        interpreter = self._interpreter
+        for name, index in self._inputs:
+            interpreter.set_tensor(index, inputs[name])
+        interpreter.invoke()
+        return {name: interpreter.get_tensor(index) for name, index in self._outputs}

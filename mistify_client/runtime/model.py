@@ -1,0 +1,256 @@
+"""A package in use: load it, call it on NumPy arrays, switch its branch (paper 6)."""
+
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import overload
+
+import numpy.typing as npt
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
+from mistify_client.files import cache_directory
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.execution import best_execution
+from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.interpreter import NETWORK, Execution, Network, open_network
+from mistify_client.runtime.loaded import LoadedPackage, recorded
+from mistify_client.runtime.statistics import Statistics
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import current, state_directory
+
+#: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
+LOAD_ATTEMPTS = 6
+
+#: Until a version that could not be loaded is tried again: what was in its way may have passed.
+RETRY_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class PortedModel:
+    """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
+
+    Any batch size from 1 on; all inputs of a call share it. One that was not among the last few costs an
+    allocation, each branch its own. Values are converted where the network's dtype holds them exactly (uint8
+    to float32). A network of integers takes values as well, and gives values, by the scales in its manifest;
+    arrays that are int8 already it takes as they are. One output comes as an array, several as a dict by
+    name. May be called from several threads, one at a time runs.
+
+    A monitor on the same device may switch the branch, or make another version of the package current: that
+    one is loaded in the background and then takes over between two inferences. Where that fails it is tried
+    again with an inference after `RETRY_SECONDS`.
+
+    Args:
+        package: the directory of the package that was shipped.
+        switchboard: of the package.
+        loaded: the version that runs at first.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        package: Path,
+        switchboard: Switchboard,
+        loaded: LoadedPackage,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._package = package
+        self._switchboard = switchboard
+        self._loaded = loaded
+        self._clock = clock
+        self._noticed, self._retry_at = loaded.generation, math.inf
+        self._noticing, self._loading = threading.Lock(), threading.Lock()
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the version of the package that runs says about itself."""
+        return self._loaded.manifest
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Name, dtype and shape of every input, in order; -1 is the batch."""
+        return self.manifest.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Name, dtype and shape of every output, in order."""
+        return self.manifest.outputs
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """The branches, the cheapest first; none where the package has but one network."""
+        return self.manifest.branches
+
+    @property
+    def branch(self) -> int:
+        """The number of the branch that the next inference runs."""
+        return self._loaded.branch(self._switchboard)
+
+    def switch(self, branch: int) -> None:
+        """Run another branch from the next inference on, in every process that uses the package.
+
+        Takes no longer than writing a number: all branches are loaded.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such branch.
+        """
+        loaded = self._loaded
+        count = len(loaded.manifest.branches)
+        if not 0 <= branch < count:
+            known = f"its branches are 0 to {count - 1}" if count else "it has none"
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"the package {self._package} has no branch {branch}: {known}"
+            )
+        self._switchboard.switch_in(loaded.generation, branch)
+
+    def statistics(self, seconds: float = 10.0) -> Statistics:
+        """What the inferences of the last seconds took in this model, without waiting for others."""
+        return self._loaded.recorder.observed().statistics(seconds)
+
+    def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Array | dict[str, Array]:
+        """Run the network.
+
+        Raises:
+            MistifyError: INVALID_DATASET, naming every input that does not fit.
+        """
+        if self._switchboard.generation != self._loaded.generation:
+            self._notice()
+        outputs = self._loaded.run(arrays, named, self._switchboard)
+        return outputs if len(outputs) > 1 else next(iter(outputs.values()))
+
+    def _notice(self) -> None:
+        """Begin to load a version that was made current, once, and again some time after that has failed."""
+        with self._noticing:
+            generation = self._switchboard.generation
+            if generation != self._noticed or self._clock() >= self._retry_at:
+                self._noticed, self._retry_at = generation, math.inf
+                loading = threading.Thread(target=self._take_over, args=[generation], name="mistify-version")
+                try:
+                    loading.start()
+                except Exception:
+                    self._put_off()
+
+    def _put_off(self) -> None:
+        """Go on with what runs, for now; called while an exception is handled."""
+        self._retry_at = self._clock() + RETRY_SECONDS
+        logger.warning("%s goes on as it is: its new version cannot be loaded", self._package, exc_info=True)
+
+    def _take_over(self, generation: int) -> None:
+        """Load the version that is current, and let it take over; if that fails all stays as it is."""
+        with self._loading:
+            if generation != self._noticed:
+                return  # a still newer one is on its way
+            running = self._loaded.network
+            try:
+                directory = current(self._package)
+                network = open_network(directory, _verified(directory), running.execution)
+                for shapes in running.shapes:
+                    network.warm_up(shapes)
+                self._loaded = recorded(network, state_directory(self._package), generation)
+            except Exception:
+                self._put_off()
+
+
+@overload
+def load(package: str | os.PathLike[str], *, threads: int | None = None) -> PortedModel: ...
+
+
+@overload
+def load(
+    *,
+    server: str,
+    job: str,
+    goal: str,
+    token: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+) -> PortedModel: ...
+
+
+def load(
+    package: str | os.PathLike[str] | None = None,
+    *,
+    server: str | None = None,
+    job: str | None = None,
+    goal: str | None = None,
+    token: str | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+) -> PortedModel:
+    """Load a package from a directory, or the package of a job's goal from a server.
+
+    A package that was downloaded before is used again, also without a connection.
+
+    Args:
+        package: the package's directory.
+        server: `host:port` of the server, instead of `package`.
+        job: the job's id there.
+        goal: the goal's id in the job.
+        token: the server's access token.
+        cache: where downloads are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
+        threads: how many threads LiteRT uses; found by measuring, once, if not given.
+
+    Raises:
+        MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file is not what its digest says), UNAVAILABLE.
+    """
+    if package is not None and server is None and job is None and goal is None:
+        return _open(Path(package), threads)
+    if package is None and server is not None and job is not None and goal is not None:
+        directory = Path(cache or cache_directory()) / job / goal
+        return _open(_downloaded(directory, server, job, goal, token), threads)
+    raise TypeError("load() takes either a package's directory or all of server, job and goal")
+
+
+def _open(package: Path, threads: int | None) -> PortedModel:
+    Manifest.load(package)  # no state beside what is no package
+    state = state_directory(package)
+    switchboard = _switchboard(state)
+    generation = switchboard.generation  # before the version is looked up: none is missed
+    try:
+        network = _network(current(package), state, threads)
+    except MistifyError as error:
+        if current(package) == package:
+            raise
+        logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
+        network = _network(package, state, threads)
+        generation = switchboard.generation_before  # so that the current version is tried again
+    return PortedModel(package, switchboard, recorded(network, state, generation))
+
+
+def _network(directory: Path, state: Path, threads: int | None) -> Network:
+    manifest = _verified(directory)
+    open_with = partial(open_network, directory, manifest)
+    return open_with(Execution(threads) if threads else best_execution(state, manifest, open_with))
+
+
+def _verified(directory: Path) -> Manifest:
+    manifest = verify(directory)
+    if NETWORK not in manifest.files:
+        message = f"{directory / NETWORK} cannot be used: the manifest does not list it"
+        raise MistifyError(ErrorCode.CORRUPT_PACKAGE, message)
+    return manifest
+
+
+def _switchboard(state: Path) -> Switchboard:
+    try:
+        return Switchboard.open(state)
+    except OSError as error:
+        logger.warning("no monitor can switch this model, its state has no place: %s", error)
+        return Switchboard()
+
+
+def _downloaded(directory: Path, server: str, job: str, goal: str, token: str | None) -> Path:
+    try:
+        verify(directory)
+    except MistifyError:
+        with PortingClient(server, token, backoff=Backoff(attempts=LOAD_ATTEMPTS)) as client:
+            client.fetch(job, goal, directory)
+    return directory

@@ -1,0 +1,1 @@
+"""Peers: their models, and whom to learn from."""

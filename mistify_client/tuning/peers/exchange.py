@@ -1,0 +1,163 @@
+"""What a device that tunes tells the coordinator, and gets from it (paper 5.1, step (ii))."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import MANIFEST
+from mistify.package.weights import Weights, write_weights
+from mistify.peers.correlation import correlation
+from mistify.peers.hints import Hints
+from mistify.peers.membership import MemberKey, Membership, PackageReference
+from mistify_client.rpc.connection import Traffic
+from mistify_client.rpc.peer_files import PeerFile
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff
+from mistify_client.rpc.tuning import TuningClient, describe
+from mistify_client.runtime.interpreter import NETWORK
+from mistify_client.tuning.fitting import Score
+from mistify_client.tuning.storage import stored_in
+
+#: Well within the lease of an hour.
+_RENEWAL_SECONDS = 900.0
+
+#: Failures in a row, some 20 seconds, after which a tuner goes on without the server.
+_ATTEMPTS = 8
+
+
+@dataclass(frozen=True)
+class Peering:
+    """With whom a device tunes.
+
+    Attributes:
+        server: `host:port` of the coordinator.
+        group: what to join there.
+        hints: what is told of the data.
+        count: the most peers to learn from.
+        token: the server's access token.
+        backoff: how patiently the server is waited for.
+    """
+
+    server: str
+    group: str
+    hints: Hints = field(default_factory=Hints)
+    count: int = 4
+    token: str | None = None
+    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=_ATTEMPTS))
+
+
+class Exchange:
+    """A member of a group. A context manager; it connects with the first call.
+
+    Every method raises `MistifyError`: the coordinator's own, UNAVAILABLE where it cannot be reached or there
+    is no room for the weights of peers.
+
+    Args:
+        peering: with whom.
+        secret: of the member, 32 bytes.
+        package: what is tuned.
+        directory: for the weights of peers.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        peering: Peering,
+        secret: bytes,
+        package: PackageReference,
+        directory: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._peering = peering
+        self._clock = clock
+        self._renewed_at = clock()
+        self._key = MemberKey(peering.group, secret)
+        self._package = package
+        self._directory = directory
+
+    def __enter__(self) -> "Exchange":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tuning.close()
+        self._porting.close()
+
+    @cached_property
+    def _tuning(self) -> TuningClient:
+        return TuningClient(self._peering.server, self._peering.token, backoff=self._peering.backoff)
+
+    @cached_property
+    def _porting(self) -> PortingClient:
+        return PortingClient(self._peering.server, self._peering.token, backoff=self._peering.backoff)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was sent and received so far."""
+        parts = self._tuning.traffic, self._porting.traffic
+        return Traffic(sum(part.sent for part in parts), sum(part.received for part in parts))
+
+    def join(self) -> Membership:
+        """Become a member, or stay one, after a look at the hints.
+
+        Raises:
+            MistifyError: INVALID_PUBLICATION, the group compares by other hints; NOT_FOUND, no such group.
+        """
+        membership = self._tuning.join(self._key)
+        if _is_known(membership.correlation, membership.settings):
+            correlation(membership.correlation, membership.settings).point(self._peering.hints)
+        return membership
+
+    def stay(self) -> None:
+        """Remain a member while training takes long; to be called every now and then.
+
+        It calls seldom, and a server that is away is no matter: publishing joins again.
+        """
+        if self._clock() - self._renewed_at >= _RENEWAL_SECONDS:
+            with suppress(MistifyError):
+                self.join()
+            self._renewed_at = self._clock()
+
+    def publish(self, weights: Weights, score: Score) -> None:
+        """Publish weights in place of those before, whatever their version."""
+        content = write_weights(weights)
+        model = describe(
+            self._package,
+            content,
+            version=self.join().version + 1,
+            loss=score.loss,
+            accuracy=score.accuracy,
+            hints=self._peering.hints,
+        )
+        self._tuning.publish(self._key, model, content)
+
+    def peers(self) -> list[PeerFile]:
+        """The most correlated peers, with their weights."""
+        with stored_in(self._directory):
+            return list(self._tuning.peers(self._key, self._peering.count, self._directory))
+
+    def leave(self) -> None:
+        """Stop being a member; the coordinator deletes what was published."""
+        self._tuning.leave(self._key)
+
+    def fetch(self, package: PackageReference, directory: Path) -> None:
+        """Download what runs a package, without what trains it."""
+        self._porting.fetch(package.job_id, package.goal_id, directory, only=(NETWORK, MANIFEST))
+
+
+def _is_known(measure: str, settings: Mapping[str, object]) -> bool:
+    """Whether a correlation measure is installed here too."""
+    try:
+        correlation(measure, settings)
+    except MistifyError as error:
+        if error.code is not ErrorCode.INVALID_CONFIG:
+            raise
+        return False
+    return True

@@ -1,0 +1,209 @@
+"""When the daemon asks for a new package, on a simulated clock."""
+
+import json
+
+import pytest
+
+from mistify.errors import MistifyError
+from mistify_client.monitor.config import MonitorConfig
+from mistify_client.monitor.daemon import Monitor
+from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
+from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.state.journal import Journal
+from mistify_client.monitor.state.state import MonitorState
+from mistify_client.runtime.statistics import Recorder
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import current, install, state_directory
+from tests.mistify_client.monitor.adapting import Entries
+from tests.mistify_client.monitor.conftest import EXPECTED_MS, three_branches
+from tests.mistify_client.monitor.test_config import GOAL
+
+
+class Watched:
+    """A package under a monitor; `step` lets a second pass."""
+
+    def __init__(self, package, tmp_path):
+        (tmp_path / "goal.json").write_text(json.dumps(GOAL))
+        self.config = MonitorConfig.model_validate(
+            {
+                "targets": {"latency": "20ms"},
+                "replacement": {"server": "127.0.0.1:1", "goal": tmp_path / "goal.json", "after": "10s"},
+            }
+        )
+        self.state = MonitorState.of(package)
+        self.state.directory.mkdir(parents=True)
+        self.entries = Entries()
+        self.journal = Journal(self.state.log, self.entries)
+        self.now = 1000.0
+        self.switchboard = Switchboard.open(state_directory(package))
+        self.package = package
+        self.load()
+        self.monitor = Monitor(
+            package, lambda: self.config, self.journal, sensor=Reading, clock=lambda: self.now
+        )
+
+    def load(self):
+        """What the app does that infers: from now on it runs the version that is current."""
+        self.recorder = Recorder.open(state_directory(self.package), 3, self.switchboard.generation)
+
+    def step(self, load, seconds):
+        """So many seconds in which inferences take `load` times what is expected; None for no inferences."""
+        for _ in range(seconds):
+            branch = max(self.switchboard.branch, 0)
+            for part in range(1, 9 if load else 0):
+                self.recorder.record(self.now + part / 10, EXPECTED_MS[branch] * load, branch, 1)
+            self.now += 1
+            self.monitor.step()
+
+    @property
+    def asked(self):
+        return len(Ledger(self.state.replacement).asked)
+
+    @property
+    def phase(self):
+        return Ledger(self.state.replacement).replacement.phase
+
+
+@pytest.fixture
+def watched(package, tmp_path):
+    watched = Watched(package, tmp_path)
+    yield watched
+    watched.monitor.close()
+
+
+def test_asks_when_no_branch_has_fitted_for_a_while(watched):
+    watched.step(2.0, 20)
+    assert watched.asked == 0
+    watched.step(8.0, 9)
+    assert watched.asked == 0
+    watched.step(8.0, 3)
+    assert watched.asked == 1
+    watched.step(8.0, 60)
+    assert watched.asked == 1
+
+
+def test_a_moment_that_fits_begins_the_wait_anew(watched):
+    for _ in range(5):
+        watched.step(8.0, 8)
+        watched.step(1.0, 2)
+    assert watched.asked == 0
+
+
+def test_does_not_ask_by_what_was_measured_long_ago(watched):
+    watched.step(8.0, 5)
+    watched.step(None, 60)
+    assert watched.asked == 0
+
+
+def test_tells_decisions_that_change_and_writes_the_status_seldom(watched):
+    watched.step(1.0, 3)
+    noted, written = watched.journal.noted, watched.state.status.stat().st_mtime_ns
+    watched.step(1.0, 2)
+    assert watched.journal.noted == noted
+    assert watched.state.status.stat().st_mtime_ns == written
+    watched.step(1.0, 2)
+    assert watched.state.status.stat().st_mtime_ns > written
+    watched.step(3.0, 2)
+    assert [entry["event"] for entry in watched.journal.last][-1] == "switch"
+    assert json.loads(watched.state.status.read_text())["branch"] == 0
+
+
+def test_goes_on_switching_while_the_server_is_away(watched):
+    """Nobody listens at the port."""
+    watched.step(8.0, 15)
+    assert watched.asked == 1
+    watched.step(1.0, 5)
+    assert watched.switchboard.branch == 1
+    watched.step(0.5, 5)
+    assert watched.switchboard.branch == 2
+
+
+@pytest.fixture
+def newer(tmp_path):
+    """A package that came from the server."""
+    directory = tmp_path / "newer"
+    directory.mkdir()
+    three_branches().model_copy(update={"goal": "phone-1", "job": "job-1"}).save(directory)
+    return directory
+
+
+@pytest.fixture
+def on_probation(watched, newer):
+    """A package that was installed while an app infers."""
+    watched.step(1.0, 5)
+    install(watched.package, newer)
+    installed = Replacement(goal="phone-1", job="job-1", config="[]", key="key", phase=Phase.PROBATION)
+    Ledger(watched.state.replacement).save(installed)
+    watched.monitor.reload()
+    return watched
+
+
+def test_a_package_that_no_app_can_load_is_rolled_back(on_probation):
+    """The app tries it again after a minute, and goes on with the version before."""
+    on_probation.step(1.0, 115)
+    assert on_probation.phase is Phase.PROBATION
+    on_probation.step(1.0, 10)
+    assert "no app has loaded it" in on_probation.entries.until(phase="rolled back")["reason"]
+    assert current(on_probation.package) == on_probation.package
+    on_probation.load()
+    on_probation.step(8.0, 12)
+    assert on_probation.asked == 2
+
+
+def test_a_package_that_one_of_two_apps_has_loaded_is_judged_by_what_it_takes(on_probation):
+    behind = on_probation.recorder
+    on_probation.load()
+    for _ in range(130):
+        behind.record(on_probation.now + 0.5, EXPECTED_MS[1], 1, 1)
+        on_probation.step(1.0, 1)
+    assert on_probation.phase is Phase.KEPT
+
+
+def test_a_package_has_time_until_an_app_infers(on_probation):
+    """It is loaded with the first inference, which still runs the version before."""
+    on_probation.step(None, 600)
+    on_probation.step(1.0, 1)
+    on_probation.step(None, 600)
+    assert on_probation.phase is Phase.PROBATION
+    on_probation.load()
+    on_probation.step(1.0, 65)
+    assert on_probation.phase is Phase.KEPT
+
+
+def test_a_package_that_cannot_be_read_for_a_while_is_told(watched, newer):
+    install(watched.package, newer)
+    watched.step(1.0, 1)
+    manifest = watched.package / "manifest.json"
+    kept = manifest.read_bytes()
+    manifest.unlink()
+    manifest.mkdir()
+    watched.step(1.0, 1)
+    assert set(watched.journal.problems) == {"package", "status file"}
+    manifest.rmdir()
+    manifest.write_bytes(kept)
+    watched.step(1.0, 1)
+    assert watched.journal.problems == {}
+
+
+def test_a_state_that_cannot_be_used_leaves_the_config_before(watched):
+    watched.step(1.0, 1)
+    switchboard = state_directory(watched.package) / "switchboard"
+    kept = switchboard.rename(switchboard.with_name("kept"))
+    switchboard.mkdir()
+    watched.monitor.reload()
+    assert "Is a directory" in watched.journal.problems["config"]
+    watched.step(3.0, 2)
+    assert watched.switchboard.branch == 0
+    switchboard.rmdir()
+    kept.rename(switchboard)
+    watched.monitor.reload()
+    assert watched.journal.problems == {}
+
+
+def test_examples_are_read_before_a_package_is_asked_for(watched, tmp_path):
+    asks = watched.config.replacement.model_copy(update={"examples": tmp_path / "none.npz"})
+    watched.config = watched.config.model_copy(update={"replacement": asks})
+    watched.monitor.reload()
+    assert f"{tmp_path / 'none.npz'} cannot be used" in watched.journal.problems["config"]
+    with pytest.raises(MistifyError, match="No such file"):
+        Monitor(watched.package, lambda: watched.config, watched.journal)

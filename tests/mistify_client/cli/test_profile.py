@@ -1,0 +1,101 @@
+"""The commands of devices: what they say of mistakes, before anything is measured."""
+
+import pytest
+from pydantic import TypeAdapter
+from typer.testing import CliRunner
+
+from mistify.costs.devices import DeviceTable, Reading
+from mistify.files import write_json
+from mistify.machine import machine
+from mistify_client.cli.main import app
+from mistify_client.profiling.samples import samples
+from tests.mistify_client.coordinators import running
+from tests.mistify_client.device_service import Devices, serve
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What was measured: nothing takes its time here."""
+    calls = []
+
+    def measure_device(name, threads, **options):
+        calls.append((name, threads))
+        return small_table(name)
+
+    def measure_package(package, threads):
+        calls.append((package, threads))
+        return 0.75
+
+    monkeypatch.setattr("mistify_client.cli.profile.measure_device", measure_device)
+    monkeypatch.setattr("mistify_client.cli.profile.measure_package", measure_package)
+    return calls
+
+
+def small_table(name):
+    readings = tuple(
+        Reading(chain, integer, 1, 0.5) for integer in (False, True) for chain in samples(integer=integer)
+    )
+    return DeviceTable(name=name, machine=machine(), runtime="LiteRT", readings=readings)
+
+
+def mistify(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"MISTIFY_SERVER": None})
+
+
+def test_a_table_of_another_device_is_not_sent_under_this_name(tmp_path):
+    path = tmp_path / "table.json"
+    write_json(path, TypeAdapter(DeviceTable).dump_python(small_table("their-board"), mode="json"))
+
+    def profile(name):
+        return mistify("profile-device", "--name", name, "--table", path)
+
+    refused = profile("my-board")
+    assert refused.exit_code == 2
+    assert "their-board" in refused.stderr
+    assert "--name" in refused.stderr
+    assert profile("their-board").exit_code == 0
+
+
+def test_what_was_measured_is_kept_in_a_directory_that_is_made(tmp_path, measured):
+    kept = mistify("profile-device", "--name", "my-board", "--table", tmp_path / "boards" / "table.json")
+    assert kept.exit_code == 0, kept.stderr
+    assert (tmp_path / "boards" / "table.json").is_file()
+    assert measured == [("my-board", [1])]
+
+
+def test_a_wrong_way_to_the_server_is_told_before_measuring(tmp_path, measured):
+    (tmp_path / "token").write_text("wrong")
+    (tmp_path / "file").write_text("no directory")
+    with running(tmp_path / "store", token="right") as address:  # noqa: S106
+        for given, exit_code, told in (
+            (["--server", address, "--token-file", tmp_path / "token"], 5, "token"),
+            (["--server", address, "--token-file", tmp_path / "none"], 2, "No such file"),
+            (["--server", "127.0.0.1:1"], 8, "no server answers"),
+            (["--server", address, "--table", tmp_path / "file" / "table.json"], 2, "--table"),
+            (["--store", tmp_path / "file"], 8, "cannot be used"),
+        ):
+            refused = mistify("profile-device", "--name", "my-board", *given)
+            assert refused.exit_code == exit_code, refused.stderr
+            assert told in refused.stderr
+    assert measured == []
+
+
+def test_a_missing_server_is_told_before_measuring(tmp_path, measured, monkeypatch):
+    monkeypatch.setattr("mistify_client.porting.local_server._NEEDED", ("no_server_here",))
+    refused = mistify("profile-device", "--name", "my-board", "--store", tmp_path / "store")
+    assert refused.exit_code == 8
+    assert "mistify-porting[server]" in refused.stderr
+    assert measured == []
+
+
+@pytest.mark.parametrize(("given", "threads"), [((), (1, 2)), (("--threads", "4"), [4])])
+def test_a_package_is_measured_with_the_threads_that_predictions_are_of(package, measured, given, threads):
+    devices = Devices()
+    server, address = serve(devices)
+    told = mistify(
+        "report-latency", "--device", "my-board", "--package", package, "--server", address, *given
+    )
+    server.stop(None).wait()
+    assert told.exit_code == 0, told.stderr
+    assert measured == [(package, threads)]
+    assert devices.reports == [("my-board", "job-1", "half", 0.75)]

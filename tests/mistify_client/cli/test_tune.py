@@ -1,0 +1,203 @@
+"""`mistify tune` as a user sees it."""
+
+import shutil
+import subprocess
+from mmap import PAGESIZE
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks import fleet
+from mistify.config.metric import Metric
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Manifest, verify
+from mistify.peers.hints import Hints
+from mistify_client.cli.main import app
+from mistify_client.runtime.versions import current
+from mistify_client.tuning import Examples
+from mistify_client.tuning.config import hints_of, read_tuning_file
+from mistify_server.store.directory import open_store
+from tests.mistify_client.tuning.devices import examples
+from tests.servers import MISTIFY
+
+SETTINGS = 'group = "cameras"\npatience = 2\nlearning_rate = 0.01\n[hints]\nview_degrees = 90\n'
+
+#: A command while two pages are free below a directory, then what it has left there.
+FULL_DISK = """
+mount -t tmpfs -o nr_blocks=2 tmpfs "$0" && "$@"
+ended=$?
+find "$0" -mindepth 1 -printf "left: %P\\n"
+exit $ended
+"""
+
+#: A mount that nobody else sees, and that ends with the command.
+PRIVATE_MOUNTS = "unshare --mount --map-root-user"
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def write(text):
+        path = tmp_path / "tuning.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def tune(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.delenv("MISTIFY_SERVER", raising=False)
+
+    def run(device, *args):
+        np.savez(
+            tmp_path / "data.npz", x=device.examples.inputs["image"], y=device.examples.targets["scores"]
+        )
+        given = ["tune", "--package", device.package, "--data", tmp_path / "data.npz", *args]
+        return CliRunner().invoke(app, [str(arg) for arg in given])
+
+    return run
+
+
+def test_tunes_alone(tune, device, settings):
+    own = device(0)
+    result = tune(own, "--config", settings(SETTINGS))
+    assert result.exit_code == 0, result.output
+    assert "accuracy on examples that were set apart: " in result.output
+    told = result.output.replace("\n", "")
+    assert f"installed: {current(own.package)}" in told or "nothing was gained" in told
+
+
+def test_the_error_of_a_package_that_tells_figures_stays_as_it_was_ported(data, tmp_path):
+    """No share of right answers is told of it, neither to the user nor in its manifest."""
+    package = shutil.copytree(data / "trainable_figures", tmp_path / "package")
+    images = np.random.default_rng(1).uniform(size=(200, 4, 4, 1)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=images, y=images.mean((2, 3))[:, :2])
+    result = CliRunner().invoke(
+        app, ["tune", "--package", str(package), "--data", str(tmp_path / "data.npz")], env={"COLUMNS": "140"}
+    )
+    assert result.exit_code == 0, result.output
+    assert "loss: " in result.output
+    assert "accuracy" not in result.output
+    ported, tuned = Manifest.load(package), verify(current(package))
+    assert tuned.tuned_from == ported.files["serve.tflite"].sha256
+    assert tuned.metric is Metric.MSE
+    assert (tuned.accuracy, tuned.accuracy_examples) == (ported.accuracy, ported.accuracy_examples)
+    assert ported.accuracy > 0
+
+
+def test_tunes_with_peers(tune, device, settings, address):
+    device(1).tune(address)
+    result = tune(device(0), "--server", address, "--config", settings(SETTINGS))
+    assert result.exit_code == 0, result.output
+    assert "round 1: learns from 1 peers" in result.output
+    assert "bytes sent" in result.output
+
+
+@pytest.mark.skipif(
+    subprocess.call(["sh", "-c", f"{PRIVATE_MOUNTS} mount -t tmpfs tmpfs ."]) != 0,
+    reason="nothing can be mounted",
+)
+def test_a_full_disk_costs_the_peers_alone(device, settings, address, tmp_path):
+    """What a peer says of the examples, three figures of 4 bytes each, takes more than three pages."""
+    device(1).tune(address)
+    own = device(0, count=PAGESIZE // 4)
+    data, outputs = tmp_path / "data.npz", own.state / "outputs"
+    np.savez(data, x=own.examples.inputs["image"], y=own.examples.targets["scores"])
+    outputs.mkdir(parents=True)
+    command = [MISTIFY, "tune", "--package", own.package, "--data", data, "--server", address]
+    result = subprocess.run(
+        [*PRIVATE_MOUNTS.split(), "sh", "-c", FULL_DISK, outputs, *command, "--config", settings(SETTINGS)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    full = f"{outputs / own.examples.digest} cannot be written (No space left on device); free space"
+    assert f"note: goes on without peers: {full}" in result.stdout
+    left = [line for line in result.stdout.splitlines() if line.startswith("left: ")]
+    assert left == [f"left: {own.examples.digest}"]
+
+
+def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
+    own = device(0)
+
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mistify_client.cli.tune.tune", interrupted)
+    result = tune(own)
+    assert result.exit_code == 130
+    assert "goes on after the last pass" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "group: got nothing; expected the name of a group"),
+        ('group = "a"\npeers = 0', "peers: got 0; expected 1 to 64"),
+        ('group = "a"\nlearning_rat = 1', 'did you mean "learning_rate"?'),
+        ('group = "a"\n[privacy]\nlower = 0\nupper = 1\nunit = "value"\nbudget = 5', "privacy.epsilon"),
+        ('group = "a"\n[privacy]\nlower = 2\nupper = 1\nunit = "value"\nepsilon = 1\nbudget = 5', "bounds 2"),
+        ("group", "no TOML"),
+    ],
+)
+def test_mistakes_in_the_file_are_told(settings, text, told):
+    with pytest.raises(MistifyError) as caught:
+        read_tuning_file(settings(text))
+    assert told in str(caught.value)
+
+
+def test_a_server_needs_a_group(tune, device):
+    result = tune(device(0), "--server", "127.0.0.1:1")
+    assert result.exit_code == 2
+    assert "--config" in result.output
+
+
+def test_bad_data_cost_nothing(tune, device, address, settings):
+    own = device(0)
+    own.examples.targets["scores"][0] = 7
+    result = tune(own, "--server", address, "--config", settings(SETTINGS))
+    assert result.exit_code == 2
+    assert "classes from 0 to 7" in result.output
+
+
+def test_a_ledger_lies_where_the_file_says(settings, tmp_path):
+    privacy = '[privacy]\nlower = 0\nupper = 1\nunit = "value"\nepsilon = 4\nbudget = 5\nledger = "spent"'
+    assert read_tuning_file(settings(f"{SETTINGS}{privacy}")).privacy.ledger == tmp_path / "spent"
+
+
+def test_labels_are_counted_where_the_file_says(data):
+    manifest = Manifest.load(data / "trainable")
+    some = examples(1, 40)
+    some.targets["scores"][:] = [0] * 10 + [2] * 20 + [-1] * 10
+    found = hints_of({"view_degrees": 5, "labels": "counted"}, some, manifest, manifest.training)
+    assert found == Hints(view_degrees=5, labels=(1 / 3, 0, 2 / 3))
+    assert hints_of({"view_degrees": 5}, some, manifest, manifest.training) == Hints(view_degrees=5)
+    some.targets["scores"][:] = -1
+    with pytest.raises(MistifyError, match=r"hints\.labels"):
+        hints_of({"labels": "counted"}, some, manifest, manifest.training)
+
+
+def test_labels_are_counted_whatever_their_integers_are(data):
+    manifest, some = Manifest.load(data / "trainable"), examples(1, 40)
+    unsigned = Examples(some.inputs, {"scores": some.targets["scores"].astype(np.uint64)})
+    expected = hints_of({"labels": "counted"}, some, manifest, manifest.training)
+    assert hints_of({"labels": "counted"}, unsigned, manifest, manifest.training) == expected
+
+
+def test_what_was_published_can_be_withdrawn(tune, device, settings, address, store):
+    own, settings = device(0), settings(SETTINGS)
+    given = ["withdraw", "--package", str(own.package), "--server", address, "--config", str(settings)]
+    never = CliRunner().invoke(app, given)
+    assert never.exit_code == ErrorCode.NOT_FOUND.exit_code
+    assert "was never tuned with peers" in never.output
+    assert tune(own, "--server", address, "--config", settings).exit_code == 0
+    with open_store(store) as opened:
+        assert len(opened.tuning.publications(fleet.GROUP)) == 1
+        for _ in range(2):
+            result = CliRunner().invoke(app, given)
+            assert result.exit_code == 0, result.output
+            assert not opened.tuning.publications(fleet.GROUP)
+            assert list(opened.weights.names()) == []

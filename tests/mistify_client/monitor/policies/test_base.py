@@ -1,0 +1,136 @@
+"""What every registered policy has to do, and what the one that comes along promises."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.plugins import plug_ins
+from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_policy
+from mistify_client.monitor.sensing.costs import BranchCosts
+from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.state.targets import Targets
+from tests.plug_ins import installed
+
+POLICIES = list(plug_ins(ENTRY_POINTS))
+
+figures = st.floats(0.01, 1000)
+readings = st.builds(Reading, cpu_available=st.none() | st.floats(0, 1), battery=st.none() | st.floats(0, 1))
+costs = st.builds(
+    BranchCosts, latency_ms=figures, accuracy=st.floats(0, 1), memory_bytes=st.none() | st.floats(1, 1e6)
+)
+targets = st.builds(Targets, latency=st.none() | figures, memory=st.none() | st.floats(1, 1e6))
+
+
+@st.composite
+def courses(draw):
+    """Situations one after the other; a policy's own choice is the branch that runs in the next."""
+    branches = tuple(draw(st.lists(costs, min_size=1, max_size=5)))
+    moments = st.tuples(st.floats(0.05, 3), figures, st.booleans(), readings, targets)
+    return branches, draw(st.lists(moments, min_size=1, max_size=40))
+
+
+def follow(policy, branches, moments):
+    """Every situation with what was decided in it."""
+    now, since, branch, measured_at = 0.0, float("-inf"), 0, Reading()
+    for step, ratio, idle, reading, wanted in moments:
+        now += step
+        measured_at = measured_at if idle else reading
+        situation = Situation(now, branch, since, branches, ratio, idle, reading, measured_at, wanted)
+        decision = policy.decide(situation)
+        yield situation, decision
+        if decision.branch != branch:
+            branch, since = decision.branch, now
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(course=courses())
+def test_every_policy_chooses_a_branch_that_there_is_and_says_why(name, course):
+    for situation, decision in follow(make_policy({"name": name}), *course):
+        assert 0 <= decision.branch < len(situation.branches)
+        assert decision.reason
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@given(course=courses())
+def test_every_policy_decides_the_same_again(name, course):
+    first, second = (
+        [decision for _, decision in follow(make_policy({"name": name}), *course)] for _ in range(2)
+    )
+    assert first == second
+
+
+@settings(max_examples=150)
+@given(course=courses(), dwell=st.sampled_from(["500ms", "2s", "10s"]))
+def test_no_two_switches_within_the_dwell_unless_over_a_target(course, dwell):
+    policy = make_policy({"dwell": dwell})
+    seconds = {"500ms": 0.5, "2s": 2.0, "10s": 10.0}[dwell]
+    last = float("-inf")
+    for situation, decision in follow(policy, *course):
+        if decision.branch != situation.branch:
+            assert situation.now - last >= seconds or over_a_target(situation)
+            last = situation.now
+
+
+@given(course=courses())
+def test_what_fits_is_within_the_targets(course):
+    for situation, decision in follow(make_policy({}), *course):
+        chosen = situation.branches[decision.branch]
+        if decision.fits and situation.targets.latency is not None:
+            assert chosen.latency_ms * situation.ratio <= situation.targets.latency
+        if not decision.fits:
+            assert all(over_a_target(situation, branch) for branch in range(len(situation.branches)))
+
+
+def over_a_target(situation, branch=None):
+    """Whether a branch, by default the one that runs, exceeds a limit by all that the policy may fear."""
+    chosen = situation.branches[situation.branch if branch is None else branch]
+    then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
+    lost = 1.0 if then is None or now is None else max(1.0, then / max(now, 0.05))
+    wanted = situation.targets
+    slow = wanted.latency is not None and chosen.latency_ms * situation.ratio * lost > wanted.latency
+    large = (
+        wanted.memory is not None and chosen.memory_bytes is not None and chosen.memory_bytes > wanted.memory
+    )
+    return slow or large
+
+
+def test_of_equally_accurate_branches_the_faster_one_runs():
+    branches = (BranchCosts(10.0, 0.8), BranchCosts(4.0, 0.8))
+    moments = [(1.0, 1.0, False, Reading(), Targets(latency="20ms"))] * 3
+    decided = [decision.branch for _, decision in follow(make_policy({}), branches, moments)]
+    assert decided == [0, 1, 1]
+
+
+def test_settings_are_those_of_the_policy():
+    with pytest.raises(MistifyError) as caught:
+        make_policy({"name": "predictive", "hysteresis": 2, "dwel": "1s", "dwell": 5})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    problems = {problem.place: problem for problem in caught.value.problems}
+    assert problems["policy.hysteresis"].expected == "a share from 0 to 1"
+    assert problems["policy.dwel"].fix == 'did you mean "dwell"?'
+    assert problems["policy.dwell"].fix == "write its unit"
+
+
+def test_an_unknown_policy_is_told_with_those_that_there_are():
+    with pytest.raises(MistifyError, match=r"policy\.name") as caught:
+        make_policy({"name": "predictiv"})
+    assert caught.value.problems[0].fix == 'did you mean "predictive"?'
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("import none_such", "ModuleNotFoundError"),
+        ("policy = 5", "is 5, no mistify_client.monitor.policies.base.Policy"),
+    ],
+)
+def test_a_policy_that_cannot_be_loaded_is_told(tmp_path, monkeypatch, module, message):
+    name = f"theirs_{len(module)}"
+    monkeypatch.syspath_prepend(installed(tmp_path, name, module, {"theirs": f"{name}:policy"}, ENTRY_POINTS))
+    with pytest.raises(MistifyError, match=message) as caught:
+        make_policy({"name": "theirs"})
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.given) == ("policy.name", '"theirs"')
+    assert f"{name}:policy" in problem.fix

@@ -1,0 +1,115 @@
+import json
+from math import log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.batch import collective_batches, parse_batch
+from mistify.config.porting import PortingConfig
+from mistify.parsing.quantities import parse_time
+from mistify_client.monitor.replacement.goals import Shortfall, new_goal
+from mistify_client.monitor.state.targets import Targets
+from tests.mistify_client.monitor.conftest import manifest, three_branches
+
+CONFIG = {
+    "id": "phone",
+    "model": "digits-resnet",
+    "dataset": {"train": "train.npz", "test": "test.npz", "augment": {"flip": True}},
+    "algorithm": {"name": "Morphnet", "config": {"threshold": 0.2}},
+    "adaptation_goal": {"latency": "100ms", "accuracy": "0.7"},
+    "hardware": "board",
+    "quantization": "float16",
+    "branches": {"count": 3, "from": "1/3x", "to": "3x"},
+}
+
+
+def template(**changes: object) -> PortingConfig:
+    return PortingConfig.model_validate(CONFIG | changes)
+
+
+def asked(shortfall: Shortfall, package=None, **changes: object) -> PortingConfig:
+    (config,) = parse_batch(new_goal(template(**changes), package or three_branches(), shortfall).config)
+    return config
+
+
+SHORT = Shortfall(Targets(latency="20ms"), ratio=8.0, fastest_ms=32.0)
+
+
+def test_an_inference_may_take_the_target_divided_by_the_ratio():
+    assert 20 / 8 / 1.1 < asked(SHORT).adaptation_goal.latency.value <= 20 / 8
+
+
+def test_where_the_template_limits_multiply_adds_so_does_the_goal():
+    goal = asked(SHORT, adaptation_goal={"FLOP": "0.5x"}).adaptation_goal
+    least = 4e6 * 20 / 32  # the fastest branch has 4 million
+    assert goal.latency is None
+    assert least / 1.1 < goal.FLOP.value <= least
+
+
+def test_all_else_is_the_templates():
+    goal = asked(SHORT)
+    changed = {"id", "adaptation_goal"}
+    assert goal.model_dump(exclude=changed) == template().model_dump(exclude=changed)
+    assert goal.adaptation_goal.accuracy == 0.7
+    # The server adapts configs together that share model, dataset and algorithm.
+    assert len(collective_batches([goal, template()])) == 1
+
+
+def test_targets_of_memory_and_accuracy_are_limits_as_well():
+    goal = asked(Shortfall(Targets(memory="2MB", accuracy="85%"), 1.0, 1.0)).adaptation_goal
+    assert (goal.memory.value, goal.accuracy) == (2e6, 0.85)
+    assert goal.latency.value == 100.0
+
+
+def test_a_package_without_branches():
+    goal = asked(SHORT, manifest(), adaptation_goal={"FLOP": "0.5x"}).adaptation_goal
+    assert goal.FLOP.value <= 10e6 * 20 / 32
+
+
+@given(st.floats(0.01, 1000), st.floats(0.001, 1000))
+def test_limits_suffice_and_are_steps(latency, ratio):
+    short = Shortfall(Targets.model_validate({"latency": latency}), ratio, 1.0)
+    text = json.loads(new_goal(template(), three_branches(), short).config)
+    limit = parse_time(text[0]["adaptation_goal"]["latency"]).value
+    assert latency / ratio / 1.102 < limit <= latency / ratio * 1.001
+    steps = log(limit, 1.1)
+    assert steps == pytest.approx(round(steps), abs=0.01)
+
+
+def test_nearly_equal_conditions_ask_for_the_same_goal_and_others_for_another():
+    ids = {
+        new_goal(template(), three_branches(), Shortfall(SHORT.targets, r, r)).id for r in (8.0, 8.05, 8.1)
+    }
+    assert len(ids) == 1
+    assert new_goal(template(), three_branches(), Shortfall(SHORT.targets, 12.0, 48.0)).id not in ids
+    tighter = Shortfall(Targets(latency="20ms", memory="1MB"), 8.0, 32.0)
+    assert new_goal(template(), three_branches(), tighter).id not in ids
+
+
+def test_ids_are_short_enough():
+    long = template(id="x" * 64)
+    assert len(asked_id := new_goal(long, three_branches(), SHORT).id) == 64
+    assert asked_id.startswith("xxx")
+
+
+@pytest.mark.parametrize(
+    "limits", [{"latency": "1ms"}, {"FLOP": 5, "latency": "1ms"}, {"num_of_params": "20M"}]
+)
+def test_hardware_that_the_package_was_not_made_for_is_not_asked_a_latency(limits):
+    """The ratio says what inferences take on the device over what they take on the host."""
+    new = new_goal(template(hardware="jetson-nano", adaptation_goal=limits), three_branches(), SHORT)
+    (config,) = parse_batch(new.config)
+    assert config.adaptation_goal.latency is None
+    assert 4e6 * 20 / 32 / 1.1 < config.adaptation_goal.FLOP.value <= 4e6 * 20 / 32
+    assert new.reason.endswith("multiply-adds are limited, the package has no latency for jetson-nano")
+
+
+def test_every_package_is_made_for_the_host():
+    assert asked(SHORT, hardware=None).adaptation_goal.latency.value <= 20 / 8
+
+
+def test_a_template_may_limit_both():
+    goal = asked(SHORT, adaptation_goal={"FLOP": 5, "latency": "1ms"}).adaptation_goal
+    assert 1e6 < goal.FLOP.value < 4e6
+    assert 2 < goal.latency.value < 2.5

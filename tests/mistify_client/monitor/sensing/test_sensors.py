@@ -1,0 +1,68 @@
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+psutil = pytest.importorskip("psutil")
+
+from mistify_client.monitor.sensing import sensors  # noqa: E402
+from mistify_client.monitor.sensing.sensors import DeviceSensor, Reading  # noqa: E402
+
+
+def test_reads_this_device():
+    sensor = DeviceSensor()
+    first = sensor()
+    assert first.cpu_available is None
+    assert 0 < first.memory_available <= psutil.virtual_memory().total
+    before = psutil.cpu_times()
+    while sum(psutil.cpu_times()) == sum(before):  # the system counts in hundredths of a second
+        pass
+    assert 0 <= sensor().cpu_available <= 1
+
+
+def test_the_share_of_the_processor_that_nobody_used(monkeypatch):
+    readings = iter([(100.0, 50.0), (110.0, 57.5), (110.0, 57.5), (120.0, 57.5)])
+    monkeypatch.setattr(sensors, "_cpu_times", lambda: next(readings))
+    sensor = DeviceSensor()
+    assert [sensor().cpu_available for _ in range(4)] == [None, 0.75, None, 0.0]
+
+
+MISSING = {
+    "sensors_battery": "battery",
+    "sensors_temperatures": "temperature",
+    "cpu_freq": "cpu_mhz",
+    "virtual_memory": "memory_available",
+    "cpu_times": "cpu_available",
+}
+
+
+@pytest.mark.parametrize("function", MISSING)
+@pytest.mark.parametrize("fault", ["lacks it", "gives nothing", "cannot be read"])
+def test_a_missing_sensor_is_absent_and_the_others_are_not(monkeypatch, function, fault):
+    def unreadable(*args, **options):
+        raise OSError(5, "Input/output error")
+
+    match fault:
+        case "lacks it":
+            monkeypatch.delattr(psutil, function)
+        case "gives nothing":
+            monkeypatch.setattr(psutil, function, lambda *args, **options: None)
+        case _:
+            monkeypatch.setattr(psutil, function, unreadable)
+    sensor = DeviceSensor()
+    sensor()
+    reading = dataclasses.asdict(sensor())
+    assert reading[MISSING[function]] is None
+    if function != "virtual_memory":
+        assert reading["memory_available"] is not None
+
+
+def test_of_several_temperatures_the_highest_counts(monkeypatch):
+    found = {"cpu": [SimpleNamespace(current=41.0), SimpleNamespace(current=67.5)], "disk": []}
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: found, raising=False)
+    assert DeviceSensor()().temperature == 67.5
+
+
+def test_without_psutil_nothing_is_known(monkeypatch):
+    monkeypatch.setattr(sensors, "psutil", None)
+    assert DeviceSensor()() == Reading()

@@ -1,0 +1,111 @@
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.porting.local_server import STOP_SECONDS, embedded_server
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff
+from mistify_server.store.directory import serving
+
+
+def children() -> set[int]:
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return {int(child) for child in listed}
+
+
+def test_serves_while_the_context_is_open(tmp_path):
+    before = children()
+    with embedded_server(tmp_path / "store", [tmp_path]) as address:
+        host, port = address.rsplit(":", 1)
+        assert host == "127.0.0.1"
+        assert int(port) > 0
+        with PortingClient(address) as client:
+            assert list(client.jobs()) == []
+        assert children() > before
+    assert children() == before
+
+
+def test_no_proxy_is_asked_for_a_server_on_this_machine(tmp_path, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        with embedded_server(tmp_path / "store", []) as address, PortingClient(address) as client:
+            assert list(client.jobs()) == []
+        proxy.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            proxy.accept()
+
+
+def test_stops_when_the_body_fails(tmp_path):
+    before = children()
+    with pytest.raises(ZeroDivisionError), embedded_server(tmp_path / "store", [tmp_path]):
+        raise ZeroDivisionError
+    assert children() == before
+
+
+def test_says_why_the_server_did_not_start(tmp_path):
+    (tmp_path / "store").write_text("not a directory")
+    with pytest.raises(MistifyError, match="it said last") as caught, embedded_server(tmp_path / "store", []):
+        pass
+    assert str(tmp_path / "store") in caught.value.message
+
+
+def test_a_store_can_serve_only_once(tmp_path):
+    with (
+        embedded_server(tmp_path / "store", []),
+        pytest.raises(MistifyError, match="in use by another server"),
+        embedded_server(tmp_path / "store", []),
+    ):
+        pass
+
+
+def test_says_how_a_server_ended_by_itself(tmp_path):
+    before = children()
+
+    def work() -> None:
+        with embedded_server(tmp_path / "store", [tmp_path]) as address:
+            (server,) = children() - before
+            os.kill(server, signal.SIGKILL)
+            os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+            with PortingClient(address, backoff=Backoff(attempts=1)) as client:
+                list(client.jobs())
+
+    with pytest.raises(MistifyError, match="ended with exit code -9") as caught:
+        work()
+    assert caught.value.code is ErrorCode.INTERNAL
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from mistify_client.porting.local_server import embedded_server
+with embedded_server(Path(sys.argv[1]), []):
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    print(*children, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_ends_with_a_killed_client(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, tmp_path / "store"], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    with suppress(ProcessLookupError):
+        server = os.pidfd_open(int(ended.stdout))
+        try:
+            assert select.select([server], [], [], STOP_SECONDS)[0], "the server outlives its client"
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(server, signal.SIGKILL)
+            os.close(server)
+    with serving(tmp_path / "store"):
+        """The store is free again."""

@@ -1,0 +1,123 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from mistify.config.metric import Metric
+from mistify.costs.budget import FLOPS, PARAMS
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.v1 import porting_pb2 as pb
+from mistify_client.cli.main import app
+from mistify_client.porting.plan_report import plan_tree
+
+HALF = PlannedEdge(
+    goals=("half", "half-int8"),
+    parent=None,
+    budget={FLOPS: 500.0},
+    algorithm="morphnet",
+    choice="chamnet takes [longer]",
+    costs={FLOPS: 500.0, PARAMS: 60.0},
+    accuracy=Estimate(0.75, 0.02),
+    accuracy_target=None,
+    steps=700,
+    seconds=40.0,
+)
+TENTH = PlannedEdge(
+    goals=("tenth",),
+    parent="half",
+    budget={FLOPS: 100.0},
+    algorithm="chamnet",
+    choice="morphnet loses more",
+    costs={FLOPS: 100.0, PARAMS: 20.0},
+    accuracy=None,
+    accuracy_target=0.9,
+    steps=3000,
+    seconds=400.0,
+    warning="accuracy 90.0% is likely to be missed",
+)
+BATCH = PlannedBatch(
+    model="net.keras",
+    metric=Metric.ACCURACY,
+    source_costs={FLOPS: 1000.0, PARAMS: 100.0},
+    source_accuracy=Estimate(0.8, 0.01),
+    source_steps=200,
+    source_seconds=8.0,
+    edges=(HALF, TENTH),
+    seconds=448.0,
+    evidence="by 3 edges of this model and data",
+)
+TINY = OutOfReach("tiny", "FLOP", "0.001x", "0.0042x")
+
+
+def lines_of(plan: Plan) -> list[str]:
+    console = Console(file=io.StringIO(), width=160)
+    console.print(plan_tree(plan))
+    return console.file.getvalue().splitlines()
+
+
+def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
+    lines = [line.rstrip() for line in lines_of(Plan((BATCH,), (TINY,)))]
+    assert lines == [
+        "net.keras: accuracy 80.0% ± 2.0% after 200 steps, 8 s; predicted by 3 edges of this model and data",
+        "└── half, half-int8: accuracy 75.0% ± 4.0%, multiply-adds 50%, parameters 60%, 700 steps, 40 s",
+        "    morphnet: chamnet takes [longer]",
+        "    └── tenth: accuracy unknown, multiply-adds 10%, parameters 20%, 3,000 steps, 7 min",
+        "        chamnet: morphnet loses more",
+        "        accuracy 90.0% is likely to be missed",
+        "tiny: FLOP 0.001x cannot be met; the nearest that can is 0.0042x, or start from a smaller model",
+        "The job takes about 7 min.",
+    ]
+
+
+@pytest.fixture
+def plan(tmp_path, service, monkeypatch):
+    monkeypatch.delenv("MISTIFY_SERVER", raising=False)
+    entry = {
+        "model": "net.keras",
+        "dataset": {"train": "a", "test": "b"},
+        "adaptation_goal": {"FLOP": "0.5x"},
+    }
+    (tmp_path / "goals.json").write_text(json.dumps([{"id": "half", **entry}]))
+    command = ["plan", str(tmp_path / "goals.json"), "--server", service.address]
+    return lambda *options: CliRunner().invoke(app, [*command, *options])
+
+
+def test_a_plan_is_shown_and_nothing_submitted(plan, service):
+    service.fake.plan = Plan((BATCH,))
+    result = plan()
+    assert result.exit_code == 0
+    assert "half-int8" in result.output
+    assert not service.fake.requests_of(pb.SubmitBatchRequest)
+
+
+def test_goals_that_cannot_be_met_have_an_exit_code(plan, service):
+    service.fake.plan = Plan((BATCH,), (TINY,))
+    result = plan()
+    assert result.exit_code == 11
+    assert "the nearest that can is 0.0042x" in result.output
+
+
+def test_json_has_all_of_it(plan, service):
+    service.fake.plan = Plan((BATCH,), (TINY,))
+    found = json.loads(plan("--json").output)
+    assert found["seconds"] == 448.0
+    assert found["out_of_reach"] == [
+        {"goal": "tiny", "limit": "FLOP", "given": "0.001x", "nearest": "0.0042x"}
+    ]
+    (batch,) = found["batches"]
+    assert (batch["metric"], batch["source_accuracy"]) == ("accuracy", {"mean": 0.8, "deviation": 0.01})
+    half, tenth = batch["edges"]
+    assert (half["goals"], half["parent"], half["budget"]) == (["half", "half-int8"], None, {"flops": 500.0})
+    assert (half["algorithm"], half["choice"]) == ("morphnet", "chamnet takes [longer]")
+    assert (tenth["parent"], tenth["accuracy"]) == ("half", None)
+
+
+def test_what_is_wrong_is_told_as_by_port(plan, service):
+    problem = Problem("[0].model", '"net.keras"', "a model", "save it")
+    service.fake.error = MistifyError(ErrorCode.INVALID_MODEL, "1 problem", [problem])
+    result = plan()
+    assert result.exit_code == ErrorCode.INVALID_MODEL.exit_code
+    assert "[0].model: got" in result.output

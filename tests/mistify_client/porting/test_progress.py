@@ -1,0 +1,55 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
+from mistify_client.porting.progress import SOURCE, BarDisplay, LineDisplay, display
+
+MODEL = Source({"flops": 1000.0, "params": 100.0}, 0.8)
+
+
+def console(terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=200, color_system=None)
+
+
+def test_lines_without_a_terminal():
+    out = console(terminal=False)
+    with display(out) as shown:
+        assert isinstance(shown, LineDisplay)
+        shown.update(SOURCE, ProgressUpdate("loading", 0, 0), None)
+        for step in range(1, 201):
+            shown.update("half", ProgressUpdate("adapting", step, 200, {"flops": 700.0}, 0.78), MODEL)
+        shown.update("half", ProgressUpdate("starting", 0, 0), MODEL)
+        shown.update("half", ProgressUpdate("packaging", 0, 1), MODEL)
+        shown.ended(Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75), MODEL)
+        shown.ended(Goal("tenth", 0, {}, state=GoalState.FAILED, reason="no room [1]"), MODEL)
+    lines = out.file.getvalue().splitlines()
+    assert lines[0] == "source: loading"
+    assert lines[1] == "half: adapting 1/200, accuracy 78.0%, multiply-adds 70%"
+    assert len([line for line in lines if "adapting" in line]) == 11
+    assert not any("starting" in line for line in lines)
+    assert lines[-3:] == [
+        "half: packaging 0/1",
+        "half: met, accuracy 75.0%, multiply-adds 48%",
+        "tenth: failed, no room [1]",
+    ]
+
+
+@pytest.mark.parametrize("name", ["half", "a[red]b"])
+def test_bars_on_a_terminal(name):
+    out = console(terminal=True)
+    with display(out) as shown:
+        assert isinstance(shown, BarDisplay)
+        bars = shown._bars
+        shown.update(SOURCE, ProgressUpdate("tuning source", 1, 2), None)
+        assert [task.total for task in bars.tasks] == [2]
+        shown.update(name, ProgressUpdate("adapting", 75, 150, {"flops": 700.0}, 0.78), MODEL)
+        shown.update("third", ProgressUpdate("adapting", 0, 0), MODEL)
+        assert [(task.completed, task.total) for task in bars.tasks] == [(75, 150), (0, None)]
+        bars.refresh()
+        shown.ended(Goal(name, 0, {}, state=GoalState.MET, accuracy=0.75), MODEL)
+        assert len(bars.tasks) == 1
+    text = out.file.getvalue()
+    assert "adapting 75/150" in text
+    assert f"{name}: met, accuracy 75.0%" in text

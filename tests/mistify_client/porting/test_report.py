@@ -1,0 +1,344 @@
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from mistify.config.compression import CompressionConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.formats import Legend
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import BranchFigures, Source
+from mistify.parsing.quantities import measured_in
+from mistify_client.porting.formatting import amount, label, shares
+from mistify_client.porting.report import report, table
+
+
+def test_report_has_exactly_the_documented_form(service):
+    assert report(service.fake.job) == {
+        "job": "job-1",
+        "seconds": 4.5,
+        "spent": {"training": 7.25, "tracing": 0.5, "other": 0.25, "saving": 0.01, "waiting": 0.0},
+        "source": {
+            "flops": 1000.0,
+            "params": 100.0,
+            "memory_bytes": 4000.0,
+            "accuracy": 0.8,
+            "metric": "accuracy",
+        },
+        "metrics": {},
+        "goals": [
+            {
+                "id": "half",
+                "parent": None,
+                "algorithm": "morphnet",
+                "choice": "as good as chamnet, and faster",
+                "warning": "accuracy 70.0% is likely to be missed",
+                "quantization": {"precision": "none", "inputs": "float32"},
+                "precision_choice": "",
+                "compression": None,
+                "hardware": "host",
+                "budget": {"flops": 500.0},
+                "achieved": {
+                    "flops": 480.0,
+                    "params": 100.0,
+                    "memory_bytes": 4000.0,
+                    "latency_ms": 0.5,
+                    "measured_latency_ms": None,
+                    "accuracy": 0.75,
+                    "metric": "accuracy",
+                },
+                "branches": [],
+                "met": True,
+                "reason": "",
+                "note": "",
+                "seconds": 3.0,
+                "steps": 150,
+            },
+            {
+                "id": "tenth",
+                "parent": "half",
+                "algorithm": None,
+                "choice": "",
+                "warning": "",
+                "quantization": {"precision": "none", "inputs": "float32"},
+                "precision_choice": "",
+                "compression": None,
+                "hardware": "host",
+                "budget": {"flops": 100.0},
+                "achieved": {
+                    "flops": None,
+                    "params": None,
+                    "memory_bytes": None,
+                    "latency_ms": None,
+                    "measured_latency_ms": None,
+                    "accuracy": None,
+                    "metric": "accuracy",
+                },
+                "branches": [],
+                "met": False,
+                "reason": "no room",
+                "note": "",
+                "seconds": 0.0,
+                "steps": 0,
+            },
+        ],
+    }
+
+
+def test_what_took_most_comes_first(service):
+    spent = report(service.fake.job)["spent"]
+    assert list(spent) == ["training", "tracing", "other", "saving", "waiting"]
+
+
+def lines_of_table(job, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table(job, console.width))
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 99, 100, 200])
+def test_table_shows_source_and_goals(service, width):
+    lines = lines_of_table(measured(service.fake.job), width)
+    assert max(map(len, lines)) <= width
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+    header = next(line for line in lines if "goal" in line).split()
+    parent = ["parent"] if width >= 100 else []
+    parent += ["algorithm"] if width >= 110 else []
+    figures = ["multiply-adds", "params", "memory", "predicted", "measured", "accuracy", "met"]
+    assert header == ["goal", *parent, *figures]
+    source = next(line for line in lines if line.startswith("source "))
+    assert source.split() == ["source", "1K", "(1.00)", "100", "4KB", "500us", "-", "80.0%"]
+    half, tenth = (next(line for line in lines if line.startswith(f"{name} ")) for name in ("half", "tenth"))
+    assert half.split()[-8:] == ["480", "(0.48)", "100", "4KB", "500us", "1.25ms", "75.0%", "yes"]
+    assert tenth.split()[-1] == "no"
+    assert ("half" in tenth) == (width >= 100)
+
+
+def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
+    """A device has a profile for each precision: the prediction is that of the goal's."""
+    half, _ = service.fake.job.goals
+    there = {"latency_ms@my-board": 8.0, "latency_ms@my-board@int8": 3.0}
+    half = replace(
+        half,
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+        budget={"latency_ms@my-board@int8": 4.0},
+        achieved={**half.achieved, **there},
+        measured={"latency_ms@host": 0.25, **there},
+    )
+    told = report(replace(service.fake.job, goals=(half,)))["goals"][0]
+    assert (told["hardware"], told["achieved"]["latency_ms"]) == ("my-board", 3.0)
+    assert told["achieved"]["measured_latency_ms"] == 3.0
+
+
+def test_precisions_and_latencies_are_those_of_the_goals(service):
+    """The limit of one goal is on other hardware; its memory counts as int8."""
+    half, tenth = service.fake.job.goals
+    half = replace(
+        half,
+        quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
+        budget={"latency_ms@pi": 9.0},
+        achieved={**half.achieved, "memory_bytes@int8": 1000.0, "latency_ms@pi": 8.0},
+        measured={"latency_ms@host": 0.25, "latency_ms@pi": 4.0},
+        note="as int8-qat: not faster",
+    )
+    job = replace(service.fake.job, goals=(half, tenth))
+    lines = lines_of_table(job, 100)
+    assert "precision" in next(line for line in lines if "goal" in line).split()
+    shown = next(line for line in lines if line.startswith("half ")).split()
+    assert shown == [
+        "half",
+        "source",
+        "int8-qat",
+        "480",
+        "(0.48)",
+        "100",
+        "1KB",
+        "8ms",
+        "4ms",
+        "75.0%",
+        "yes",
+    ]
+    assert next(line for line in lines if line.startswith("tenth ")).split()[2] == "none"
+    told = report(job)["goals"][0]
+    assert (told["hardware"], told["note"]) == ("pi", "as int8-qat: not faster")
+    assert told["quantization"] == {"precision": "int8-qat", "inputs": "float32"}
+    assert told["achieved"] == {
+        "flops": 480.0,
+        "params": 100.0,
+        "memory_bytes": 1000.0,
+        "latency_ms": 8.0,
+        "measured_latency_ms": 4.0,
+        "accuracy": 0.75,
+        "metric": "accuracy",
+    }
+
+
+def test_a_compression_is_told_with_what_came_of_it(service):
+    half, tenth = service.fake.job.goals
+    found = {"zero_share": 0.51, "kernel_values": 900.0, "gzip_bytes": 2000.0}
+    half = replace(half, compression=CompressionConfig(sparsity=0.5), achieved={**half.achieved, **found})
+    tenth = replace(tenth, compression=CompressionConfig(clusters=16))
+    job = replace(service.fake.job, goals=(half, tenth))
+    told = [goal["compression"] for goal in report(job)["goals"]]
+    assert told == [{"sparsity": 0.5, **found}, {"clusters": 16, **dict.fromkeys(found)}]
+    lines = lines_of_table(job, 120)
+    assert "none, 50% zeros" in next(line for line in lines if line.startswith("half "))
+    assert "none, 16 clusters" in next(line for line in lines if line.startswith("tenth "))
+
+
+def test_branches_are_told_below_their_goal(service):
+    """Latencies on the hardware of the goal's limit, as those of the goal."""
+    half, tenth = service.fake.job.goals
+    costs = {"flops": 200.0, "params": 40.0, "memory_bytes": 2000.0, "latency_ms@pi": 3.0}
+    branches = (
+        BranchFigures(1 / 3, costs, {"latency_ms@host": 0.1, "latency_ms@pi": 2.0}, 0.7),
+        BranchFigures(1.0, half.achieved, {"latency_ms@pi": 4.0}, 0.75),
+    )
+    half = replace(half, budget={"latency_ms@pi": 9.0}, branch_figures=branches)
+    job = replace(service.fake.job, goals=(half, tenth))
+    told = report(job)["goals"][0]["branches"]
+    assert told[0] == {
+        "share": 1 / 3,
+        "flops": 200.0,
+        "params": 40.0,
+        "memory_bytes": 2000.0,
+        "latency_ms": 3.0,
+        "measured_latency_ms": 2.0,
+        "accuracy": 0.7,
+    }
+    assert [branch["share"] for branch in told] == [1 / 3, 1.0]
+    lines = lines_of_table(job, 120)
+    first = next(number for number, line in enumerate(lines) if line.startswith("half "))
+    assert lines[first + 1].split() == ["-", "0.33x", "200", "(0.20)", "40", "2KB", "3ms", "2ms", "70.0%"]
+    assert lines[first + 2].split()[:2] == ["-", "1.00x"]
+    assert lines[first + 3].startswith("tenth ")
+
+
+@pytest.mark.parametrize(
+    ("spent", "caption"),
+    [
+        (
+            {"tracing": 4.0, "training": 90.0, "saving": 0.49, "other": 1.0, "[/]": 4.51},
+            "training 90%, [/] 5%, tracing 4%, other 1%",
+        ),
+        ({"failed": 2.0}, "failed 100%"),
+    ],
+)
+def test_the_caption_says_where_the_time_went(service, spent, caption):
+    last = lines_of_table(replace(service.fake.job, spent=spent), 100)[-1]
+    assert last.strip() == f"where the time went: {caption}"
+
+
+@pytest.mark.parametrize("spent", [{}, {"waiting": 0.0}])
+def test_without_known_times_there_is_no_caption(service, spent):
+    assert table(replace(service.fake.job, spent=spent)).caption is None
+
+
+def measured(job):
+    """The job with a goal whose package was measured."""
+    half, tenth = job.goals
+    return replace(job, goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 120])
+def test_no_width_cuts_an_id_short(service, width):
+    name = "nano-at-half-of-the-multiply-adds-and-four-tenths-of-parameters"
+    goal = replace(service.fake.job.goals[0], id=name)
+    lines = lines_of_table(replace(service.fake.job, goals=(goal,)), width)
+    start = next(number for number, line in enumerate(lines) if line.startswith(name[:10]))
+    assert "".join(line.split()[0] for line in lines[start:]).startswith(name)
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "text"),
+    [
+        ("flops", 12_501_632, "12.5M"),
+        ("params", 78_666, "78.7K"),
+        ("memory_bytes", 314_664, "315KB"),
+        ("latency_ms@host", 0.0314159, "31.4us"),
+        ("flops", 0.0, "0"),
+        ("flops", None, "-"),
+    ],
+)
+def test_amounts_have_three_digits(axis, value, text):
+    assert amount(axis, value) == text
+
+
+def plugged_in(job):
+    """A job in which energy and, the more of it the better, speed are limited by the goal `half`."""
+    legends = (
+        Legend("energy_mj", "energy", measured_in({"uJ": 1e-3, "mJ": 1})),
+        Legend("1/frames_per_s", "speed", measured_in({"fps": 1})),
+        Legend("carbon_g", "carbon", measured_in({"g": 1})),
+    )
+    half, tenth = job.goals
+    costs = {"energy_mj": 2.0, "energy_mj@int8": 0.5, "1/frames_per_s@host": 0.1, "carbon_g": 7.0}
+    costs |= {"1/frames_per_s@pi": 0.05}
+    half = replace(
+        half,
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+        budget={"energy_mj@int8": 0.4, "1/frames_per_s@pi": 0.04},
+        achieved={**costs, **half.achieved, "energy_mj@int8": 0.3, "1/frames_per_s@pi": 0.02},
+    )
+    return replace(job, goals=(half, tenth), source=replace(job.source, costs=costs, legends=legends))
+
+
+def test_metrics_of_plug_ins_are_reported_at_the_goals_precision_and_hardware(service):
+    found = report(plugged_in(service.fake.job))
+    assert found["metrics"] == {
+        "energy_mj": {"label": "energy", "unit": "mJ"},
+        "frames_per_s": {"label": "speed", "unit": "fps"},
+        "carbon_g": {"label": "carbon", "unit": "g"},
+    }
+    expected = {"energy_mj": 2.0, "frames_per_s": 10.0, "carbon_g": 7.0}
+    assert {name: found["source"][name] for name in expected} == expected
+    half, tenth = found["goals"]
+    assert half["hardware"] == "pi"
+    assert half["budget"] == {"energy_mj@int8": 0.4, "frames_per_s@pi": 25.0}
+    expected = {"energy_mj": 0.3, "frames_per_s": 50.0, "carbon_g": 7.0}
+    assert {name: half["achieved"][name] for name in expected} == expected
+    assert {tenth["achieved"][name] for name in expected} == {None}
+
+
+def test_the_table_has_metrics_that_goals_limit(service):
+    console = Console(width=140, file=io.StringIO())
+    console.print(table(plugged_in(service.fake.job), 140))
+    lines = console.file.getvalue().splitlines()
+    assert [name in lines[2] for name in ("energy", "speed", "carbon")] == [True, True, False]
+    assert all(text in next(line for line in lines if "half" in line) for text in ("300uJ", "50fps"))
+    assert all(text in next(line for line in lines if "source" in line) for text in ("2mJ", "10fps"))
+
+
+def test_what_a_server_sends_is_shown_as_it_stands(service):
+    job = plugged_in(service.fake.job)
+    energy, *others = job.source.legends
+    source = replace(job.source, legends=(replace(energy, label="energy [mJ]"), *others))
+    goals = tuple(replace(goal, algorithm="mine [/b]") for goal in job.goals)
+    shown = "\n".join(lines_of_table(replace(job, source=source, goals=goals), 140))
+    assert "energy [mJ]" in shown
+    assert "mine [/b]" in shown
+
+
+def test_shares_know_the_metrics_of_plug_ins(service):
+    job = plugged_in(service.fake.job)
+    costs = {"carbon_g": 3.5, "1/frames_per_s@pi": 0.01, "energy_mj@int8": 0.1, "flops": 1.0}
+    source = replace(job.source, costs={**job.source.costs, "flops": 2.0})
+    assert shares(costs, source) == "multiply-adds 50%, speed on pi 500%, carbon 50%"
+
+
+def test_labels_name_the_hardware():
+    assert label("latency_ms@jetson-nano") == "latency on jetson-nano"
+    assert label("size_bytes") == "size"
+
+
+def test_shares_leave_out_what_the_source_lacks():
+    costs = {"size_bytes": 7.0, "params": 10.0, "flops": 50.0}
+    assert shares(costs, Source({"flops": 100.0, "params": 0.0}, 0.5)) == "multiply-adds 50%"
+
+
+def test_shares_are_always_in_the_same_order():
+    costs = {"latency_ms@host": 1.0, "size_bytes": 1.0, "flops": 1.0, "latency_ms@a": 1.0}
+    shown = "multiply-adds 100%, size 100%, latency on a 100%, latency on host 100%"
+    assert shares(costs, Source(costs, 0.5)) == shown

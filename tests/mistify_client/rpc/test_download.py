@@ -1,0 +1,127 @@
+import hashlib
+import threading
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import PackageFile
+from mistify_client.rpc.download import download_package
+
+
+def described(name: str, data: bytes) -> PackageFile:
+    return PackageFile(name, len(data), hashlib.sha256(data).hexdigest())
+
+
+class Reader:
+    """Serves bytes from memory in pieces of 3 and notes where it was asked to start."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.calls: list[tuple[str, int]] = []
+
+    def __call__(self, name: str, offset: int):
+        self.calls.append((name, offset))
+        return (self.data[start : start + 3] for start in range(offset, len(self.data), 3))
+
+
+def test_downloads_into_a_new_directory(tmp_path):
+    data = b"0123456789"
+    download_package([described("a", data)], tmp_path / "new" / "er", Reader(data))
+    assert (tmp_path / "new" / "er" / "a").read_bytes() == data
+
+
+def test_a_file_that_is_there_is_not_read_again(tmp_path):
+    reader = Reader(b"0123456789")
+    (tmp_path / "a").write_bytes(reader.data)
+    download_package([described("a", reader.data)], tmp_path, reader)
+    assert reader.calls == []
+
+
+def test_a_file_with_other_content_is_replaced(tmp_path):
+    reader = Reader(b"0123456789")
+    (tmp_path / "a").write_bytes(b"from another job")
+    download_package([described("a", reader.data)], tmp_path, reader)
+    assert (tmp_path / "a").read_bytes() == reader.data
+
+
+def test_a_partial_file_is_continued(tmp_path):
+    reader = Reader(b"0123456789")
+    (tmp_path / "a.part").write_bytes(b"0123")
+    download_package([described("a", reader.data)], tmp_path, reader)
+    assert reader.calls == [("a", 4)]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("left", [b"xxxx", b"x" * 10, b"x" * 99])
+def test_a_partial_file_of_something_else_is_read_from_the_start(tmp_path, left):
+    reader = Reader(b"0123456789")
+    (tmp_path / "a.part").write_bytes(left)
+    download_package([described("a", reader.data)], tmp_path, reader)
+    assert reader.calls[-1] == ("a", 0)
+    assert (tmp_path / "a").read_bytes() == reader.data
+
+
+def test_a_complete_partial_file_needs_no_reading(tmp_path):
+    reader = Reader(b"0123456789")
+    (tmp_path / "a.part").write_bytes(reader.data)
+    download_package([described("a", reader.data)], tmp_path, reader)
+    assert reader.calls == []
+    assert (tmp_path / "a").exists()
+
+
+def test_empty_files_exist(tmp_path):
+    download_package([described("a", b"")], tmp_path, Reader(b""))
+    assert (tmp_path / "a").read_bytes() == b""
+
+
+def test_a_server_that_sends_without_end_is_stopped(tmp_path):
+    def endless(name: str, offset: int):
+        while True:
+            yield b"0" * 8
+
+    with pytest.raises(MistifyError) as caught:
+        download_package([described("a", b"0123456789")], tmp_path, endless)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_manifest_comes_last(tmp_path):
+    reader = Reader(b"x")
+    download_package([described(name, b"x") for name in ("manifest.json", "z", "a")], tmp_path, reader)
+    assert [name for name, _ in reader.calls] == ["z", "a", "manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../a", "/etc/a", "a/b", "a\\b", "a\0"])
+def test_names_lead_nowhere_else(tmp_path, name):
+    reader = Reader(b"x")
+    with pytest.raises(MistifyError, match="not a plain name"):
+        download_package([described(name, b"x")], tmp_path / "inside", reader)
+    assert reader.calls == []
+
+
+def test_two_downloads_into_one_directory_take_turns(tmp_path):
+    """The second one starts while the first holds the directory, and finds everything there."""
+    data = b"0123456789"
+    started, second_waits = threading.Event(), threading.Event()
+    second = Reader(data)
+
+    def slow(name: str, offset: int):
+        started.set()
+        second_waits.wait()
+        yield data
+
+    def fetch_second() -> None:
+        started.wait()
+        second_waits.set()
+        download_package([described("a", data)], tmp_path, second)
+
+    threads = [
+        threading.Thread(target=download_package, args=([described("a", data)], tmp_path, slow)),
+        threading.Thread(target=fetch_second),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert second.calls == []
+    assert (tmp_path / "a").read_bytes() == data

@@ -1,0 +1,227 @@
+import signal
+import threading
+
+import grpc
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.jobs.job import JobState
+from mistify.v1 import porting_pb2 as pb
+from mistify.wire import porting
+from mistify_client.rpc.porting import PortingClient
+
+
+@pytest.fixture
+def client(service, backoff):
+    with PortingClient(service.address, backoff=backoff) as client:
+        yield client
+
+
+def test_submit_sends_config_and_key(service, client):
+    assert client.submit("[1]", "key") == service.fake.job
+    assert service.fake.requests == [pb.SubmitBatchRequest(config_json="[1]", idempotency_key="key")]
+    assert client.submit("[1]", "key").id == "job-1"
+    assert client.submit("[1]", "another").id == "job-2"
+
+
+def test_add_goals_sends_the_job_the_config_and_a_key_of_its_own(service, client):
+    assert client.add_goals("job-1", "[1]") == service.fake.job
+    for again in ("[1]", "[2]"):
+        client.add_goals("job-1", again)
+    first, same, other = service.fake.requests
+    assert (first.job_id, first.config_json) == ("job-1", "[1]")
+    assert same == first
+    assert other.idempotency_key != first.idempotency_key != ""
+
+
+def test_job_list_and_cancel(service, client):
+    assert client.job("job-1") == service.fake.job
+    assert [job.id for job in client.jobs()] == ["job-1", "job-2", "job-3"]
+    assert client.cancel("job-1").state is JobState.CANCELLED
+
+
+def test_token_travels_as_bearer(service):
+    with PortingClient(service.address, token="s3cret") as client:  # noqa: S106
+        client.job("job-1")
+    assert service.fake.metadata[0]["authorization"] == "Bearer s3cret"
+
+
+def test_no_token_no_authorization(service, client):
+    client.job("job-1")
+    assert "authorization" not in service.fake.metadata[0]
+
+
+def test_server_errors_arrive_whole(service, client):
+    problem = Problem("[0].model", '"resnt"', "a known model", 'did you mean "resnet"?')
+    service.fake.error = MistifyError(ErrorCode.INVALID_MODEL, "1 problem", [problem])
+    with pytest.raises(MistifyError) as caught:
+        client.submit("[]", "key")
+    assert caught.value.code is ErrorCode.INVALID_MODEL
+    assert caught.value.message == "1 problem"
+    assert caught.value.problems == (problem,)
+
+
+def test_no_server_says_where_and_how_to_start_one(service, client, waits):
+    service.stop()
+    with pytest.raises(MistifyError) as caught:
+        client.submit("[]", "key")
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    assert service.address in caught.value.message
+    assert "mistify-server serve" in caught.value.message
+    assert waits.delays == []
+
+
+def test_job_waits_for_a_server_that_is_away(service, client, waits):
+    service.stop()
+    waits.real = True
+    waits.then = lambda: service.start() if len(waits.delays) == 2 else None
+    assert client.job("job-1").id == "job-1"
+    assert len(waits.delays) >= 2
+
+
+def test_watch_from_a_sequence_number(service, client):
+    assert list(client.watch("job-1")) == service.fake.events
+    assert list(client.watch("job-1", after_sequence=4)) == service.fake.events[4:]
+
+
+def test_watch_goes_on_where_the_connection_broke(service, client, waits):
+    service.fake.watch_faults = [2, 0, 3]
+    assert list(client.watch("job-1")) == service.fake.events
+    requests = service.fake.requests_of(pb.WatchJobRequest)
+    assert [request.after_sequence for request in requests] == [0, 2, 2, 5]
+    assert len(waits.delays) == 3
+
+
+def test_watch_survives_a_server_that_dies_and_comes_back(service, client, waits):
+    streaming, gone = threading.Event(), threading.Event()
+
+    def hang(context: grpc.ServicerContext) -> None:
+        context.add_callback(gone.set)
+        streaming.set()
+        gone.wait()
+
+    service.fake.watch_faults = [3]
+    service.fake.on_fault = hang
+    killer = threading.Thread(target=lambda: (streaming.wait(), service.stop()))
+    killer.start()
+    waits.real = True
+    waits.then = lambda: (killer.join(), service.start()) if len(waits.delays) == 1 else None
+    assert list(client.watch("job-1")) == service.fake.events
+    assert waits.delays
+
+
+def test_an_error_arrives_with_a_thousand_problems(service, client):
+    problems = [
+        Problem(f"[{number}].adaptation_goal.FLOP", '"5Q"', "a count such as 5M", "correct the unit")
+        for number in range(1000)
+    ]
+    service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "1000 problems", problems)
+    with pytest.raises(MistifyError) as caught:
+        client.submit("[]", "key")
+    assert caught.value.problems == tuple(problems)
+
+
+def test_watch_ends_with_the_servers_error(service, client, waits):
+    service.fake.error = MistifyError(ErrorCode.NOT_FOUND, "there is no job 'job-9'")
+    with pytest.raises(MistifyError, match="job-9"):
+        list(client.watch("job-9"))
+    assert waits.delays == []
+
+
+def test_a_watch_that_is_left_ends_on_the_server(service, client):
+    ended = threading.Event()
+    service.fake.watch_faults = [0]
+    service.fake.on_fault = lambda context: context.add_callback(ended.set)
+    events = client.watch("job-1")
+    next(events)
+    events.close()
+    assert ended.wait(30)
+
+
+def test_fetch_downloads_every_file(service, client, tmp_path):
+    goal = client.fetch("job-1", "half", tmp_path / "half")
+    assert goal.id == "half"
+    assert {path.name: path.read_bytes() for path in (tmp_path / "half").iterdir()} == service.fake.files
+
+
+def test_fetch_downloads_those_files_that_are_wanted(service, client, tmp_path):
+    client.fetch("job-1", "half", tmp_path, only=["manifest.json"])
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+    assert [request.file for request in service.fake.requests_of(pb.FetchPackageRequest)] == ["manifest.json"]
+
+
+def test_bytes_are_counted(service, client, tmp_path):
+    client.fetch("job-1", "half", tmp_path, only=["serve.tflite"])
+    data = len(service.fake.files["serve.tflite"])
+    job = porting.job_to_proto(service.fake.job).ByteSize()
+    assert client.traffic.sent == sum(request.ByteSize() for request in service.fake.requests)
+    assert 0 < client.traffic.received - data - job < 0.02 * data  # what frames the chunks
+
+
+def test_fetch_goes_on_where_the_connection_broke(service, client, tmp_path):
+    service.fake.fetch_faults = [3, 0, 2]
+    client.fetch("job-1", "half", tmp_path)
+    assert (tmp_path / "serve.tflite").read_bytes() == service.fake.files["serve.tflite"]
+    offsets = [request.offset for request in service.fake.requests_of(pb.FetchPackageRequest)]
+    assert offsets[:4] == [0, 3 * 1024, 3 * 1024, 5 * 1024]
+
+
+def test_fetch_goes_on_with_what_an_earlier_one_left(service, client, tmp_path, backoff):
+    service.fake.fetch_faults = [4] + [0] * (backoff.attempts + 1)
+    with pytest.raises(MistifyError):
+        client.fetch("job-1", "half", tmp_path)
+    assert (tmp_path / "serve.tflite.part").stat().st_size == 4 * 1024
+    service.fake.fetch_faults.clear()
+    service.fake.requests.clear()
+    client.fetch("job-1", "half", tmp_path)
+    assert service.fake.requests_of(pb.FetchPackageRequest)[0].offset == 4 * 1024
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", "serve.tflite"]
+
+
+def test_fetch_names_an_unknown_goal_and_one_without_package(client, tmp_path):
+    with pytest.raises(MistifyError, match="its goals are half, tenth") as unknown:
+        client.fetch("job-1", "third", tmp_path)
+    with pytest.raises(MistifyError, match="failed and has no package: no room") as failed:
+        client.fetch("job-1", "tenth", tmp_path)
+    assert {unknown.value.code, failed.value.code} == {ErrorCode.NOT_FOUND}
+
+
+def test_fetch_repairs_one_corrupt_download(service, client, tmp_path):
+    service.fake.corrupt_downloads = 1
+    client.fetch("job-1", "half", tmp_path)
+    assert (tmp_path / "serve.tflite").read_bytes() == service.fake.files["serve.tflite"]
+
+
+def test_fetch_refuses_a_package_that_stays_corrupt(service, client, tmp_path):
+    service.fake.corrupt_downloads = 2
+    with pytest.raises(MistifyError) as caught:
+        client.fetch("job-1", "half", tmp_path)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_failure_is_internal(service, client):
+    service.fake.job = None
+    with pytest.raises(MistifyError, match="UNKNOWN") as caught:
+        client.job("job-1")
+    assert caught.value.code is ErrorCode.INTERNAL
+
+
+def test_a_signal_that_another_thread_is_given_ends_the_wait(service, client):
+    released, done, in_time = threading.Event(), threading.Event(), []
+
+    def interrupt(context: grpc.ServicerContext) -> None:
+        context.add_callback(released.set)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        in_time.append(released.wait(60))
+        done.set()
+
+    service.fake.watch_faults, service.fake.on_fault = [3], interrupt
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(client.watch("job-1"))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert done.wait(60)
+    assert in_time == [True]

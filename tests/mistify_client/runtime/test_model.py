@@ -1,0 +1,193 @@
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import mistify_client
+from mistify.errors import ErrorCode, MistifyError
+from mistify_client.runtime.model import load
+
+
+def test_agrees_with_tensorflow(package, expected):
+    model = mistify_client.load(package)
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+
+
+def test_batches_of_any_size_in_any_order(package, expected):
+    model = load(package)
+    for batch in (1, 3, 2, 1, 3):
+        scores = model(expected["image"][:batch])
+        np.testing.assert_allclose(scores, expected["scores"][:batch], atol=1e-6)
+    assert model(np.zeros((257, 4, 4, 1), np.float32)).shape == (257, 3)
+
+
+def test_several_inputs_and_outputs_by_name_and_position(pair_package, expected):
+    model = load(pair_package, threads=2)
+    left, right = expected["left"], expected["right"]
+    for outputs in (model(left, right), model(left, right=right), model(right=right, left=left)):
+        assert list(outputs) == ["mix", "difference"]
+        np.testing.assert_allclose(outputs["difference"], expected["difference"], atol=1e-6)
+        np.testing.assert_allclose(outputs["mix"], expected["mix"], atol=1e-5)
+
+
+def test_tells_what_it_takes_and_gives(package):
+    model = load(package)
+    assert [(info.name, info.shape) for info in model.inputs] == [("image", (-1, 4, 4, 1))]
+    assert [(info.name, info.dtype) for info in model.outputs] == [("scores", "float32")]
+    assert model.manifest.accuracy == 0.75
+
+
+def test_exact_conversions_are_done(package):
+    model = load(package)
+    pixels = np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1)
+    np.testing.assert_array_equal(model(pixels), model(pixels.astype(np.float32)))
+
+
+def test_a_network_of_integers_takes_and_gives_values(int8_package, expected):
+    model = load(int8_package)
+    assert (model.inputs[0].dtype, model.outputs[0].dtype) == ("int8", "int8")
+    scores = model(expected["image"])
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, expected["scores"], atol=0.02)
+
+
+def test_integers_are_taken_as_they_are(int8_package, expected):
+    model = load(int8_package)
+    image = model.inputs[0]
+    by_hand = np.clip(np.round(expected["image"] / image.scale) + image.zero_point, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(model(by_hand), model(expected["image"]))
+
+
+def test_integers_of_another_type_are_values(int8_package):
+    model = load(int8_package)
+    ones = np.ones((1, 4, 4, 1), np.uint8)
+    np.testing.assert_array_equal(model(ones), model(ones.astype(np.float32)))
+    with pytest.raises(MistifyError, match="image: got float64; expected float32"):
+        model(ones.astype(np.float64))
+
+
+def test_any_memory_layout(package, expected):
+    flipped = expected["image"][:, :, ::-1]
+    model = load(package)
+    np.testing.assert_array_equal(model(flipped), model(flipped.copy()))
+
+
+def test_outputs_are_the_callers_own(package, expected):
+    model = load(package)
+    first = model(expected["image"][:1])
+    kept = first.copy()
+    model(expected["image"][1:2])
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_many_threads_with_different_batches(package, expected):
+    model = load(package)
+
+    def run(n: int) -> None:
+        batch = n % 3 + 1
+        scores = model(expected["image"][:batch])
+        np.testing.assert_allclose(scores, expected["scores"][:batch], atol=1e-6)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(run, range(300)))
+
+
+ZEROS = np.zeros((2, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named", "message"),
+    [
+        ((), {}, "left: got nothing; expected an array"),
+        ((ZEROS,), {}, "right: got nothing"),
+        ((ZEROS, ZEROS, ZEROS), {}, r"inputs: got 3; expected 2 \(left, right\)"),
+        ((ZEROS, ZEROS), {"left": ZEROS}, "left: got two arrays; expected one"),
+        ((ZEROS, ZEROS), {"middle": ZEROS}, "middle: got an array; expected one of left, right"),
+        ((ZEROS, ZEROS[:1]), {}, "batches of left: 2, right: 1; expected equal batches"),
+        ((ZEROS, ZEROS[0]), {}, r"right: got shape \(4,\); expected shape \(batch, 4\).*numpy.newaxis"),
+        ((ZEROS, ZEROS[:, :3]), {}, r"right: got shape \(2, 3\); expected shape \(batch, 4\)"),
+        ((ZEROS[:0], ZEROS[:0]), {}, r"left: got shape \(0, 4\); expected at least one example"),
+        ((ZEROS, ZEROS.astype(np.float64)), {}, "right: got float64; expected float32.*astype"),
+        ((ZEROS, [["a"] * 4] * 2), {}, "right: got <U1; expected float32"),
+    ],
+)
+def test_says_what_does_not_fit(pair_package, arrays, named, message):
+    model = load(pair_package)
+    with pytest.raises(MistifyError, match=message) as caught:
+        model(*arrays, **named)
+    assert caught.value.code is ErrorCode.INVALID_DATASET
+    assert set(model(ZEROS, ZEROS)) == {"mix", "difference"}
+
+
+def test_a_changed_file_is_refused(package):
+    (package / "serve.tflite").write_bytes(b"something else")
+    with pytest.raises(MistifyError, match=r"serve\.tflite: got 14 bytes") as caught:
+        load(package)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_directory_without_package_is_named(tmp_path):
+    with pytest.raises(MistifyError, match="is no package") as caught:
+        load(tmp_path)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+
+
+def change_manifest(package, **changes):
+    path = package / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_network_that_the_manifest_does_not_list_is_refused(package):
+    change_manifest(package, files={})
+    with pytest.raises(MistifyError, match="does not list it"):
+        load(package)
+
+
+@pytest.mark.parametrize("key", ["inputs", "outputs"])
+def test_a_manifest_of_another_network_is_refused(package, key):
+    change_manifest(package, **{key: [{"name": "audio", "dtype": "float32", "shape": [-1, 4]}]})
+    with pytest.raises(MistifyError, match=f"its {key} are") as caught:
+        load(package)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_a_file_that_is_no_network_is_refused(package):
+    from mistify.package.manifest import describe_file
+
+    (package / "serve.tflite").write_bytes(b"no flatbuffer")
+    change_manifest(
+        package, files={"serve.tflite": describe_file(package / "serve.tflite").model_dump(mode="json")}
+    )
+    with pytest.raises(MistifyError, match="cannot be used") as caught:
+        load(package)
+    assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
+
+
+def test_loads_from_a_server_once(service, package, expected, tmp_path):
+    service.serve_package(package)
+    source = {"server": service.address, "job": "job-1", "goal": "half", "cache": tmp_path / "cache"}
+    np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
+    service.stop()
+    np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
+
+
+def test_repairs_a_damaged_download(service, package, expected, tmp_path):
+    service.serve_package(package)
+    source = {"server": service.address, "job": "job-1", "goal": "half", "cache": tmp_path}
+    load(**source)
+    (tmp_path / "job-1" / "half" / "serve.tflite").write_bytes(b"damaged")
+    np.testing.assert_allclose(load(**source)(expected["image"]), expected["scores"], atol=1e-6)
+
+
+def test_caches_below_the_users_cache_directory(service, package, tmp_path, monkeypatch):
+    service.serve_package(package)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    load(server=service.address, job="job-1", goal="half")
+    assert (tmp_path / "xdg" / "mistify" / "job-1" / "half" / "serve.tflite").exists()
+
+
+@pytest.mark.parametrize("given", [{}, {"server": "localhost:1"}, {"package": ".", "server": "localhost:1"}])
+def test_needs_one_complete_source(given):
+    with pytest.raises(TypeError, match="all of server, job and goal"):
+        load(**given)

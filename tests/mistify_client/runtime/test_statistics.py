@@ -1,0 +1,121 @@
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mistify_client.runtime.statistics import CAPACITY, Recorder, observed
+
+HOLD = """
+import sys
+from pathlib import Path
+from mistify_client.runtime.statistics import Recorder
+recorder = Recorder.open(Path(sys.argv[1]), 3, 7)
+recorder.record(1.0, 0.5, 2, 4)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+WRITE = """
+import itertools, sys
+from pathlib import Path
+from mistify_client.runtime.statistics import Recorder
+recorder = Recorder.open(Path(sys.argv[1]), 1, 0)
+print("ready", flush=True)
+for number in itertools.count():
+    recorder.record(float(number), float(number % 1000), 0, number)
+"""
+
+
+@contextmanager
+def holder(state: Path, script: str = HOLD) -> Iterator[subprocess.Popen[str]]:
+    """A process with a recorder that has noted one inference, or runs another script."""
+    command = [sys.executable, "-c", script, str(state)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def files(state: Path) -> list[str]:
+    return sorted(path.name for path in (state / "runtimes").iterdir())
+
+
+def test_another_process_is_read(tmp_path):
+    with holder(tmp_path) as process:
+        (found,) = observed(tmp_path)
+        assert (found.pid, found.generation, found.counts) == (process.pid, 7, (0, 0, 1))
+        assert found.inferences.tolist() == [(1.0, 0.5, 2, 4)]
+
+
+def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
+    with holder(tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert files(tmp_path) == [f"{process.pid}-0"]
+    assert observed(tmp_path) == []
+    recorder = Recorder.open(tmp_path, 1, 0)
+    assert f"{process.pid}-0" not in files(tmp_path)
+    assert [found.counts for found in observed(tmp_path)] == [recorder.observed().counts]
+
+
+def test_each_model_of_a_process_has_its_own(tmp_path):
+    first, second = Recorder.open(tmp_path, 1, 0), Recorder.open(tmp_path, 2, 0)
+    first.record(1.0, 1.0, 0, 1)
+    assert sorted(found.counts for found in observed(tmp_path)) == [(0, 0), (1,)]
+    del second
+    assert [found.counts for found in observed(tmp_path)] == [(1,)]
+
+
+def test_nothing_is_there_before_the_first(tmp_path):
+    assert observed(tmp_path / "none") == []
+
+
+def test_other_files_are_passed_over(tmp_path):
+    with holder(tmp_path) as process:
+        (tmp_path / "runtimes" / f"{process.pid}-0").write_bytes(b"something else altogether")
+        assert observed(tmp_path) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 7])
+def test_the_last_inferences_are_kept_in_order(count):
+    recorder = Recorder(2, 0)
+    for number in range(count):
+        recorder.record(float(number), 0.5, number % 2, 1)
+    found = recorder.observed()
+    assert found.counts == ((count + 1) // 2, count // 2)
+    kept = min(count, CAPACITY - 1)
+    np.testing.assert_array_equal(found.inferences["ended"], np.arange(count - kept, count))
+
+
+def test_what_is_read_while_it_is_written_is_whole(tmp_path):
+    with holder(tmp_path, WRITE):
+        for _ in range(5000):
+            (found,) = observed(tmp_path)
+            inferences = found.inferences
+            assert (np.diff(inferences["ended"]) == 1).all()
+            np.testing.assert_array_equal(inferences["batch"], inferences["ended"])
+            np.testing.assert_array_equal(inferences["latency_ms"], inferences["ended"] % 1000)
+
+
+def test_figures_are_of_the_last_seconds():
+    recorder = Recorder(3, 0)
+    recorder.record(10.0, 100.0, 0, 1)
+    for number in range(1, 101):
+        recorder.record(20.0 + number / 100, float(number), 2, 1)
+    statistics = recorder.observed().statistics(5.0, now=22.0)
+    assert (statistics.inferences, statistics.counts, statistics.branch) == (100, (1, 0, 100), 2)
+    assert (statistics.p50_ms, statistics.p95_ms) == pytest.approx((50.5, 95.05))
+
+
+def test_there_are_no_figures_of_nothing():
+    recorder = Recorder(1, 0)
+    idle = recorder.observed().statistics(5.0)
+    assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.branch) == (0, None, None, None)

@@ -1,0 +1,62 @@
+import subprocess
+import sys
+
+import pytest
+
+from mistify_client.runtime.switchboard import DEFAULT_BRANCH, Switchboard
+
+SET = """
+import sys
+from pathlib import Path
+from mistify_client.runtime.switchboard import Switchboard
+switchboard = Switchboard.open(Path(sys.argv[1]))
+switchboard.bump()
+switchboard.branch = 5
+"""
+
+
+def test_says_nothing_at_first(tmp_path):
+    switchboard = Switchboard.open(tmp_path / "state")
+    assert (switchboard.branch, switchboard.generation) == (DEFAULT_BRANCH, 0)
+
+
+def test_another_process_sets_it(tmp_path):
+    switchboard = Switchboard.open(tmp_path)
+    subprocess.run([sys.executable, "-c", SET, tmp_path], check=True)
+    assert (switchboard.branch, switchboard.generation) == (5, 1)
+
+
+def test_keeps_what_was_set(tmp_path):
+    Switchboard.open(tmp_path).branch = 2
+    assert Switchboard.open(tmp_path).branch == 2
+
+
+def test_another_version_runs_its_default_branch_and_leaves_that_of_the_one_before(tmp_path):
+    switchboard = Switchboard.open(tmp_path)
+    switchboard.branch = 2
+    for generation in (1, 2):
+        before = switchboard.branch
+        switchboard.bump()
+        assert (switchboard.branch, switchboard.generation) == (DEFAULT_BRANCH, generation)
+        assert switchboard.branch_in(generation - 1) == before
+        switchboard.branch = generation
+
+
+def test_generations_begin_anew_after_the_last():
+    switchboard = Switchboard(bytearray(b"MISTIFY\1" + 12 * b"\xff"))
+    assert switchboard.generation == 2**32 - 1
+    switchboard.bump()
+    assert switchboard.generation == 0
+
+
+@pytest.mark.parametrize("left", [b"", b"MIST", b"something else altogether"])
+def test_a_file_that_is_none_is_made_anew(tmp_path, left):
+    (tmp_path / "switchboard").write_bytes(left)
+    Switchboard.open(tmp_path).branch = 2
+    assert Switchboard.open(tmp_path).branch == 2
+
+
+def test_one_of_a_process_is_its_own():
+    mine, other = Switchboard(), Switchboard()
+    mine.branch = 2
+    assert (mine.branch, other.branch) == (2, DEFAULT_BRANCH)

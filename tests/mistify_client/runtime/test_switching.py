@@ -1,0 +1,446 @@
+"""Branches and versions of a package that is in use, switched by this process and by others."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.package.manifest import Manifest
+from mistify_client.runtime.interpreter import ALLOCATIONS, Execution, open_network
+from mistify_client.runtime.loaded import recorded
+from mistify_client.runtime.model import PortedModel, load
+from mistify_client.runtime.statistics import observed
+from mistify_client.runtime.switchboard import Switchboard
+from mistify_client.runtime.versions import current, install, roll_back, state_directory
+from tests.disks import files_limited_to
+
+#: Runs an inference for each line of its input, and answers with the scores.
+SERVE = """
+import json, sys
+import numpy as np
+import mistify_client
+model = mistify_client.load(sys.argv[1])
+image = np.load(sys.argv[2])["image"]
+print("ready", flush=True)
+for line in sys.stdin:
+    print(json.dumps(model(image).tolist()), flush=True)
+"""
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that every user can enter."""
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        yield Path(directory)
+
+
+def join_loading() -> None:
+    """Wait until every version that is being loaded is, or is not going to be."""
+    for thread in threading.enumerate():
+        if thread.name == "mistify-version":
+            thread.join()
+
+
+def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
+    """The scores of each branch."""
+    found = []
+    for branch in range(len(model.branches)):
+        model.switch(branch)
+        found.append(model(image))
+    return found
+
+
+def which(scores: np.ndarray, candidates: list[np.ndarray]) -> int:
+    """The one candidate that the scores are equal to."""
+    (equal,) = [n for n, candidate in enumerate(candidates) if np.array_equal(scores, candidate)]
+    return equal
+
+
+def test_every_branch_agrees_with_tensorflow(branch_package, expected):
+    model = load(branch_package)
+    for scores, wanted in zip(by_branch(model, expected["image"]), expected["branches"], strict=True):
+        np.testing.assert_allclose(scores, wanted, atol=1e-6)
+
+
+def test_runs_the_default_branch_until_it_is_switched(branch_package, expected):
+    model = load(branch_package)
+    assert [branch.accuracy for branch in model.branches] == [0.6, 0.75, 0.8]
+    assert model.branch == 1
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+
+
+def test_a_switch_lasts(branch_package, expected):
+    load(branch_package).switch(2)
+    assert load(branch_package).branch == 2
+
+
+@pytest.mark.parametrize("branch", [-1, 3])
+def test_an_unknown_branch_is_named(branch_package, branch):
+    model = load(branch_package)
+    with pytest.raises(MistifyError, match=f"no branch {branch}: its branches are 0 to 2") as caught:
+        model.switch(branch)
+    assert caught.value.code is ErrorCode.NOT_FOUND
+    assert model.branch == 1
+
+
+def test_a_package_without_branches_has_none_to_switch_to(package):
+    model = load(package)
+    assert (model.branches, model.branch) == ((), 0)
+    with pytest.raises(MistifyError, match="no branch 0: it has none"):
+        model.switch(0)
+
+
+def test_branches_of_any_batch_size(branch_package, expected):
+    model = load(branch_package)
+    image = np.concatenate([expected["image"]] * 3)
+    scores = np.concatenate([expected["branches"]] * 3, axis=1)
+    for batch in (*range(1, ALLOCATIONS + 3), 1, 9, 2):
+        for branch, found in enumerate(by_branch(model, image[:batch])):
+            np.testing.assert_allclose(found, scores[branch, :batch], atol=1e-6)
+
+
+def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expected):
+    model = load(branch_package)
+    candidates = by_branch(model, expected["image"])
+    done = threading.Event()
+
+    def switch() -> None:
+        branch = 0
+        while not done.is_set():
+            branch = (branch + 1) % 3
+            model.switch(branch)
+
+    switchers = [threading.Thread(target=switch) for _ in range(2)]
+    for thread in switchers:
+        thread.start()
+    ran: set[int] = set()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            while ran != {0, 1, 2}:  # as many as it takes for the switchers to have had their turns
+                ran |= set(pool.map(lambda _: which(model(expected["image"]), candidates), range(1000)))
+    finally:
+        done.set()
+        for thread in switchers:
+            thread.join()
+    assert sum(model.statistics().counts) >= 1000
+
+
+def test_a_switch_holds_from_the_next_inference_on(branch_package, expected):
+    model = load(branch_package)
+    candidates = by_branch(model, expected["image"])
+    for branch in np.random.default_rng(0).integers(0, 3, 200).tolist():
+        ThreadPoolExecutor(1).submit(model.switch, branch).result()
+        assert which(model(expected["image"]), candidates) == branch
+
+
+def test_statistics_are_of_the_inferences(branch_package, expected):
+    model = load(branch_package)
+    for branch, batch in ((0, 1), (2, 3), (2, 2)):
+        model.switch(branch)
+        model(expected["image"][:batch])
+    statistics = model.statistics()
+    assert (statistics.inferences, statistics.counts, statistics.branch) == (3, (1, 0, 2), 2)
+    assert statistics.p50_ms is not None
+    assert statistics.p95_ms is not None
+    assert 0 < statistics.p50_ms <= statistics.p95_ms
+    (found,) = observed(state_directory(branch_package))
+    assert found.inferences["batch"].tolist() == [1, 3, 2]
+    assert found.pid == os.getpid()
+
+
+def test_a_package_without_branches_counts_as_one(package, expected):
+    model = load(package)
+    model(expected["image"])
+    assert (model.statistics().counts, model.statistics().branch) == ((1,), 0)
+
+
+def test_a_new_version_takes_over_under_load(branch_package, package, expected):
+    model = load(branch_package)
+    model.switch(2)
+    old, new = expected["branches"][2], expected["scores"]
+    started, over = threading.Barrier(5), threading.Event()
+
+    def run(batch: int) -> list[bool]:
+        """Infer until it is over, and once more; for each inference, whether the new version answered."""
+        image, seen, last = expected["image"][:batch], [], False
+        started.wait()
+        while not last:
+            last = over.is_set()
+            scores = model(image)
+            seen.append(np.allclose(scores, new[:batch], atol=1e-6))
+            assert seen[-1] or np.allclose(scores, old[:batch], atol=1e-6)
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(run, n % 3 + 1) for n in range(4)]
+        started.wait()
+        install(branch_package, package)
+        model(expected["image"])
+        join_loading()
+        over.set()
+        for task in running:
+            seen = task.result()
+            assert seen[-1]
+            assert seen == sorted(seen)
+    assert model.branches == ()
+    np.testing.assert_allclose(load(branch_package)(expected["image"]), new, atol=1e-6)
+
+
+def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_package, expected):
+    install(branch_package, branch_package)
+    model = load(branch_package)
+    (found,) = observed(state_directory(branch_package))
+    assert found.generation == 1
+    Switchboard.open(state_directory(branch_package)).branch = 2
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
+
+
+def test_the_last_of_several_versions_takes_over(branch_package, package, expected):
+    model = load(branch_package)
+    for new in (package, branch_package, package, branch_package):
+        install(branch_package, new)
+        model(expected["image"])
+    join_loading()
+    assert model.branch == 1
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+    (found,) = [found for found in observed(state_directory(branch_package)) if found.inferences.size]
+    assert found.generation == 4
+
+
+def test_what_was_rolled_back_runs_again(branch_package, package, expected):
+    model = load(branch_package)
+    install(branch_package, package)
+    model(expected["image"])
+    join_loading()
+    roll_back(branch_package)
+    model(expected["image"])
+    join_loading()
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+
+
+def damage(version: Path) -> None:
+    (version / "serve.tflite").write_bytes(b"damaged")
+
+
+def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package, expected, caplog):
+    model = load(branch_package)
+    model(expected["image"])
+    install(branch_package, package)
+    damage(current(branch_package))
+    for _ in range(3):
+        model(expected["image"])
+        join_loading()
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "goes on as it is" in warning.message
+    (found,) = observed(state_directory(branch_package))
+    assert found.generation == 0
+    install(branch_package, package)
+    model(expected["image"])
+    join_loading()
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+
+
+@dataclass
+class Timed:
+    """A model whose clock is set by hand, in seconds."""
+
+    package: Path
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        state = state_directory(self.package)
+        network = open_network(self.package, Manifest.load(self.package), Execution(1))
+        loaded = recorded(network, state, 0)
+        self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
+
+    def runs(self, now: float, image: np.ndarray) -> str:
+        """What runs after an inference at this time: the version that was shipped, or a new one."""
+        self.now = now
+        self.model(image)
+        join_loading()
+        return "shipped" if self.model.branches else "new"
+
+
+@contextmanager
+def damaged(version: Path) -> Iterator[None]:
+    """The network of a version is unreadable for a while."""
+    network = version / "serve.tflite"
+    content = network.read_bytes()
+    damage(version)
+    try:
+        yield
+    finally:
+        network.write_bytes(content)
+
+
+@contextmanager
+def without_threads() -> Iterator[None]:
+    """No thread can be started: none has the room for such a stack."""
+    size = threading.stack_size(2**46)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        threading.Thread(target=lambda: None).start()
+    try:
+        yield
+    finally:
+        threading.stack_size(size)
+
+
+@pytest.mark.parametrize("fault", [damaged, lambda version: without_threads()], ids=["file", "threads"])
+def test_a_version_that_could_not_be_loaded_is_tried_again(branch_package, package, expected, caplog, fault):
+    timed, image = Timed(branch_package), expected["image"]
+    install(branch_package, package)
+    with fault(current(branch_package)):
+        assert [timed.runs(now, image) for now in (100, 159, 160)] == ["shipped"] * 3
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    assert [timed.runs(now, image) for now in (219, 220)] == ["shipped", "new"]
+    assert [found.generation for found in observed(state_directory(branch_package))] == [1]
+    np.testing.assert_allclose(timed.model(image), expected["scores"], atol=1e-6)
+
+
+def test_a_newer_version_does_not_wait_for_one_that_could_not_be_loaded(branch_package, package, expected):
+    timed = Timed(branch_package)
+    install(branch_package, package)
+    damage(current(branch_package))
+    assert timed.runs(100, expected["image"]) == "shipped"
+    install(branch_package, package)
+    assert timed.runs(101, expected["image"]) == "new"
+
+
+def test_is_loaded_as_shipped_where_its_current_version_is_damaged(branch_package, package, expected, caplog):
+    install(branch_package, package)
+    damage(current(branch_package))
+    model = load(branch_package)
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+    assert "is used as it was shipped" in caplog.text
+
+
+def test_a_version_that_load_could_not_take_is_tried_again(branch_package, package, expected):
+    install(branch_package, package)
+    with damaged(current(branch_package)):
+        model = load(branch_package)
+    assert [found.generation for found in observed(state_directory(branch_package))] == [0]
+    model(expected["image"])
+    join_loading()
+    np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
+    assert [found.generation for found in observed(state_directory(branch_package))] == [1]
+
+
+def test_runs_on_when_its_files_are_removed(branch_package, package, expected):
+    """A version is removed two installs later, and may then still run somewhere."""
+    install(branch_package, package)
+    model = load(branch_package)
+    (current(branch_package) / "serve.tflite").unlink()
+    for batch in (1, 2, 3):
+        np.testing.assert_allclose(model(expected["image"][:batch]), expected["scores"][:batch], atol=1e-6)
+
+
+@contextmanager
+def serving(package: Path, data: Path) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", SERVE, str(package), str(data / "tiny_expected.npz")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def infer(process: subprocess.Popen[str]) -> np.ndarray:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("infer\n")
+    process.stdin.flush()
+    return np.array(json.loads(process.stdout.readline()), np.float32)
+
+
+def test_two_processes_use_one_package(branch_package, package, expected, data):
+    model = load(branch_package)
+    with serving(branch_package, data) as other:
+        for branch in (0, 2, 1):
+            model.switch(branch)
+            np.testing.assert_allclose(infer(other), expected["branches"][branch], atol=1e-6)
+        model(expected["image"])
+        found = {found.pid: found.counts for found in observed(state_directory(branch_package))}
+        assert found == {other.pid: (1, 1, 1), os.getpid(): (0, 1, 0)}
+        install(branch_package, package)
+        for run in (lambda: infer(other), lambda: model(expected["image"])):
+            while not np.allclose(run(), expected["scores"], atol=1e-6):
+                """The new version is being loaded."""
+
+
+def test_a_monitor_switches_it(branch_package, expected):
+    model = load(branch_package)
+    Switchboard.open(state_directory(branch_package)).branch = 2
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Be a user who owns nothing, if we are root: who else is refused by permissions."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_works_where_nothing_can_be_written(branch_package, package, expected, shared, caplog):
+    directory = branch_package.rename(shared / "package")
+    shared.chmod(0o555)
+    try:
+        with nobody():
+            model = load(directory)
+            for scores, wanted in zip(by_branch(model, expected["image"]), expected["branches"], strict=True):
+                np.testing.assert_allclose(scores, wanted, atol=1e-6)
+            assert model.statistics().counts == (1, 1, 1)
+            with pytest.raises(PermissionError):
+                install(directory, package)
+    finally:
+        shared.chmod(0o755)
+    assert [path.name for path in shared.iterdir()] == ["package"]
+    assert "no monitor can switch this model" in caplog.text
+
+
+def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, expected, caplog):
+    state = state_directory(branch_package)
+    with files_limited_to(1000):
+        model = load(branch_package, threads=1)
+    np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
+    assert observed(state) == []
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"no monitor sees what this model does until it is loaded again, {state}" in warning
+    assert "too large" in warning
+
+
+def test_is_measured_once(branch_package):
+    load(branch_package)
+    before = (state_directory(branch_package) / "execution.json").read_bytes()
+    ((key, found),) = json.loads(before).items()
+    assert set(found) == {"threads", "delegate"}
+    changed = json.dumps({key: {"threads": 1, "delegate": False}})
+    (state_directory(branch_package) / "execution.json").write_text(changed)
+    load(branch_package)
+    assert (state_directory(branch_package) / "execution.json").read_text() == changed
+
+
+def test_is_not_measured_where_threads_are_given(branch_package):
+    load(branch_package, threads=2)
+    assert not (state_directory(branch_package) / "execution.json").exists()

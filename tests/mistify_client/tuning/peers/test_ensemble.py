@@ -1,0 +1,148 @@
+"""Who teaches, and what: against definitions written anew, and with peers that lie."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score
+
+from mistify.package.training import OutputKind
+from mistify_client.tuning.peers.ensemble import Ensemble, agreement, judge
+
+KINDS = {"scores": OutputKind.SOFTMAX}
+CLASSES, COUNT = 5, 600
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def targets():
+    return {"scores": np.random.default_rng(0).integers(0, CLASSES, COUNT)}
+
+
+def peer(targets, seed, skill=3.0, scale=1.0):
+    """Logits that are higher for the true class by `skill`, scaled."""
+    noise = np.random.default_rng(seed).normal(size=(COUNT, CLASSES)) * 1.5
+    return {"scores": softmax(scale * (noise + skill * np.eye(CLASSES)[targets["scores"]]))}
+
+
+def judged(targets, peers):
+    own = peer(targets, 99)
+    return judge(peers, own, targets, KINDS, agreement(own, targets, KINDS))
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 10])
+def test_honest_peers_all_teach(targets, count):
+    peers = {str(seed): peer(targets, seed, 2 + seed / 10) for seed in range(count)}
+    found = judged(targets, peers)
+    assert set(found.trusted) == set(peers)
+    assert not found.left_out
+
+
+@pytest.mark.parametrize("bad", [1, 2, 3])
+@pytest.mark.parametrize("honest", [4, 7])
+def test_those_that_have_learnt_random_labels_do_not(targets, honest, bad):
+    """Near the share of 30 percent, each in its own way, or all in the same."""
+    peers = {f"honest {seed}": peer(targets, seed) for seed in range(honest)}
+    for seed in range(bad):
+        peers[f"random {seed}"] = peer(targets, 50 + seed, skill=0)
+        peers[f"same {seed}"] = peer(targets, 60, skill=0)
+    assert set(judged(targets, peers).trusted) == {name for name in peers if name.startswith("honest")}
+
+
+def test_who_names_one_class_only_does_not(targets):
+    constant = {"scores": np.tile(np.eye(CLASSES)[1] * 0.9 + 0.02, (COUNT, 1))}
+    found = judged(targets, {"honest": peer(targets, 1), "constant": constant})
+    assert found.trusted == ("honest",)
+    assert "classes" in found.left_out["constant"]
+
+
+def test_who_exchanges_classes_does_not(targets):
+    wrong = {"scores": np.roll(peer(targets, 1)["scores"], 1, axis=1)}
+    assert judged(targets, {"wrong": wrong, "right": peer(targets, 2)}).trusted == ("right",)
+
+
+def test_not_a_number_is_left_out_first(targets):
+    broken = {"scores": np.full((COUNT, CLASSES), np.nan)}
+    peers = {"broken": broken, "a": peer(targets, 1), "b": peer(targets, 2)}
+    found = judged(targets, peers)
+    assert found.trusted == ("a", "b")
+    assert found.left_out["broken"] == "its outputs are not finite"
+
+
+def test_scaled_logits_move_the_teacher_by_their_share_at_the_most(targets):
+    honest = [peer(targets, seed) for seed in range(4)]
+    scaled = peer(targets, 9, scale=1e6)
+    rows = np.arange(COUNT)
+    means = [np.mean([told["scores"] for told in some], axis=0) for some in (honest, [*honest, scaled])]
+    assert np.abs(means[1] - means[0]).max() <= 1 / 5
+    found = judged(targets, {str(at): told for at, told in enumerate([*honest, scaled])})
+    assert set(found.trusted) >= {"0", "1", "2", "3"}
+    assert Ensemble([*honest, scaled])(np.random.default_rng(0))(rows)["scores"].max() <= 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 9, 10, 20])
+def test_a_tenth_and_one_at_least_is_skipped_but_not_all(count):
+    """Each peer says its own power of two, from whose sum follows who was asked."""
+    told = [{"scores": np.full((3, 1), 2.0**at)} for at in range(count)]
+    expected = count - min(count - 1, max(count // 10, 1))
+    seen = set()
+    for seed in range(20):
+        lesson = Ensemble(told)(np.random.default_rng(seed))
+        total = lesson(np.array([0, 2]))["scores"] * expected
+        assert total.shape == (2, 1)
+        assert total[0, 0].astype(int).item().bit_count() == expected
+        seen.add(total[0, 0].item())
+    assert count == 1 or len(seen) > 1
+
+
+def test_agreement_is_cohens_kappa(targets):
+    told = peer(targets, 5, skill=1)
+    named = told["scores"].argmax(1)
+    assert agreement(told, targets, KINDS) == pytest.approx(cohen_kappa_score(named, targets["scores"]))
+    positions = {"scores": np.where(np.arange(COUNT) % 3, targets["scores"], -1)}
+    counted = positions["scores"] >= 0
+    expected = cohen_kappa_score(named[counted], targets["scores"][counted])
+    assert agreement(told, positions, KINDS) == pytest.approx(expected)
+
+
+def test_agreement_on_yes_and_no_and_on_figures():
+    truth = np.random.default_rng(1).integers(0, 2, (50, 1))
+    told = np.clip(truth * 0.6 + np.random.default_rng(2).uniform(0, 0.5, (50, 1)), 0, 1)
+    expected = cohen_kappa_score((told > 0.5).ravel(), truth.ravel())
+    assert agreement({"y": told}, {"y": truth}, {"y": OutputKind.SIGMOID}) == pytest.approx(expected)
+    assert agreement({"y": told}, {"y": truth}, {"y": OutputKind.FIGURES}) == 0
+
+
+def test_figures_far_from_the_others_are_left_out():
+    truth = np.random.default_rng(0).normal(size=(100, 1))
+    noisy = lambda seed: {"y": truth + np.random.default_rng(seed).normal(size=(100, 1)) * 0.1}  # noqa: E731
+    peers = {str(seed): noisy(seed) for seed in range(4)} | {"off": {"y": truth + 5}}
+    found = judge(peers, noisy(9), {"y": truth}, {"y": OutputKind.FIGURES}, 0.0)
+    assert set(found.trusted) == {"0", "1", "2", "3"}
+
+
+TRUTH = np.random.default_rng(0).normal(size=(100, 1))
+
+
+def judged_figures(own, **peers):
+    """What is said of peers that are so far from the truth, by a network that is so far from it."""
+    told = {name: {"y": TRUTH + np.float64(off)} for name, off in peers.items()}
+    return judge(told, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputKind.FIGURES}, 0.0)
+
+
+def test_who_is_far_from_peers_that_all_say_the_same_is_left_out():
+    """Half of the peers are no distance apart then, and the own network tells what is far."""
+    found = judged_figures(0.1, a=0, b=0, c=0, d=0, near=0.15, off=1e6)
+    assert found.trusted == ("a", "b", "c", "d", "near")
+    assert "10000000.0 times as far" in found.left_out["off"]
+
+
+def test_where_the_own_network_says_the_same_as_most_who_says_anything_else_is_left_out():
+    found = judged_figures(0, a=0, b=0, c=0, off=1e6)
+    assert found.trusted == ("a", "b", "c")
+    assert found.left_out == {
+        "off": "the own network and most peers say the same, and it says something else"
+    }
+    assert not judged_figures(0, a=0, b=0).left_out
