@@ -35,7 +35,7 @@ from mistify_server.planning.forecast.choice import Chooser, Edge
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.inspection.estimates import prospects_of
+from mistify_server.worker.inspection.estimates import estimates_of
 from mistify_server.worker.params import params_of
 
 ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
@@ -119,9 +119,9 @@ def _choices(tuned: ModelSource, files: DataSource, settings: dict[str, object])
     """The algorithm that is chosen for each edge of the path."""
     task = InspectTask(model=tuned, data=files, algorithm=AUTO, algorithm_config=settings, hardware={})
     network = keras.models.load_model(tuned.path, compile=False)
-    prospects = prospects_of(analyse(network), task, ())
-    candidates = prospects.candidates
-    choose = Chooser(prospects.traits, "", candidates, Experience([], candidates))
+    estimates = estimates_of(analyse(network), task, ())
+    candidates = estimates.candidates
+    choose = Chooser(estimates.traits, "", candidates, Experience([], candidates))
     path = pairwise((1.0, *SHARES))
     edges = {share: Edge(-log2(share), log2(before / share), before) for before, share in path}
     choices = choose(list(edges.values()))

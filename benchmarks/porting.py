@@ -21,7 +21,7 @@ from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
-from mistify_server.worker.runner import Workshop
+from mistify_server.worker.runner import TaskRunner
 
 TRAIN: Final = "cifar10/train.npz"
 TEST: Final = "cifar10/test.npz"
@@ -97,7 +97,7 @@ class Porting:
         self._algorithm, self._cuts = algorithm, cuts
         self.data = data
         self._artifacts = Artifacts(directory)
-        self._workshop = Workshop(self._artifacts, lambda progress: None)
+        self._runner = TaskRunner(self._artifacts, lambda progress: None)
         self._settings = dict(settings)
         self._made = self._prepare(model, self._settings, {})
         self._full = self._made.root_costs[FLOPS]
@@ -147,7 +147,7 @@ class Porting:
         self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int
     ) -> BranchResult:
         """Branches of a checkpoint at multiples of its share, with so many steps for each."""
-        result = self._workshop.do(
+        result = self._runner.do(
             BranchTask(
                 parent=checkpoint.artifact,
                 teacher=self._made.teacher,
@@ -197,7 +197,7 @@ class Porting:
         branches: BranchResult | None = None,
         tuning: TuningConfig | None = None,
     ) -> PackageResult:
-        result = self._workshop.do(
+        result = self._runner.do(
             PackageTask(
                 checkpoint=checkpoint.artifact,
                 branches=branches,
@@ -243,7 +243,7 @@ class Porting:
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """All steps are taken, a part of them on the way: the factor by which costs fall."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
-        result = self._workshop.do(
+        result = self._runner.do(
             AdaptTask(
                 parent=parent,
                 teacher=self._made.teacher,
@@ -264,7 +264,7 @@ class Porting:
     def _prepare(
         self, model: ModelSource, settings: dict[str, object], exceed: dict[str, float]
     ) -> SourceResult:
-        result = self._workshop.do(
+        result = self._runner.do(
             SourceTask(
                 model=model,
                 data=self.data,

@@ -10,7 +10,7 @@ import keras
 from pydantic import BaseModel, ConfigDict, Field
 
 from executors.structure import Structure
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.profiles import Profile
@@ -71,7 +71,7 @@ class Assignment:
         model: The parent's network; the executor works on a copy.
         budget: The goal's limits.
         profiles: The hardware whose latency the budget limits.
-        schooling: Data, teacher and settings of training.
+        setup: Data, teacher and settings of training.
         seed: Where the edge's randomness starts from.
         source: The structure of the source, which the network descends from.
         prepared: What `prepare` has computed for the source and its data.
@@ -81,7 +81,7 @@ class Assignment:
     model: keras.Model
     budget: Budget
     profiles: tuple[Profile, ...]
-    schooling: Schooling
+    setup: TrainingSetup
     seed: int
     source: Structure
     prepared: bytes = b""

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment
-from executors.pruning.executor import GradualParams
+from executors.pruning.executor import IterativePruningParams
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.executor import Fitted, SearchExecutor
 from executors.search.predictor import Floats
@@ -35,7 +35,7 @@ _LEAST_SHARE: Final = 0.1
 _GONE: Final = -8.0
 
 
-class ChamNetParams(GradualParams):
+class ChamNetParams(IterativePruningParams):
     """ChamNet's settings.
 
     Attributes:

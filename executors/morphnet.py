@@ -16,7 +16,7 @@ import tensorflow as tf
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, StuckError
-from executors.pruning.executor import GradualExecutor, GradualParams
+from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
 from executors.structure import Keep, Structure
@@ -40,7 +40,7 @@ _HALVINGS: Final = 16
 Candidate: TypeAlias = tuple[float, str, int]
 
 
-class MorphNetParams(GradualParams):
+class MorphNetParams(IterativePruningParams):
     """MorphNet's settings.
 
     Attributes:
@@ -54,7 +54,7 @@ class MorphNetParams(GradualParams):
     init_reg_strength: float = Field(default=1e-9, ge=0)
 
 
-class MorphNetExecutor(GradualExecutor):
+class MorphNetExecutor(IterativePruningExecutor):
     """Gradient-based shrinking of channel groups."""
 
     name = "morphnet"
@@ -85,7 +85,7 @@ class MorphNetExecutor(GradualExecutor):
 
     def _cut(self, limits: Costs) -> None:
         """Cut the dead units and, above the threshold, the least important ones until the limits hold."""
-        moments = self._compensation.moments(self._assignment.schooling.train)
+        moments = self._compensation.moments(self._assignment.setup.train)
         candidates = self._candidates(moments, limits)
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from executors.pruning.executor import GradualParams
+from executors.pruning.executor import IterativePruningParams
 from executors.search import Genes
 from executors.search.executor import Fitted, SearchExecutor
 
 
-class RandomSearchParams(GradualParams):
+class RandomSearchParams(IterativePruningParams):
     """Random search's settings.
 
     Attributes:

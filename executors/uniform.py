@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from executors.pruning.executor import GradualParams
+from executors.pruning.executor import IterativePruningParams
 from executors.search import Genes
 from executors.search.executor import Fitted, SearchExecutor
 
@@ -11,7 +11,7 @@ class UniformExecutor(SearchExecutor):
     """Uniform width scaling: all channel groups lose the same share of their units."""
 
     name = "uniform"
-    params_class = GradualParams
+    params_class = IterativePruningParams
 
     @property
     def _population(self) -> int:

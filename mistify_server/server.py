@@ -38,7 +38,7 @@ from mistify_server.jobs.running import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.resolution.data_roots import DataRoots
 from mistify_server.planning.resolution.models import ModelRepository
-from mistify_server.planning.resolution.resolver import Examiner
+from mistify_server.planning.resolution.resolver import BatchResolver
 from mistify_server.store.directory import open_store, serving
 
 _log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             open_engine(settings.engine, settings.store, settings.worker, settings.slots)
         )
         jobs = RunningJobs(store, engine)
-        examiner = Examiner(ModelRepository(store.models, store.artifacts), roots, store.devices, engine)
+        examiner = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices, engine)
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         tuning = TuningService(store, index)
         tuning.sweep()

@@ -44,7 +44,7 @@ _TINY = float(np.finfo(float).tiny)
 _DROPOUTS = (layers.Dropout, layers.GaussianDropout, layers.SpatialDropout1D, layers.SpatialDropout2D)
 
 
-class GradualParams(Params):
+class IterativePruningParams(Params):
     """Settings of an algorithm that cuts several times.
 
     Attributes:
@@ -64,16 +64,16 @@ class GradualParams(Params):
         return min(self.cuts, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
 
 
-class GradualExecutor(AdaptationExecutor):
+class IterativePruningExecutor(AdaptationExecutor):
     """Each iteration trains, then cuts towards the next share of the way.
 
     What stays takes over from what is cut as well as it can without training.
     """
 
-    _params: GradualParams
+    _params: IterativePruningParams
 
     def __init__(self, params: Params) -> None:
-        if not isinstance(params, GradualParams) or not isinstance(params, self.params_class):
+        if not isinstance(params, IterativePruningParams) or not isinstance(params, self.params_class):
             raise TypeError(f"params are {type(params).__name__}; expected {self.params_class.__name__}")
         self._params = params
         self._delivered: keras.Model | None = None
@@ -91,7 +91,7 @@ class GradualExecutor(AdaptationExecutor):
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
         """Those before the cuts that are planned."""
-        if not isinstance(params, GradualParams):
+        if not isinstance(params, IterativePruningParams):
             raise TypeError(f"params are {type(params).__name__}; expected {cls.params_class.__name__}")
         return params.planned_cuts(distance) * params.steps_of_cut
 
@@ -135,7 +135,7 @@ class GradualExecutor(AdaptationExecutor):
         What is lost without it once the others have taken over; norms of weights where nothing can.
         """
         keep = self._masks.keep
-        losses = damages(self._compensation.readers, keep, moments)
+        losses = damages(self._compensation.consumers, keep, moments)
         return {
             name: losses[name] / max(losses[name][keep[name]].mean(), _TINY) if name in losses else norms
             for name, norms in importances(self._structure, keep).items()
@@ -167,7 +167,7 @@ class GradualExecutor(AdaptationExecutor):
         self._physical = self._structure.network().flops
         self.trainer = Trainer(
             model,
-            self._assignment.schooling,
+            self._assignment.setup,
             self._assignment.seed + self._cuts,
             self._penalty(self._structure),
             self._masks.apply,
@@ -201,7 +201,7 @@ class GradualExecutor(AdaptationExecutor):
         }
         halvings = -log2(share_left(source, limits))
         pace = min(max(_SLOWEST, halvings), _FASTEST)
-        self.trainer.learning_rate = pace * self._assignment.schooling.learning_rate
+        self.trainer.learning_rate = pace * self._assignment.setup.learning_rate
 
     def _limits(self) -> Costs:
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""

@@ -28,7 +28,7 @@ _MOST_CHANNELS: Final = 2_048
 
 
 @dataclass(frozen=True)
-class Reader:
+class Consumer:
     """A kernel that sums over channels, and where each group stands among them.
 
     Attributes:
@@ -83,16 +83,16 @@ class Compensation:
     channel pruning by He et al., 2017, layer by layer and in closed form.)
 
     Attributes:
-        readers: What can be adjusted, for each group that is read so.
+        consumers: What can be adjusted, for each group that is read so.
     """
 
     def __init__(self, structure: Structure) -> None:
-        self._all = _readers(structure)
-        self._tensors = tuple(dict.fromkeys(reader.tensor for reader in self._all))
-        self.readers: dict[str, list[Reader]] = {}
-        for reader in self._all:
-            for group in dict.fromkeys(name for name, _ in reader.slots):
-                self.readers.setdefault(group, []).append(reader)
+        self._all = _consumers(structure)
+        self._tensors = tuple(dict.fromkeys(consumer.tensor for consumer in self._all))
+        self.consumers: dict[str, list[Consumer]] = {}
+        for consumer in self._all:
+            for group in dict.fromkeys(name for name, _ in consumer.slots):
+                self.consumers.setdefault(group, []).append(consumer)
         if self._all:
             graph = replace(structure.graph, outputs=self._tensors)
             self._watched = graph.build(lambda _, layer: layer, {})
@@ -122,11 +122,11 @@ class Compensation:
             after: Those that shall stay.
             moments: Of the network with the units `before`.
         """
-        for reader in self._all:
-            kept = np.flatnonzero(reader.kept(after))
-            cut = np.flatnonzero(reader.kept(before) & ~reader.kept(after))
+        for consumer in self._all:
+            kept = np.flatnonzero(consumer.kept(after))
+            cut = np.flatnonzero(consumer.kept(before) & ~consumer.kept(after))
             if len(cut):
-                _take_over(reader, moments[reader.tensor], kept, cut)
+                _take_over(consumer, moments[consumer.tensor], kept, cut)
 
     def _products(self, inputs: Tensors) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Sum, sum of outer products and number of positions, for each tensor."""
@@ -144,21 +144,21 @@ def _total(parts: Iterable[tf.Tensor]) -> Array:
     return np.asarray(np.sum([np.asarray(part, np.float64) for part in parts], axis=0))
 
 
-def covariance(reader: Reader, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
-    """How the kept channels vary together, as far as it matters to a reader, with the ridge added."""
-    product = _product(reader, moments)[np.ix_(kept, kept)]
+def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
+    """How the kept channels vary together, as far as it matters to a consumer, with the ridge added."""
+    product = _product(consumer, moments)[np.ix_(kept, kept)]
     ridge = _RIDGE * np.maximum(np.diag(product).mean(), np.finfo(np.float32).tiny)
     return np.asarray(product + ridge * np.eye(len(kept)))
 
 
-def _product(reader: Reader, moments: Moments) -> Array:
-    """About the mean where a constant can be added behind the reader."""
-    if not reader.absorbs_shift:
+def _product(consumer: Consumer, moments: Moments) -> Array:
+    """About the mean where a constant can be added behind the consumer."""
+    if not consumer.absorbs_shift:
         return moments.product
     return np.asarray(moments.product - np.outer(moments.mean, moments.mean))
 
 
-def _readers(structure: Structure) -> list[Reader]:
+def _consumers(structure: Structure) -> list[Consumer]:
     """The kernels that sum over channels of groups, of layers that are called once."""
     graph = structure.graph
     calls = [node.name for node in graph.nodes]
@@ -177,22 +177,22 @@ def _readers(structure: Structure) -> list[Reader]:
             along = slots.get((node.name, weight, product.axis))
             if along is not None:
                 absorbs = product.bias is not None or node.name in followed
-                reader = Reader(product, node.inputs[product.input], tuple(along), absorbs)
-                if reader.channels <= _MOST_CHANNELS:
-                    found.append(reader)
+                consumer = Consumer(product, node.inputs[product.input], tuple(along), absorbs)
+                if consumer.channels <= _MOST_CHANNELS:
+                    found.append(consumer)
     return found
 
 
 def _take_over(
-    reader: Reader, moments: Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
+    consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64], cut: npt.NDArray[np.int64]
 ) -> None:
     """Add to the weights for the kept channels what they do for the cut ones."""
-    crossed = _product(reader, moments)[np.ix_(kept, cut)]
-    combination = np.linalg.solve(covariance(reader, moments, kept), crossed)
-    kernel, bias = reader.by_channel(), reader.product.bias
+    crossed = _product(consumer, moments)[np.ix_(kept, cut)]
+    combination = np.linalg.solve(covariance(consumer, moments, kept), crossed)
+    kernel, bias = consumer.by_channel(), consumer.product.bias
     changed = kernel.copy()
     changed[kept] += np.tensordot(combination, kernel[cut], 1)
-    reader.product.kernel.assign(np.moveaxis(changed, 0, reader.product.axis))
+    consumer.product.kernel.assign(np.moveaxis(changed, 0, consumer.product.axis))
     if bias is not None:
         shift = np.tensordot(moments.mean[cut] - moments.mean[kept] @ combination, kernel[cut], 1)
         # A constant at every position of a kernel: the sum over the positions (but for padded borders).

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from executors.pruning.reconstruction import Array, Moments, Reader, covariance
+from executors.pruning.reconstruction import Array, Consumer, Moments, covariance
 from executors.structure import Keep
 
 Ids = npt.NDArray[np.int64]
@@ -16,29 +16,29 @@ _ORDERED = 0.5
 
 
 def damages(
-    readers: Mapping[str, list[Reader]], keep: Keep, moments: Mapping[int, Moments]
+    consumers: Mapping[str, list[Consumer]], keep: Keep, moments: Mapping[int, Moments]
 ) -> dict[str, Array]:
     """For each group, what is lost when each of its units goes, after those that matter less.
 
-    Units are eliminated one by one, always the one whose loss changes least what the group's readers
+    Units are eliminated one by one, always the one whose loss changes least what the group's consumers
     compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and
     Stork, 1993, for each layer's output). So of two units that say the same the first is worth nothing,
     and the second is worth both.
 
     Args:
-        readers: What reads each group.
+        consumers: What reads each group.
         keep: The units that are left.
         moments: Of the tensors that are read.
 
     Returns:
-        The root of the share of the readers' output variance that goes with each unit [units], rising in
+        The root of the share of the consumers' output variance that goes with each unit [units], rising in
         the order of elimination, 0 for units that are not left.
     """
-    return {group: _eliminate(group, found, keep, moments) for group, found in readers.items()}
+    return {group: _eliminate(group, found, keep, moments) for group, found in consumers.items()}
 
 
-def _eliminate(group: str, readers: list[Reader], keep: Keep, moments: Mapping[int, Moments]) -> Array:
-    fits = [_Fit.of(reader, group, keep, moments[reader.tensor]) for reader in readers]
+def _eliminate(group: str, consumers: list[Consumer], keep: Keep, moments: Mapping[int, Moments]) -> Array:
+    fits = [_Fit.of(consumer, group, keep, moments[consumer.tensor]) for consumer in consumers]
     left = np.flatnonzero(keep[group])
     damage = np.zeros(len(keep[group]))
     worst = 0.0
@@ -60,7 +60,7 @@ def _total(fits: "list[_Fit]", units: Ids) -> Array:
 
 @dataclass
 class _Fit:
-    """A reader's weights while units are eliminated, each time fitted anew.
+    """A consumer's weights while units are eliminated, each time fitted anew.
 
     Attributes:
         inverse: Of the covariance of the channels that are left [channels, channels].
@@ -75,14 +75,14 @@ class _Fit:
     total: float
 
     @classmethod
-    def of(cls, reader: Reader, group: str, keep: Keep, moments: Moments) -> "_Fit":
+    def of(cls, consumer: Consumer, group: str, keep: Keep, moments: Moments) -> "_Fit":
         """The weights as they are."""
-        there = reader.kept(keep)
+        there = consumer.kept(keep)
         kept = np.flatnonzero(there)
         numbers = np.cumsum(there) - 1
-        spread = covariance(reader, moments, kept)
-        weights = reader.rows()[kept]
-        slots = [slot.positions for name, slot in reader.slots if name == group]
+        spread = covariance(consumer, moments, kept)
+        weights = consumer.rows()[kept]
+        slots = [slot.positions for name, slot in consumer.slots if name == group]
         positions = numbers[np.concatenate(slots, axis=1)]
         total = max(float(np.sum(weights * (spread @ weights))), float(np.finfo(np.float32).tiny))
         inverse: Array = np.linalg.inv(spread).astype(np.float64)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from executors.base import StuckError
-from executors.pruning.executor import GradualExecutor
+from executors.pruning.executor import IterativePruningExecutor
 from executors.search import Genes, Inheritance, Space, founders
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
@@ -23,7 +23,7 @@ _DEPTH: Final = log2(1.2)
 Fitted: TypeAlias = Callable[[Genes], Genes | None]
 
 
-class SearchExecutor(GradualExecutor):
+class SearchExecutor(IterativePruningExecutor):
     """Each cut takes what is left to one of the architectures that meet the next share of the way."""
 
     def adjust(self, weights: Mapping[str, float]) -> None:
@@ -72,7 +72,7 @@ class SearchExecutor(GradualExecutor):
 
     def _survey(self) -> None:
         """Find out what can be cut from the network as it is."""
-        moments = self._compensation.moments(self._assignment.schooling.train)
+        moments = self._compensation.moments(self._assignment.setup.train)
         self._source_blocks = [block.name for block in residual_blocks(self._assignment.source.graph)]
         self._space = Space(self._structure, self._masks.widths, self._assignment.profiles)
         self._rng = np.random.default_rng([self._assignment.seed, self._cuts])
@@ -83,7 +83,7 @@ class SearchExecutor(GradualExecutor):
             moments,
             self.trainer.evaluation,
             self._values(moments),
-            self._assignment.schooling,
+            self._assignment.setup,
         )
 
     def _random_genes(self, count: int) -> list[Genes]:

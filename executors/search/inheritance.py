@@ -17,7 +17,7 @@ from executors.search.space import Architecture
 from executors.structure import Keep, Structure, narrow
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import SMALLEST, objectives_of
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 
 #: Training examples that batch norms are calibrated on, and that candidates are measured on: others, where
 #: there are twice as many.
@@ -38,7 +38,7 @@ class Inheritance:
         moments: What that needs to know.
         evaluation: Of the network.
         values: What each unit is worth in its group [units].
-        schooling: Data that candidates are measured on, which are training data.
+        setup: Data that candidates are measured on, which are training data.
     """
 
     structure: Structure
@@ -47,7 +47,7 @@ class Inheritance:
     moments: Mapping[int, Moments]
     evaluation: Evaluation
     values: Mapping[str, npt.NDArray[np.float64]]
-    schooling: Schooling
+    setup: TrainingSetup
 
     def keep(self, architecture: Architecture) -> Keep:
         """The most valuable units of each group."""
@@ -100,7 +100,7 @@ class Inheritance:
     @cached_property
     def _examples(self) -> tuple[Dataset, Dataset]:
         """What every candidate is calibrated and measured on."""
-        train = self.schooling.train
+        train = self.setup.train
         order = np.random.default_rng(0).permutation(len(train))[: 2 * _EXAMPLES]
         # Where there are fewer, some or all of them serve for both.
         return train.subset(order[:_EXAMPLES]), train.subset(order[-_EXAMPLES:])

@@ -10,7 +10,7 @@ from executors.structure.reading.reader import read_graph
 from executors.tfmot.training import PRIMING_STEPS, Training, train
 from executors.tfmot.translation import translated, wrapped
 from executors.training.evaluation import recalibrate
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
 
 #: Adam's highest rates; a folded network of unscaled inputs has weights of very different sizes.
@@ -22,7 +22,7 @@ _CUTS: Final = 20
 
 
 def compressed(
-    model: keras.Model, compression: CompressionConfig, schooling: Schooling, steps: int, seed: int
+    model: keras.Model, compression: CompressionConfig, setup: TrainingSetup, steps: int, seed: int
 ) -> keras.Model:
     """The network, trained to have sparse or clustered kernels.
 
@@ -33,7 +33,7 @@ def compressed(
     Args:
         model: The checkpoint, which is not changed.
         compression: What is asked for. Kernels that TFMOT does not know (depthwise ones among them) stay.
-        schooling: The training data, and what the teacher says of them.
+        setup: The training data, and what the teacher says of them.
         steps: Training steps.
         seed: Where the order of the examples starts from.
 
@@ -42,17 +42,17 @@ def compressed(
             TFMOT knows none of the layers.
         FloatingPointError: The loss is no longer finite.
     """
-    training = Training.of(model, schooling, steps, seed)
+    training = Training.of(model, setup, steps, seed)
     if compression.clusters is None:
         network = copied(model)
-        trained = _pruned(translated(network, schooling.train.inputs), compression.sparsity, training)
+        trained = _pruned(translated(network, setup.train.inputs), compression.sparsity, training)
     else:
         network = fold_batch_norm(model)
-        trained = _clustered(translated(network, schooling.train.inputs), compression.clusters, training)
+        trained = _clustered(translated(network, setup.train.inputs), compression.clusters, training)
     for name, layer in read_graph(network).layers.items():
         if getattr(layer, "weights", ()):
             set_weights(layer, trained.get_layer(name).get_weights())
-    recalibrate(network, schooling.train, seed)
+    recalibrate(network, setup.train, seed)
     return network
 
 

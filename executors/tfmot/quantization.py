@@ -11,7 +11,7 @@ from executors.data import Array
 from executors.structure import fold_batch_norm
 from executors.tfmot.training import Training, train
 from executors.tfmot.translation import in_order, translated, wrapped
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 
 #: Adam's highest rate: a folded network of unscaled inputs has weights of very different sizes.
 _LEARNING_RATE: Final = 3e-5
@@ -26,14 +26,14 @@ _RANGE_DECAY: Final = 0.999
 _SETTLED: Final = 0.01
 
 
-def quantization_aware(model: keras.Model, schooling: Schooling, steps: int, seed: int) -> Any:
+def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> Any:
     """A tf_keras model that computes what the model computes, as int8 will.
 
     Layers that TFMOT does not know stay in float32.
 
     Args:
         model: The checkpoint, which is not changed.
-        schooling: The training data, and what the teacher says of them.
+        setup: The training data, and what the teacher says of them.
         steps: Training steps.
         seed: Where the order of the examples starts from.
 
@@ -42,11 +42,11 @@ def quantization_aware(model: keras.Model, schooling: Schooling, steps: int, see
             TFMOT knows none of the layers.
         FloatingPointError: The loss is no longer finite.
     """
-    few = np.random.default_rng(seed).permutation(len(schooling.train))[:_CALIBRATION_EXAMPLES]
-    examples = schooling.train.subset(few).inputs
+    few = np.random.default_rng(seed).permutation(len(setup.train))[:_CALIBRATION_EXAMPLES]
+    examples = setup.train.subset(few).inputs
     aware = _imitating(translated(fold_batch_norm(model), examples))
     calibrate(aware, examples)
-    train(aware, Training.of(model, schooling, steps, seed), _LEARNING_RATE)
+    train(aware, Training.of(model, setup, steps, seed), _LEARNING_RATE)
     return aware
 
 

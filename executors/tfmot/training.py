@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from executors.tfmot.translation import in_order
 from executors.training.objectives import Objective, objectives_of
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import cosine
 
 #: Steps at rate zero before the first update, in which Adam learns how large the gradients are.
@@ -23,21 +23,21 @@ class Training:
 
     Attributes:
         objectives: What its outputs learn, in their order.
-        schooling: The training data, and what the teacher says of them.
+        setup: The training data, and what the teacher says of them.
         steps: Training steps, after `PRIMING_STEPS` at rate zero.
         seed: Where the order of the examples starts from.
     """
 
     objectives: Mapping[str, Objective]
-    schooling: Schooling
+    setup: TrainingSetup
     steps: int
     seed: int
 
     @classmethod
-    def of(cls, model: keras.Model, schooling: Schooling, steps: int, seed: int) -> "Training":
+    def of(cls, model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> "Training":
         """That of a translation of the model."""
-        weights = schooling.settings.class_weights
-        return cls(objectives_of(model, schooling.train, weights), schooling, steps, seed)
+        weights = setup.settings.class_weights
+        return cls(objectives_of(model, setup.train, weights), setup, steps, seed)
 
 
 def train(model: Any, training: Training, learning_rate: float) -> None:
@@ -50,7 +50,7 @@ def train(model: Any, training: Training, learning_rate: float) -> None:
 
     optimizer = tf_keras.optimizers.Adam(learning_rate)
     variables = model.trainable_variables
-    share, heat = training.schooling.distillation, training.schooling.temperature
+    share, heat = training.setup.distillation, training.setup.temperature
 
     def step(batch: Mapping[str, Mapping[str, tf.Tensor]], rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -69,11 +69,11 @@ def train(model: Any, training: Training, learning_rate: float) -> None:
 
 
 def _run(step: Callable[..., tf.Tensor], training: Training, learning_rate: float) -> None:
-    schooling, rng = training.schooling, np.random.default_rng(training.seed)
+    setup, rng = training.setup, np.random.default_rng(training.seed)
     for rate in np.concatenate([np.zeros(PRIMING_STEPS), learning_rate * cosine(training.steps)]):
-        rows = rng.integers(len(schooling.train), size=schooling.batch_size)
-        some = schooling.train.subset(rows)
-        taught = {name: array[rows] for name, array in (schooling.teacher or {}).items()}
+        rows = rng.integers(len(setup.train), size=setup.batch_size)
+        some = setup.train.subset(rows)
+        taught = {name: array[rows] for name, array in (setup.teacher or {}).items()}
         batch = {"inputs": dict(some.inputs), "targets": dict(some.targets), "teacher": taught}
         loss = step(keras.tree.map_structure(tf.constant, batch), tf.constant(rate, tf.float32))
         if not np.isfinite(float(loss)):

@@ -9,7 +9,7 @@ from mistify.config.metric import Metric
 
 
 @dataclass(frozen=True)
-class Schooling:
+class TrainingSetup:
     """What networks learn from.
 
     Attributes:
@@ -40,6 +40,6 @@ class Schooling:
         """What is measured on the test data."""
         return self.settings.metric or Metric.ACCURACY
 
-    def on(self, train: Dataset) -> "Schooling":
+    def on(self, train: Dataset) -> "TrainingSetup":
         """The same settings on other training data, for which there is no teacher."""
         return replace(self, train=train, teacher=None)

@@ -13,7 +13,7 @@ from executors.timing import activity
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation, Tensors, call
 from executors.training.objectives import Floats, objectives_of
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
@@ -61,7 +61,7 @@ class Trainer:
 
     Args:
         model: The network, changed in place.
-        schooling: Data and settings.
+        setup: Data and settings.
         seed: Where the order of the examples starts from.
         penalty: Added to the loss at every step; reads variables only.
         after_step: Run after every update, in the same graph.
@@ -76,7 +76,7 @@ class Trainer:
     def __init__(
         self,
         model: keras.Model,
-        schooling: Schooling,
+        setup: TrainingSetup,
         seed: int,
         penalty: Callable[[], tf.Tensor] | None = None,
         after_step: Callable[[], None] | None = None,
@@ -85,18 +85,18 @@ class Trainer:
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
-        self.learning_rate = schooling.learning_rate
-        self._schooling = schooling
+        self.learning_rate = setup.learning_rate
+        self._schooling = setup
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = memory is not None or schooling.optimizer != "adam"
+        self._primed = memory is not None or setup.optimizer != "adam"
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
-        self._batches = _batches(len(schooling.train), schooling.batch_size, np.random.default_rng(seed))
-        self._objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
-        self._augment = augmenting(model, schooling.settings.augment)
+        self._batches = _batches(len(setup.train), setup.batch_size, np.random.default_rng(seed))
+        self._objectives = objectives_of(model, setup.train, setup.settings.class_weights)
+        self._augment = augmenting(model, setup.settings.augment)
         self._seed = seed % 2**31
-        self._optimizer = _optimizer(schooling)
+        self._optimizer = _optimizer(setup)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
@@ -172,7 +172,7 @@ class Trainer:
         return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
 
     def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
-        """Steps x batch of the lesson's arrays; a rate for each step."""
+        """Steps x batch of the setup's arrays; a rate for each step."""
         given = {
             part: {
                 name: tf.TensorSpec([None, None, *array.shape[1:]], array.dtype)
@@ -223,10 +223,10 @@ class Trainer:
         return loss if self._penalty is None else loss + self._penalty()
 
 
-def _optimizer(schooling: Schooling) -> keras.optimizers.Optimizer:
-    if schooling.optimizer == "adam":
-        return keras.optimizers.Adam(schooling.learning_rate)
-    return keras.optimizers.SGD(schooling.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
+def _optimizer(setup: TrainingSetup) -> keras.optimizers.Optimizer:
+    if setup.optimizer == "adam":
+        return keras.optimizers.Adam(setup.learning_rate)
+    return keras.optimizers.SGD(setup.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

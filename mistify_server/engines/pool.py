@@ -10,7 +10,7 @@ from typing_extensions import override
 from mistify.errors import ErrorCode
 from mistify_server.engines.base import Engine, OnProgress
 from mistify_server.engines.supervision import Connection, SupervisedWorker, WorkerCrashed, WorkerDied, needed
-from mistify_server.engines.worker_pool import Crew
+from mistify_server.engines.worker_pool import WorkerPool
 from mistify_server.tasks.messages import LOADING, Progress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Task
@@ -55,8 +55,8 @@ class PooledEngine(Engine):
     def __init__(self, slots: int, leases: Mapping[str, float], deadlines: Mapping[str, float]) -> None:
         self._leases = leases
         self._deadlines = deadlines
-        self._crew = Crew(self._start_regular, slots)
-        self._spare = Crew(self._start_spare, 1, keep=False)
+        self._crew = WorkerPool(self._start_regular, slots)
+        self._spare = WorkerPool(self._start_spare, 1, keep=False)
 
     @property
     @override

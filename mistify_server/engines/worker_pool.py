@@ -9,7 +9,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.supervision import SupervisedWorker
 
 
-class Crew:
+class WorkerPool:
     """Lends workers, each to one borrower at a time; first come, first served.
 
     Loading TensorFlow, data and models takes longer than many a task: a worker is kept, and whoever

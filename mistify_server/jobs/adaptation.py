@@ -10,7 +10,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.log import JobLog
-from mistify_server.jobs.step_queue import Agenda, Step
+from mistify_server.jobs.step_queue import Step, StepQueue
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, safer
 from mistify_server.store.artifacts import Artifacts, digest_of
@@ -31,7 +31,7 @@ _PACKAGE_RANK, _TREE_RANK = 0, 1
 
 
 class CollectiveAdaptation:
-    """Puts the steps of a batch on the agenda, each as soon as what it starts from is there.
+    """Puts the steps of a batch on the queue, each as soon as what it starts from is there.
 
     What the store has is not made again, and whatever is made is in the store before anything is told
     of it: the work can be broken off at any point. A node that did not meet its goals is still the best
@@ -40,7 +40,7 @@ class CollectiveAdaptation:
     """
 
     def __init__(
-        self, state: BatchState, log: JobLog, engine: Engine, artifacts: Artifacts, agenda: Agenda
+        self, state: BatchState, log: JobLog, engine: Engine, artifacts: Artifacts, queue: StepQueue
     ) -> None:
         self._plan = state.plan
         self._root = state.root
@@ -49,12 +49,12 @@ class CollectiveAdaptation:
         self._log = log
         self._engine = engine
         self._artifacts = artifacts
-        self._agenda = agenda
+        self._queue = queue
         self._begun: set[int | str | None] = set()
         self._arrange()
 
     def begin(self) -> None:
-        """Put on the agenda what can be done and is not on it yet."""
+        """Put on the queue what can be done and is not on it yet."""
         if not any(self._log.open_goals(node.goals) for node in self._plan.nodes):
             return
         if self._root is None:
@@ -77,10 +77,10 @@ class CollectiveAdaptation:
             self._children.setdefault(node.parent, []).append(node)
 
     def _put(self, what: int | str | None, rank: tuple[int, ...], step: Step) -> None:
-        """Put the step of the root (None), a node (its index) or a package (its goal) on the agenda, once."""
+        """Put the step of the root (None), a node (its index) or a package (its goal) on the queue, once."""
         if what not in self._begun:
             self._begun.add(what)
-            self._agenda.add(rank, step)
+            self._queue.add(rank, step)
 
     async def _make_root(self) -> None:
         result = await self._run(self._source_task(), ())
@@ -93,7 +93,7 @@ class CollectiveAdaptation:
         self._go_on(result, None)
 
     def _go_on(self, root: SourceResult, index: int | None) -> None:
-        """Put on the agenda what starts from the checkpoint of a node, or from the root where it is None."""
+        """Put on the queue what starts from the checkpoint of a node, or from the root where it is None."""
         made = None if index is None else self._checkpoints[index]
         checkpoint = root.root if made is None else made.checkpoint
         for child in self._children.get(index, ()):

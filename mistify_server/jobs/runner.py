@@ -6,7 +6,7 @@ from mistify.jobs.job import GoalState, JobState
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.adaptation import CollectiveAdaptation
 from mistify_server.jobs.log import JobLog
-from mistify_server.jobs.step_queue import Agenda
+from mistify_server.jobs.step_queue import StepQueue
 from mistify_server.store.changes import Addition, GoalChanged, JobChanged
 from mistify_server.store.directory import Store
 
@@ -18,7 +18,7 @@ class JobRunner:
         self._store = store
         self._engine = engine
         self._log = log
-        self._agenda = Agenda()
+        self._queue = StepQueue()
         self._adaptations: dict[int, CollectiveAdaptation] = {}
 
     async def run(self) -> None:
@@ -30,11 +30,11 @@ class JobRunner:
         self._log.record(JobChanged(JobState.RUNNING))
         for state in self._store.jobs.batches(self._log.job_id):
             adaptation = CollectiveAdaptation(
-                state, self._log, self._engine, self._store.artifacts, self._agenda
+                state, self._log, self._engine, self._store.artifacts, self._queue
             )
             self._adaptations[state.plan.number] = adaptation
             adaptation.begin()
-        await self._agenda.run(self._engine.slots)
+        await self._queue.run(self._engine.slots)
         goals = self._log.goals
         if all(goal.state is GoalState.FAILED for goal in goals):
             self._log.record(JobChanged(JobState.FAILED, goals[0].reason))

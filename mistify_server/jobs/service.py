@@ -11,11 +11,11 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.jobs.running import RunningJobs
-from mistify_server.planning.addition import Standing
+from mistify_server.planning.addition import JobSnapshot
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.forecast.forecast import Forecast, as_it_is, forecast_of, told
 from mistify_server.planning.limits import out_of_reach, within_reach
-from mistify_server.planning.resolution.resolver import Examiner
+from mistify_server.planning.resolution.resolver import BatchResolver
 from mistify_server.planning.tree import plan_batch
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.changes import Addition, Submission
@@ -40,7 +40,7 @@ class PortingService:
     """The service over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is."""
 
     def __init__(
-        self, store: Store, jobs: RunningJobs, examiner: Examiner, now: Callable[[], datetime] = _now
+        self, store: Store, jobs: RunningJobs, examiner: BatchResolver, now: Callable[[], datetime] = _now
     ) -> None:
         self._store = store
         self._jobs = jobs
@@ -192,8 +192,10 @@ class PortingService:
     def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
         return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)
 
-    def _standing(self, job_id: str) -> Standing:
-        return Standing(self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices)
+    def _standing(self, job_id: str) -> JobSnapshot:
+        return JobSnapshot(
+            self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices
+        )
 
     def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
         goals = {goal.id: goal for goal in self._store.jobs.job(job_id).goals}

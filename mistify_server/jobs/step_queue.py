@@ -8,7 +8,7 @@ from typing import TypeAlias
 Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
-class Agenda:
+class StepQueue:
     """Steps, of which a few are taken at a time, those with the lowest rank first.
 
     Steps, and whoever else runs on the same event loop, can add more. The first step that raises an
@@ -21,7 +21,7 @@ class Agenda:
         self._left = 0
 
     def add(self, rank: tuple[int, ...], step: Step) -> None:
-        """Put a step on the agenda."""
+        """Put a step on the queue."""
         self._queue.put_nowait((rank, next(self._count), step))
         self._left += 1
 

@@ -20,11 +20,11 @@ from mistify_server.planning.tree import asked_goals
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, BatchState
-from mistify_server.tasks.estimates import Prospects
+from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import Inspection
 
 #: The number of a batch -> what a worker found out about hardware that is new in it.
-Findings: TypeAlias = Mapping[int, Inspection]
+Inspections: TypeAlias = Mapping[int, Inspection]
 
 #: What the configs of a collective batch have in common: where it stands in a config, there and in a plan.
 _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[BatchPlan], object]]] = {
@@ -41,7 +41,7 @@ _COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[Batch
 
 
 @dataclass(frozen=True)
-class Standing:
+class JobSnapshot:
     """A job as it stands: its goals, its batches, what has been made of them; and the known devices."""
 
     job: Job
@@ -81,7 +81,7 @@ class Standing:
         ]
 
     def grown(
-        self, batches: Sequence[ResolvedBatch], findings: Findings, history: JobStore
+        self, batches: Sequence[ResolvedBatch], findings: Inspections, history: JobStore
     ) -> tuple[list[BatchPlan], list[Goal]]:
         """The plans that have grown by some configs, and the new goals in the order of the configs.
 
@@ -159,7 +159,7 @@ class Standing:
                 )
 
 
-def _measured(plan: BatchPlan, batch: ResolvedBatch, findings: Findings) -> BatchPlan:
+def _measured(plan: BatchPlan, batch: ResolvedBatch, findings: Inspections) -> BatchPlan:
     """A plan with what was found out about new hardware; what it knows already stays."""
     if plan.number not in findings:
         return plan
@@ -169,13 +169,13 @@ def _measured(plan: BatchPlan, batch: ResolvedBatch, findings: Findings) -> Batc
             "hardware": {**batch.hardware, **found.hardware, **plan.hardware},
             "source_costs": {**found.costs, **plan.source_costs},
             "floor": {**found.floor, **plan.floor},
-            "prospects": _scaled_on_more(plan.prospects, found.prospects),
+            "estimates": _scaled_on_more(plan.estimates, found.estimates),
         }
     )
 
 
-def _scaled_on_more(known: Prospects | None, found: Prospects | None) -> Prospects | None:
-    """Prospects with the costs on new hardware."""
+def _scaled_on_more(known: EdgeEstimates | None, found: EdgeEstimates | None) -> EdgeEstimates | None:
+    """EdgeEstimates with the costs on new hardware."""
     if known is None or found is None:
         return known
     scaled = ({**new, **old} for new, old in zip(found.scaled, known.scaled, strict=True))

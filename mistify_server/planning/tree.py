@@ -34,7 +34,7 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         floor=inspection.floor,
         inputs=inspection.inputs,
         adaptable=inspection.adaptable,
-        prospects=inspection.prospects,
+        estimates=inspection.estimates,
         exceed={},
         seed=derived_seed(batch.algorithm.config, _SOURCE),
         nodes=(),

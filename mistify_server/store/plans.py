@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from mistify.config.porting import DatasetConfig
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.estimates import Prospects
+from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
@@ -34,7 +34,7 @@ class BatchPlan(Message):
 
     `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
     least that the network can become, cover every axis of `hardware`; `inputs` are its, by name. It is
-    `adaptable` unless it is a graph without Keras structure, and then has no `prospects`. `exceed` are the
+    `adaptable` unless it is a graph without Keras structure, and then has no `estimates`. `exceed` are the
     costs that the widened source has to reach; `nodes` come parents first. `algorithm` may be `auto`: each
     node has its own.
     """
@@ -51,7 +51,7 @@ class BatchPlan(Message):
     floor: dict[str, float]
     inputs: tuple[str, ...] = ()
     adaptable: bool = True
-    prospects: Prospects | None = None
+    estimates: EdgeEstimates | None = None
     exceed: dict[str, float]
     seed: int
     nodes: tuple[NodePlan, ...]

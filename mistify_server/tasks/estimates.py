@@ -57,7 +57,7 @@ class Candidate(Message):
         return max(1, -(-left // self.tune_steps)) if self.tune_steps else 1
 
 
-class Prospects(Message):
+class EdgeEstimates(Message):
     """What an inspection says of the edges to come.
 
     Attributes:

@@ -8,7 +8,7 @@ from mistify.config.metric import Metric
 from mistify.costs.profiles import Profile
 from mistify.jobs.job import BranchFigures
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.estimates import Prospects
+from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.sources import DataSource
 
 
@@ -29,7 +29,7 @@ class Inspection(TaskDone):
     `inputs` are the source's, by name. `adaptable` says whether its architecture can be changed; where it
     cannot, `floor` is what it costs.
     `metric` is the one that was asked for, or that suits the data. `hardware` is the task's, with this
-    machine's own profile calibrated by measuring the source. `prospects` are None where nothing can be
+    machine's own profile calibrated by measuring the source. `estimates` are None where nothing can be
     adapted.
 
     A problem is (subject, given, expected, fix); subject is `model`, `dataset.train`, `dataset.test`
@@ -43,7 +43,7 @@ class Inspection(TaskDone):
     adaptable: bool = True
     hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None
-    prospects: Prospects | None = None
+    estimates: EdgeEstimates | None = None
     problems: list[tuple[str, str, str, str]] = Field(default_factory=list)
 
 

@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Materials:
+class SourceCache:
     """Loads models and data.
 
     Attributes:

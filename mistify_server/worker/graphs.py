@@ -27,8 +27,8 @@ from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult,
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
 from mistify_server.worker.adaptation.latency import calibrated_by
-from mistify_server.worker.cache import Materials, parts_of
-from mistify_server.worker.inspection.problems import Findings
+from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.inspection.problems import ProblemCollector
 from mistify_server.worker.packaging.graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
 from mistify_server.worker.packaging.orders import order_of, package_result
@@ -43,12 +43,12 @@ _SUFFIX: Final = ".pb"
 _UNUSED: Final = ("scale", "augment", "class_weights")
 
 
-class GraphWorkshop:
+class GraphRunner:
     """Does tasks with graphs, one at a time."""
 
-    def __init__(self, artifacts: Artifacts, materials: Materials, say: Callable[[Progress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, cache: SourceCache, say: Callable[[Progress], None]) -> None:
         self._artifacts = artifacts
-        self._materials = materials
+        self._cache = cache
         self._say = say
         self._graph = lru_cache(maxsize=2)(self._load)
         self._network = lru_cache(maxsize=2)(self._convert)
@@ -76,21 +76,21 @@ class GraphWorkshop:
         raise TypeError(f"a graph has no branches, as the {task.kind} task wants them")
 
     def _inspect(self, task: InspectTask) -> Inspection:
-        findings = Findings()
-        findings.collect("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        findings.problems += _unused(task.data)
-        graph = findings.collect("model", lambda: self._materials.graph(task.model))
+        problems = ProblemCollector()
+        problems.collect("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
+        problems.problems += _unused(task.data)
+        graph = problems.collect("model", lambda: self._cache.graph(task.model))
         costs: Costs = {}
         metric = None
         profiles = tuple(task.hardware.values())
-        network = None if graph is None else findings.collect("model", lambda: convert_graph(graph))
+        network = None if graph is None else problems.collect("model", lambda: convert_graph(graph))
         if graph is not None and network is not None:
-            cost = findings.collect("model", lambda: network_cost(network))
+            cost = problems.collect("model", lambda: network_cost(network))
             if cost is not None:
                 profiles = calibrated_by(profiles, cost, network)
                 costs = costs_of(cost, profiles)
             if not generated_count(task.data.train) and not generated_count(task.data.test):
-                metric = self._examine_data(findings, task.data, graph)
+                metric = self._examine_data(problems, task.data, graph)
         return Inspection(
             costs=dict(costs),
             # Another precision may be faster: latency is decided by measuring.
@@ -98,23 +98,25 @@ class GraphWorkshop:
             adaptable=False,
             hardware=by_name(profiles),
             metric=metric,
-            problems=findings.told,
+            problems=problems.told,
         )
 
-    def _examine_data(self, findings: Findings, data: DataSource, graph: FrozenGraph) -> Metric | None:
+    def _examine_data(
+        self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph
+    ) -> Metric | None:
         train, test = (
-            findings.collect(f"dataset.{part}", lambda key=key: self._materials.data(key))  # type: ignore[misc]
+            problems.collect(f"dataset.{part}", lambda key=key: self._cache.data(key))  # type: ignore[misc]
             for part, key in zip(("train", "test"), parts_of(data, graph.signature), strict=True)
         )
         if train is None or test is None:
             return None
         objectives = objectives_for(graph.signature, train)
         metric = data.settings.metric or default_metric(objectives)
-        findings.examine("metric", lambda: check_defined(metric, objectives, test.targets))
+        problems.examine("metric", lambda: check_defined(metric, objectives, test.targets))
         return metric
 
     def _prepare(self, task: SourceTask) -> SourceResult:
-        graph = self._materials.graph(task.model)
+        graph = self._cache.graph(task.model)
         artifact = self._artifacts.put(graph.content, _SUFFIX)
         costs = costs_of(network_cost(self._network(artifact)), tuple(task.hardware.values()))
         accuracy = self._accuracy(artifact, task.data)
@@ -158,7 +160,7 @@ class GraphWorkshop:
 
     def _data(self, data: DataSource, graph: FrozenGraph) -> tuple[Dataset, Dataset]:
         train, test = parts_of(data, graph.signature)
-        return self._materials.data(train), self._materials.data(test)
+        return self._cache.data(train), self._cache.data(test)
 
     @activity("loading")
     def _load(self, artifact: str) -> FrozenGraph:

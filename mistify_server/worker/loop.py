@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
-    work(lambda say: _workshop(options.store, say))
+    work(lambda say: _runner(options.store, say))
 
 
 def work(prepare: Callable[[Callable[[Progress], None]], Do], heartbeat: float = HEARTBEAT_SECONDS) -> None:
@@ -51,7 +51,7 @@ def work(prepare: Callable[[Callable[[Progress], None]], Do], heartbeat: float =
     """
     # Taken as it is given: on a full disk none is found to be usable, and what is wrong is not told.
     tempfile.tempdir = os.environ.get("TMPDIR")
-    bench = _Bench(_claim_stdout())
+    bench = TaskLoop(_claim_stdout())
     threading.Thread(target=bench.read_orders, daemon=True).start()
     threading.Thread(target=bench.beat, args=(heartbeat,), daemon=True).start()
     do = prepare(bench.tell)
@@ -59,7 +59,7 @@ def work(prepare: Callable[[Callable[[Progress], None]], Do], heartbeat: float =
         bench.fill_next(do)
 
 
-class _Bench:
+class TaskLoop:
     """Where orders come in, and whence answers go out, from more threads than one."""
 
     def __init__(self, answers: TextIO) -> None:
@@ -140,16 +140,16 @@ def _log_exception() -> None:
         traceback.print_exc()
 
 
-def _workshop(store: Path, say: Callable[[Progress], None]) -> Do:
+def _runner(store: Path, say: Callable[[Progress], None]) -> Do:
     # TensorFlow takes seconds to import: after the parent's end is watched.
     from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
-    from mistify_server.worker.runner import Workshop  # noqa: PLC0415
+    from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
 
-    workshop = Workshop(artifacts_of(store), say)
+    runner = TaskRunner(artifacts_of(store), say)
 
     def do(task: Task) -> Result:
         with exhaustion_told():
-            return workshop.do(task)
+            return runner.do(task)
 
     return do
 

@@ -19,7 +19,7 @@ from executors.structure import analyse
 from executors.structure.signature import signature_of
 from executors.timing import activity, timesheet
 from executors.training.evaluation import evaluate
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
@@ -41,14 +41,14 @@ from mistify_server.worker.adaptation.branches import adapt_branches
 from mistify_server.worker.adaptation.edge import EdgeOutcome, Report, run_edge, source_if_better
 from mistify_server.worker.adaptation.latency import stopwatch
 from mistify_server.worker.adaptation.source import expanded, tuned_source
-from mistify_server.worker.cache import Materials, parts_of
-from mistify_server.worker.graphs import GraphWorkshop
+from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.graphs import GraphRunner
 from mistify_server.worker.inspection.inspection import Examination, check_generated
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.orders import order_of, package_result
 from mistify_server.worker.packaging.package import make_package
 from mistify_server.worker.params import params_of
-from mistify_server.worker.setup import Lessons, schooling
+from mistify_server.worker.setup import TrainingSetups, training_setup
 
 Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult
 
@@ -68,18 +68,18 @@ class _Journey:
     told: tuple[object, ...]
 
 
-class Workshop:
+class TaskRunner:
     """Does tasks, one at a time."""
 
     def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
         import_layers()  # sources may hold them, and so do checkpoints
         self._artifacts = artifacts
         self._say = say
-        self._materials = Materials(say)
+        self._cache = SourceCache(say)
         self._model = lru_cache(maxsize=4)(self._load_model)
-        self._lessons = Lessons(self._materials, self._model)
-        self._examination = Examination(self._materials)
-        self._graphs = GraphWorkshop(artifacts, self._materials, say)
+        self._setups = TrainingSetups(self._cache, self._model)
+        self._examination = Examination(self._cache)
+        self._graphs = GraphRunner(artifacts, self._cache, say)
         self._journey: _Journey | None = None
 
     def do(self, task: Task) -> Done:
@@ -112,21 +112,21 @@ class Workshop:
         keras.utils.set_random_seed(task.seed)
         params = params_of(task.algorithm, task.algorithm_config)
         profiles = tuple(task.hardware.values())
-        source = scaled(self._materials.source(task.model), task.data.settings.scale)
+        source = scaled(self._cache.source(task.model), task.data.settings.scale)
         metric = task.data.metric
         data = self._with_generated(task.data, source, task.seed)
-        train, test = map(self._materials.data, parts_of(data, signature_of(source)))
+        train, test = map(self._cache.data, parts_of(data, signature_of(source)))
         check_generated(source, task.data, train, test)
         # There is nothing new in what the source itself says.
         steps = params.source_steps if data.train == task.data.train else 0
-        lesson = schooling(train, test, None, params, task.data.settings)
+        setup = training_setup(train, test, None, params, task.data.settings)
         progress = self._reporting(metric)
         source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, test, metric)
         progress("tuning the source", 0, steps, source_costs, source_accuracy)
         teacher = tuned_source(
             source,
-            lesson,
+            setup,
             steps,
             task.seed,
             lambda done: progress("tuning the source", done, steps, source_costs, None),
@@ -143,12 +143,12 @@ class Workshop:
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,
             data=None if data == task.data else data,
-            prepared=self._prepared(task, teacher, lesson),
+            prepared=self._prepared(task, teacher, setup),
         )
 
-    def _prepared(self, task: SourceTask, teacher: keras.Model, lesson: Schooling) -> dict[str, str]:
+    def _prepared(self, task: SourceTask, teacher: keras.Model, setup: TrainingSetup) -> dict[str, str]:
         """The artifacts of what algorithms compute for all goals."""
-        source = Assignment(teacher, {}, tuple(task.hardware.values()), lesson, task.seed, analyse(teacher))
+        source = Assignment(teacher, {}, tuple(task.hardware.values()), setup, task.seed, analyse(teacher))
         found = {
             name: executor_class(name)(params_of(name, task.algorithm_config)).prepare(source)
             for name in task.prepare
@@ -176,10 +176,10 @@ class Workshop:
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
         params = params_of(task.algorithm, task.algorithm_config)
-        lesson = self._lessons.of(task.teacher, task.data, params)
-        executor, parent, told = self._set_out(task, params, lesson)
-        assignment = self._assignment(task, parent, task.budget, lesson)
-        measure = stopwatch(task.quantizations, assignment.schooling.train)
+        setup = self._setups.of(task.teacher, task.data, params)
+        executor, parent, told = self._set_out(task, params, setup)
+        assignment = self._assignment(task, parent, task.budget, setup)
+        measure = stopwatch(task.quantizations, assignment.setup.train)
         outcome = self._run_edge(task, executor, params, assignment, task.accuracy_target)
         outcome = source_if_better(
             outcome, self._model(task.teacher), assignment, task.accuracy_target, measure=measure
@@ -196,16 +196,16 @@ class Workshop:
         )
 
     def _set_out(
-        self, task: AdaptTask, params: Params, lesson: Schooling
+        self, task: AdaptTask, params: Params, setup: TrainingSetup
     ) -> tuple[AdaptationExecutor, keras.Model, tuple[object, ...]]:
         """The executor of an edge, its parent's network, and what the executor is told.
 
         The executor is the parent edge's, if that was the last one here: it goes on with all that it has
         compiled and learned. It is given away, so that an edge that fails leaves nothing behind.
         """
-        # The executor holds the lesson, so that no other can get its identity.
+        # The executor holds the setup, so that no other can get its identity.
         settings = (task.algorithm, params, task.hardware, task.data.settings)
-        told = (*settings, *map(id, (lesson.train, lesson.test, lesson.teacher)))
+        told = (*settings, *map(id, (setup.train, setup.test, setup.teacher)))
         journey, self._journey = self._journey, None
         if journey is not None and (journey.checkpoint, journey.told) == (task.parent, told):
             return journey.executor, journey.network, told
@@ -243,23 +243,23 @@ class Workshop:
     ) -> list[EdgeOutcome]:
         """Adapt networks one from the other, with one executor that goes on."""
         keras.utils.set_random_seed(task.seed)
-        lesson = self._lessons.of(task.teacher, task.data, params)
+        setup = self._setups.of(task.teacher, task.data, params)
         executor = executor_class(task.algorithm)(params)
         outcomes: list[EdgeOutcome] = []
         for budget in budgets:
             parent = outcomes[-1].model if outcomes else network
-            assignment = replace(self._assignment(task, parent, budget, lesson), narrowest=task.costs)
+            assignment = replace(self._assignment(task, parent, budget, setup), narrowest=task.costs)
             outcomes.append(self._run_edge(task, executor, params, assignment, None))
         return outcomes
 
     def _assignment(
-        self, task: AdaptTask | BranchTask, parent: keras.Model, budget: Budget, lesson: Schooling
+        self, task: AdaptTask | BranchTask, parent: keras.Model, budget: Budget, setup: TrainingSetup
     ) -> Assignment:
         return Assignment(
             model=parent,
             budget=budget,
             profiles=tuple(task.hardware.values()),
-            schooling=lesson,
+            setup=setup,
             seed=task.seed,
             source=analyse(self._model(task.teacher)),
             prepared=self._artifacts.path(task.prepared).read_bytes() if task.prepared else b"",
@@ -279,7 +279,7 @@ class Workshop:
             params,
             accuracy_target,
             self._reporting(task.data.metric),
-            measure=stopwatch(task.quantizations, assignment.schooling.train),
+            measure=stopwatch(task.quantizations, assignment.setup.train),
         )
 
     @activity("packaging")
@@ -291,8 +291,8 @@ class Workshop:
             order_of(task, params.tune_steps),
             branches=self._branches(task.branches) if task.branches else None,
         )
-        lesson = self._lessons.of(task.teacher, task.data, params, distilled=order.learns)
-        made = package_result(make_package(model, order, lesson), self._artifacts)
+        setup = self._setups.of(task.teacher, task.data, params, distilled=order.learns)
+        made = package_result(make_package(model, order, setup), self._artifacts)
         reason = task.branches.reason if task.branches else ""
         return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
 

@@ -9,30 +9,30 @@ from executors.data import Array, Dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
 from mistify_server.tasks.sources import DataSource
-from mistify_server.worker.cache import Materials, parts_of
+from mistify_server.worker.cache import SourceCache, parts_of
 
 
-class Lessons:
+class TrainingSetups:
     """Prepares what networks learn from; a teacher's predictions are made once for all goals of a tree.
 
     Args:
-        materials: Has the data.
+        cache: Has the data.
         model: Loads a checkpoint.
     """
 
-    def __init__(self, materials: Materials, model: Callable[[str], keras.Model]) -> None:
-        self._materials = materials
+    def __init__(self, cache: SourceCache, model: Callable[[str], keras.Model]) -> None:
+        self._cache = cache
         self._model = model
         self._taught: tuple[str, Dataset, Mapping[str, Array]] | None = None
 
-    def of(self, teacher: str, data: DataSource, params: Params, *, distilled: bool = True) -> Schooling:
+    def of(self, teacher: str, data: DataSource, params: Params, *, distilled: bool = True) -> TrainingSetup:
         """What the students of a teacher, a checkpoint, learn from; not its predictions unless distilled."""
-        train, test = map(self._materials.data, parts_of(data, signature_of(self._model(teacher))))
+        train, test = map(self._cache.data, parts_of(data, signature_of(self._model(teacher))))
         predicted = self._predictions(teacher, train) if distilled else None
-        return schooling(train, test, predicted, params, data.settings)
+        return training_setup(train, test, predicted, params, data.settings)
 
     def _predictions(self, teacher: str, train: Dataset) -> Mapping[str, Array]:
         if self._taught is None or self._taught[0] != teacher or self._taught[1] is not train:
@@ -42,15 +42,15 @@ class Lessons:
         return self._taught[2]
 
 
-def schooling(
+def training_setup(
     train: Dataset,
     test: Dataset,
     teacher: Mapping[str, Array] | None,
     params: Params,
     settings: DataSettings,
-) -> Schooling:
+) -> TrainingSetup:
     """Data and a teacher's predictions with an algorithm's settings of training."""
-    return Schooling(
+    return TrainingSetup(
         train,
         test,
         teacher,

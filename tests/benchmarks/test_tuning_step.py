@@ -45,7 +45,7 @@ def test_both_sides_train_the_same():
 
     model = fold_batch_norm(tuning_step.resnet8())
     train = Interpreter(model_content=tuning_step.training_network(model)).get_signature_runner("train")
-    given = tuning_side.lesson(tuning_step.BATCH)
+    given = tuning_side.setup(tuning_step.BATCH)
     loss = train(
         image=given.images,
         target_scores=given.classes,

@@ -4,7 +4,7 @@ import pytest
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 
 layers = keras.layers
 
@@ -42,6 +42,6 @@ def trained(digits):
 
 
 @pytest.fixture(scope="session")
-def schooling(digits, trained):
+def training_setup(digits, trained):
     teacher = Evaluation(trained).outputs(digits[0].inputs)
-    return Schooling(*digits, teacher, 32, "adam", 2e-3, distillation=0.7, temperature=2.0)
+    return TrainingSetup(*digits, teacher, 32, "adam", 2e-3, distillation=0.7, temperature=2.0)

@@ -39,8 +39,8 @@ QUICKER = {
 }
 
 
-def assignment(model, schooling, budget, seed=3):
-    return Assignment(model, budget, (BOARD,), schooling, seed, analyse(model))
+def assignment(model, training_setup, budget, seed=3):
+    return Assignment(model, budget, (BOARD,), training_setup, seed, analyse(model))
 
 
 def adapted(algorithm, given):
@@ -71,10 +71,12 @@ def costs(model):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("shares", [{FLOPS: 0.5}, {PARAMS: 0.4}, {latency_axis("board"): 0.6, PARAMS: 0.7}])
-def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(algorithm, shares, trained, schooling):
+def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(
+    algorithm, shares, trained, training_setup
+):
     before = [weight.copy() for weight in trained.get_weights()]
     budget = {axis: share * costs(trained)[axis] for axis, share in shares.items()}
-    executor = adapted(algorithm, assignment(trained, schooling, budget))
+    executor = adapted(algorithm, assignment(trained, training_setup, budget))
     network = executor.network()
     assert meets(costs(network), budget)
     assert costs(network) == pytest.approx(executor.measure())
@@ -82,28 +84,31 @@ def test_it_meets_a_budget_on_any_axis_and_leaves_the_parent_alone(algorithm, sh
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_it_does_not_cut_much_more_than_it_has_to(algorithm, trained, schooling):
+def test_it_does_not_cut_much_more_than_it_has_to(algorithm, trained, training_setup):
     budget = {FLOPS: 0.5 * costs(trained)[FLOPS]}
-    network = adapted(algorithm, assignment(trained, schooling, budget)).network()
+    network = adapted(algorithm, assignment(trained, training_setup, budget)).network()
     assert costs(network)[FLOPS] > 0.85 * budget[FLOPS]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_measuring_changes_nothing(algorithm, trained, schooling):
+def test_measuring_changes_nothing(algorithm, trained, training_setup):
     budget = {FLOPS: 0.7 * costs(trained)[FLOPS]}
-    executor = adapted(algorithm, assignment(trained, schooling, budget))
+    executor = adapted(algorithm, assignment(trained, training_setup, budget))
     first, network = executor.measure(), executor.network()
     assert executor.measure() == first
     assert_equal(executor.network().get_weights(), network.get_weights())
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_same_assignment_gives_the_same_network(algorithm, trained, schooling):
+def test_the_same_assignment_gives_the_same_network(algorithm, trained, training_setup):
     budget = {FLOPS: 0.6 * costs(trained)[FLOPS]}
     one, other = (
-        adapted(algorithm, assignment(trained, schooling, budget)).network().get_weights() for _ in range(2)
+        adapted(algorithm, assignment(trained, training_setup, budget)).network().get_weights()
+        for _ in range(2)
     )
-    another_seed = adapted(algorithm, assignment(trained, schooling, budget, seed=4)).network().get_weights()
+    another_seed = (
+        adapted(algorithm, assignment(trained, training_setup, budget, seed=4)).network().get_weights()
+    )
     assert_equal(one, other)
     assert any(
         left.shape != right.shape or not np.array_equal(left, right)
@@ -112,10 +117,10 @@ def test_the_same_assignment_gives_the_same_network(algorithm, trained, schoolin
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_it_goes_on_along_a_path(algorithm, trained, schooling):
+def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
     """With all that it has compiled, from where it stands; what it has delivered is left alone."""
     whole = costs(trained)[FLOPS]
-    given = assignment(trained, schooling, {FLOPS: whole})
+    given = assignment(trained, training_setup, {FLOPS: whole})
     executor = adapted(algorithm, given)
     for share in (0.6, 0.45):
         executor.trainer.train(constant(1))
@@ -135,9 +140,9 @@ def test_it_goes_on_along_a_path(algorithm, trained, schooling):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_with_another_network_it_starts_anew(algorithm, trained, schooling):
+def test_with_another_network_it_starts_anew(algorithm, trained, training_setup):
     """Even if it is a copy of the one that it gave last."""
-    given = assignment(trained, schooling, {FLOPS: 0.6 * costs(trained)[FLOPS]})
+    given = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
     executor = adapted(algorithm, given)
     trainer, delivered = executor.trainer, executor.network()
     executor.init(replace(given, model=keras.models.clone_model(delivered)))
@@ -146,9 +151,9 @@ def test_with_another_network_it_starts_anew(algorithm, trained, schooling):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_cannot_be_met_is_said(algorithm, trained, schooling):
+def test_what_cannot_be_met_is_said(algorithm, trained, training_setup):
     with pytest.raises(StuckError, match="flops"):
-        adapted(algorithm, assignment(trained, schooling, {FLOPS: 10.0}))
+        adapted(algorithm, assignment(trained, training_setup, {FLOPS: 10.0}))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -7,7 +7,7 @@ from executors.data import Dataset
 from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
@@ -16,15 +16,15 @@ from mistify_server.worker.adaptation.edge import run_edge
 from tests.executors.conftest import small_resnet
 
 
-def started(trained, schooling, budget, **settings):
+def started(trained, training_setup, budget, **settings):
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=8, cuts=4, **settings))
-    executor.init(Assignment(trained, budget, (), schooling, 0, analyse(trained)))
+    executor.init(Assignment(trained, budget, (), training_setup, 0, analyse(trained)))
     return executor
 
 
-def test_cuts_are_spread_over_the_edge(trained, schooling):
+def test_cuts_are_spread_over_the_edge(trained, training_setup):
     whole = analyse(trained).network().flops
-    executor = started(trained, schooling, {FLOPS: whole / 4})
+    executor = started(trained, training_setup, {FLOPS: whole / 4})
     found = []
     for _ in range(4):
         executor.adjust({FLOPS: 1.0})
@@ -35,10 +35,10 @@ def test_cuts_are_spread_over_the_edge(trained, schooling):
 
 
 @pytest.mark.slow
-def test_a_short_edge_takes_few_cuts(trained, schooling):
+def test_a_short_edge_takes_few_cuts(trained, training_setup):
     whole = analyse(trained).network().flops
     for share, cuts in ((0.85, 1), (0.02, 4)):
-        executor = started(trained, schooling, {FLOPS: share * whole})
+        executor = started(trained, training_setup, {FLOPS: share * whole})
         steps = 0
         while executor.measure()[FLOPS] > share * whole:
             executor.adjust({FLOPS: 1.0})
@@ -46,7 +46,7 @@ def test_a_short_edge_takes_few_cuts(trained, schooling):
         assert steps == cuts * 2, share
 
 
-def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(trained, schooling):
+def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(trained, training_setup):
     """Half of every group is dead: gone in the first cut, where a threshold of 0 keeps to the schedule."""
     dying = small_resnet()
     dying.set_weights(trained.get_weights())
@@ -62,7 +62,7 @@ def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(tra
 
     def first_cut(threshold):
         executor = started(
-            dying, schooling, budget, threshold=threshold, init_reg_strength=0, learning_rate=1e-6
+            dying, training_setup, budget, threshold=threshold, init_reg_strength=0, learning_rate=1e-6
         )
         executor.adjust({PARAMS: 1.0})
         executor.iterate()
@@ -74,22 +74,22 @@ def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(tra
 
 @pytest.mark.parametrize(("given", "strength"), [(1e-9, None), (1e-3, STRONGEST)])
 def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_scales_bear(
-    trained, schooling, given, strength
+    trained, training_setup, given, strength
 ):
     flops = analyse(trained).network().flops
-    executor = started(trained, schooling, {FLOPS: flops / 2}, init_reg_strength=given)
+    executor = started(trained, training_setup, {FLOPS: flops / 2}, init_reg_strength=given)
     executor.adjust({FLOPS: 1.0})
     strengths = executor._loss._strengths.numpy()
     assert strengths.mean() == pytest.approx(strength or given * flops, rel=1e-4)
     assert strengths.std() > 0
 
 
-def test_weights_steer_what_is_cut(trained, schooling):
+def test_weights_steer_what_is_cut(trained, training_setup):
     start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.01 * start[FLOPS], PARAMS: 0.01 * start[PARAMS]}
 
     def left(weights):
-        executor = started(trained, schooling, budget)
+        executor = started(trained, training_setup, budget)
         executor.adjust(weights)
         return executor._marginal_costs()
 
@@ -101,35 +101,35 @@ def unmeasured(model):
     raise AssertionError("nothing limits latency")
 
 
-def test_an_edge_keeps_accuracy(trained, schooling):
+def test_an_edge_keeps_accuracy(trained, training_setup):
     """Half the multiply-adds at little loss, against the same cut without any training."""
     start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
-    given = Assignment(trained, budget, (), schooling, 1, analyse(trained))
+    given = Assignment(trained, budget, (), training_setup, 1, analyse(trained))
     outcome = run_edge(MorphNetExecutor(params), given, params, None, lambda *_: None, measure=unmeasured)
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)
     assert 120 < outcome.steps <= 200
-    untrained = started(trained, schooling, budget)
+    untrained = started(trained, training_setup, budget)
     untrained._cuts = 4
     untrained._cut(budget)
     raw = untrained.network()
-    recalibrate(raw, schooling.train)
-    assert outcome.accuracy > evaluate(raw, schooling.test) + 0.05
-    assert outcome.accuracy > evaluate(trained, schooling.test) - 0.05
+    recalibrate(raw, training_setup.train)
+    assert outcome.accuracy > evaluate(raw, training_setup.test) + 0.05
+    assert outcome.accuracy > evaluate(trained, training_setup.test) - 0.05
 
 
-def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, schooling):
+def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, training_setup):
     """Masks do not change shapes; a network of less than 0.6 of the multiply-adds is rebuilt."""
     start = analyse(trained).network().flops
-    executor = started(trained, schooling, {FLOPS: start})
+    executor = started(trained, training_setup, {FLOPS: start})
     executor.trainer.train(constant(1))
     trainer = executor.trainer
 
     def sent_on(share):
         budget = {FLOPS: share * start}
-        executor.init(Assignment(executor.network(), budget, (), schooling, 0, analyse(trained)))
+        executor.init(Assignment(executor.network(), budget, (), training_setup, 0, analyse(trained)))
         while exceeded(executor.measure(), budget):
             executor.adjust({FLOPS: 1.0})
             executor.iterate()
@@ -159,13 +159,13 @@ class EightAtOnce(HardwareProfile):
 
 
 @pytest.mark.parametrize("share", [0.6, 0.3])
-def test_nothing_is_cut_that_saves_nothing(trained, schooling, share):
+def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
     """No group could have a unit more: what lies between two steps of the costs stays."""
     device, structure = EightAtOnce(), analyse(trained)
     axis = latency_axis(device.name)
     limits = {axis: share * costs_of(structure.network(), [device])[axis]}
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=2, cuts=1))
-    executor.init(Assignment(trained, limits, (device,), schooling, 0, structure))
+    executor.init(Assignment(trained, limits, (device,), training_setup, 0, structure))
     executor.adjust({axis: 1.0})
     executor.iterate()
     widths = analyse(executor.network()).widths
@@ -197,7 +197,7 @@ def two_branches(a, b):
     model.get_layer("side").set_weights([outgoing, np.zeros(16)])
     signs = np.array([[(-1) ** bin(i & j).count("1") for j in range(1, 17)] for i in range(32)])
     data = Dataset({"signs": signs.astype("float32")}, {"side": np.zeros(32, np.int64)})
-    return model, Schooling(data, data, None, 32, "sgd", 1e-12, 0.0, 1.0)
+    return model, TrainingSetup(data, data, None, 32, "sgd", 1e-12, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -214,12 +214,12 @@ def two_branches(a, b):
     ],
 )
 def test_units_count_the_more_the_fewer_others_of_their_group_are_left(units, source, after_cuts):
-    model, lesson = two_branches(*units)
+    model, setup = two_branches(*units)
     start = analyse(model).network().flops
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, threshold=0, init_reg_strength=0))
     for cuts, widths in after_cuts.items():
         budget = {FLOPS: start * (16 - cuts) / 16}
-        executor.init(Assignment(model, budget, (), lesson, 0, analyse(side_by_side(*source))))
+        executor.init(Assignment(model, budget, (), setup, 0, analyse(side_by_side(*source))))
         executor.adjust({FLOPS: 1.0})
         executor.iterate()
         model = executor.network()
@@ -255,19 +255,19 @@ def cheap_beside_costly(weights):
     ],
 )
 def test_what_saves_little_is_not_cut_to_nothing_for_what_is_costly(weights, left):
-    _, lesson = two_branches(8, 8)
+    _, setup = two_branches(8, 8)
     model = cheap_beside_costly(weights)
     structure = analyse(model)
     budget = {PARAMS: 2448 - 3 * 272 - 7 * 32}
     executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1, init_reg_strength=0))
-    executor.init(Assignment(model, budget, (), lesson, 0, structure))
+    executor.init(Assignment(model, budget, (), setup, 0, structure))
     executor.adjust({PARAMS: 1.0})
     executor.iterate()
     assert analyse(executor.network()).widths["cheap"] == left
     assert not exceeded(executor.measure(), budget)
 
 
-def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
+def test_below_a_layer_norm_channels_are_cut_for_good(training_setup):
     """A masked channel would still count in the norm's statistics, as a zero."""
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
@@ -275,14 +275,14 @@ def test_below_a_layer_norm_channels_are_cut_for_good(schooling):
     x = keras.layers.LayerNormalization()(x)
     model = keras.Model(inputs, keras.layers.Dense(10, "softmax", name="digit")(x))
     start = analyse(model).network().flops
-    executor = started(model, schooling, {FLOPS: start / 2})
+    executor = started(model, training_setup, {FLOPS: start / 2})
     executor.adjust({FLOPS: 1.0})
     executor.iterate()
     assert all(mask.all() for mask in executor._masks.keep.values())
     assert executor.network().count_params() < model.count_params()
 
 
-def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, schooling):
+def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, training_setup):
     whole = costs_of(analyse(trained).network(), ())
     for axis, share, pace in (
         (FLOPS, 2.0, 0.1),
@@ -292,20 +292,20 @@ def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, schoo
         (PARAMS, 0.3, np.log2(1 / 0.3)),
         (FLOPS, 0.1, 2.0),
     ):
-        executor = started(trained, schooling, {axis: share * whole[axis]})
-        assert executor.trainer.learning_rate == pytest.approx(pace * schooling.learning_rate)
+        executor = started(trained, training_setup, {axis: share * whole[axis]})
+        assert executor.trainer.learning_rate == pytest.approx(pace * training_setup.learning_rate)
 
 
-def test_a_rebuilt_network_learns_as_fast_as_before(trained, schooling):
+def test_a_rebuilt_network_learns_as_fast_as_before(trained, training_setup):
     whole = analyse(trained).network().flops
-    executor = started(trained, schooling, {FLOPS: 0.3 * whole})
+    executor = started(trained, training_setup, {FLOPS: 0.3 * whole})
     before = executor.trainer
     executor._rebuild(executor._structure)
     assert executor.trainer is not before
     assert executor.trainer.learning_rate == before.learning_rate
 
 
-def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(schooling):
+def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(training_setup):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = keras.layers.Dense(32, "relu")(keras.layers.Flatten()(inputs))
@@ -314,7 +314,7 @@ def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(sc
     start, model = analyse(source).network().flops, source
     for share in (0.6, 0.2):
         executor = MorphNetExecutor(MorphNetParams(adapt_steps=2, cuts=1))
-        executor.init(Assignment(model, {FLOPS: share * start}, (), schooling, 0, analyse(source)))
+        executor.init(Assignment(model, {FLOPS: share * start}, (), training_setup, 0, analyse(source)))
         executor.adjust({FLOPS: 1.0})
         executor.iterate()
         model = executor.network()
@@ -322,7 +322,7 @@ def test_what_is_cut_has_a_third_of_the_sources_dropout_however_long_the_path(sc
     assert source.get_layer("drop").rate == 0.3
 
 
-def test_a_grouped_convolution_is_cut_to_one_group_and_its_channels_further(schooling):
+def test_a_grouped_convolution_is_cut_to_one_group_and_its_channels_further(training_setup):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((8, 8, 1), name="image")
     x = keras.layers.Conv2D(8, 3, activation="relu", name="a")(inputs)
@@ -333,7 +333,7 @@ def test_a_grouped_convolution_is_cut_to_one_group_and_its_channels_further(scho
     for share in (0.4, 0.15):
         budget = {FLOPS: source.network().flops * share}
         executor = MorphNetExecutor(MorphNetParams(adapt_steps=4, cuts=2))
-        executor.init(Assignment(model, budget, (), schooling, 0, source))
+        executor.init(Assignment(model, budget, (), training_setup, 0, source))
         for _ in range(2):
             executor.adjust({FLOPS: 1.0})
             executor.iterate()

@@ -20,7 +20,7 @@ from mistify_server.planning.forecast.scaling import Scaling, distance
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
-from mistify_server.tasks.estimates import Prospects
+from mistify_server.tasks.estimates import EdgeEstimates
 
 #: What tuning gains a source of which nothing else is known: a share of what it lacks.
 _GAIN: Final = Estimate(0.15, 0.15)
@@ -44,7 +44,7 @@ class Forecast:
 
     Args:
         plan: Of the batch, whose model can be adapted.
-        prospects: What its inspection says.
+        estimates: What its inspection says.
         records: Of edges like its own, the oldest first.
         prepared: See `Chooser`.
 
@@ -55,16 +55,16 @@ class Forecast:
     def __init__(
         self,
         plan: BatchPlan,
-        prospects: Prospects,
+        estimates: EdgeEstimates,
         records: Sequence[EdgeRecord],
         prepared: Collection[str] | None = None,
     ) -> None:
         self.plan = plan
-        self._prospects = prospects
-        self._subject = subject_of(prospects.traits, plan.data)
-        self._experience = Experience(records, prospects.candidates)
-        self._chooser = Chooser(prospects.traits, self._subject, prospects.candidates, self._experience)
-        self._scaling = Scaling(prospects.scaled, plan.source_costs)
+        self._estimates = estimates
+        self._subject = subject_of(estimates.traits, plan.data)
+        self._experience = Experience(records, estimates.candidates)
+        self._chooser = Chooser(estimates.traits, self._subject, estimates.candidates, self._experience)
+        self._scaling = Scaling(estimates.scaled, plan.source_costs)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan) -> str:
@@ -92,11 +92,11 @@ class Forecast:
             metric=plan.data.metric,
             source_costs=plan.source_costs,
             source_accuracy=self._source,
-            source_steps=self._prospects.source_steps,
+            source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
-            evidence=self._experience.evidence(self._subject, self._prospects.traits.kind),
+            evidence=self._experience.evidence(self._subject, self._estimates.traits.kind),
             legends=plugged_in(plan.source_costs),
         )
 
@@ -137,26 +137,26 @@ class Forecast:
     @cached_property
     def _source(self) -> Estimate | None:
         """What the tuned source reaches; None where nobody has measured it, neither now nor before."""
-        known = self._experience.source(self._subject, self._prospects.source_steps)
+        known = self._experience.source(self._subject, self._estimates.source_steps)
         if known is not None:
             return Estimate(known, _AGAIN * known)
-        accuracy = self._prospects.accuracy
+        accuracy = self._estimates.accuracy
         if accuracy is None:
             return None
         lacks = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
-        gain = _GAIN if self._prospects.source_steps else Estimate(0.0, _AGAIN)
+        gain = _GAIN if self._estimates.source_steps else Estimate(0.0, _AGAIN)
         return Estimate(accuracy + gain.mean * lacks, gain.deviation * abs(lacks) + _AGAIN * accuracy)
 
     @property
     def _step_seconds(self) -> float:
         """Of the source: as just measured, or else as in jobs before, which may have had other batches."""
-        return self._prospects.step_seconds or self._experience.step_seconds(self._subject) or 0.0
+        return self._estimates.step_seconds or self._experience.step_seconds(self._subject) or 0.0
 
     @property
     def _source_seconds(self) -> float:
         used = {node.algorithm for node in self.plan.nodes}
-        preparing = sum(self._prospects.candidates[name].preparing for name in used)
-        return _STARTING + (self._prospects.source_steps + preparing) * self._step_seconds
+        preparing = sum(self._estimates.candidates[name].preparing for name in used)
+        return _STARTING + (self._estimates.source_steps + preparing) * self._step_seconds
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         steps, accuracy = self._reached(node)
@@ -186,7 +186,7 @@ class Forecast:
             return self._chooser.case(edge, node.algorithm).steps, None
         most = 1
         if node.accuracy_target is not None:
-            most = self._prospects.candidates[node.algorithm].rounds(edge.distance)
+            most = self._estimates.candidates[node.algorithm].rounds(edge.distance)
         rounds = np.unique(np.geomspace(1, most, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
         expected = [after_losing(metric, source, lost) for lost in self._experience.lost(cases)]
@@ -205,11 +205,11 @@ def forecast_of(
         history: Of all jobs.
         prepared: See `Chooser`.
     """
-    prospects = plan.prospects
-    if prospects is None:
+    estimates = plan.estimates
+    if estimates is None:
         return None
-    subject = subject_of(prospects.traits, plan.data)
-    return Forecast(plan, prospects, history.edges(subject, prospects.traits.kind, _RECORDS), prepared)
+    subject = subject_of(estimates.traits, plan.data)
+    return Forecast(plan, estimates, history.edges(subject, estimates.traits.kind, _RECORDS), prepared)
 
 
 def told(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:

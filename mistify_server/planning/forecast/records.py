@@ -31,10 +31,10 @@ def record_of(
             since are not among them.
         result: What came of it.
     """
-    if plan.prospects is None or not result.steps:
+    if plan.estimates is None or not result.steps:
         return None
-    traits, whole = plan.prospects.traits, root.source_costs[FLOPS]
-    begun = Scaling(plan.prospects.scaled, plan.source_costs).completed(parent)
+    traits, whole = plan.estimates.traits, root.source_costs[FLOPS]
+    begun = Scaling(plan.estimates.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
         case=Case(
             subject=subject_of(traits, plan.data),

@@ -28,7 +28,7 @@ def known_algorithms() -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Examiner:
+class BatchResolver:
     """Looks up what the configs name, and has models and data inspected by a worker."""
 
     models: ModelRepository

@@ -65,14 +65,14 @@ def run_edge(
     else:
         steps, stuck = _adapt(executor, assignment, params, report, 0)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
-    costs, schooling, trainer = executor.measure(), assignment.schooling, executor.trainer
-    metric = schooling.metric
+    costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
+    metric = setup.metric
     reached = metric.worst
     for round_steps in _rounds(steps, params):
         tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
         steps += round_steps
-        trainer.evaluation.recalibrate(schooling.train)
-        reached = trainer.evaluation.score(schooling.test, metric)
+        trainer.evaluation.recalibrate(setup.train)
+        reached = trainer.evaluation.score(setup.test, metric)
         report("tuning", steps, params.max_steps, costs, reached)
         if steps >= params.max_steps or metric.reaches(reached, accuracy_target):
             break
@@ -92,12 +92,12 @@ def source_if_better(
 
     It meets limits on latency with the same room as other networks, by what LiteRT takes for it.
     """
-    network, schooling, profiles = analyse(source).network(), assignment.schooling, assignment.profiles
+    network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
     costs = costs_of(network, profiles)
     if not meets(costs, assignment.budget):
         return outcome
-    reached = evaluate(source, schooling.test, schooling.metric)
-    if not schooling.metric.better(reached, outcome.accuracy):
+    reached = evaluate(source, setup.test, setup.metric)
+    if not setup.metric.better(reached, outcome.accuracy):
         return outcome
     if limits_latency(assignment.budget):
         deviation = Reading.of(source, measure(source), profiles).deviation
@@ -182,6 +182,6 @@ def _shortfall(
     over = excess(costs, assignment.budget)
     if over:
         return f"{over} after {steps:,} steps, the step limit"
-    metric = assignment.schooling.metric
+    metric = assignment.setup.metric
     missed = metric.missed(reached, accuracy_target)
     return f"{missed} after {steps:,} steps" if missed else ""

@@ -8,7 +8,7 @@ import numpy as np
 from executors.data import split
 from executors.structure import Structure, copied, widen, widened
 from executors.training.evaluation import evaluate, recalibrate
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import Profile
@@ -20,16 +20,16 @@ _WIDENING_STEPS = 64
 
 
 def tuned_source(
-    source: keras.Model, schooling: Schooling, steps: int, seed: int, report: Callable[[int], None]
+    source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
     """The source tuned on the data, or as it came if that is better on data held out of training."""
     if not steps:
         return source
-    train, validation = split(schooling.train, schooling.settings.validation, seed)
+    train, validation = split(setup.train, setup.settings.validation, seed)
     tuned = copied(source)
-    tune(Trainer(tuned, schooling.on(train), seed), steps, report)
+    tune(Trainer(tuned, setup.on(train), seed), steps, report)
     recalibrate(tuned, train, seed)
-    metric = schooling.metric
+    metric = setup.metric
     better = metric.better(evaluate(tuned, validation, metric), evaluate(source, validation, metric))
     return tuned if better else source
 

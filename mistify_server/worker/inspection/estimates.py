@@ -13,13 +13,13 @@ from executors.data import Dataset
 from executors.structure import Structure, copied, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
 from executors.training.evaluation import evaluate
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.config.dataset import generated_count
 from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import HardwareProfile
-from mistify_server.tasks.estimates import PER_HALVING, Candidate, Prospects, Traits
+from mistify_server.tasks.estimates import PER_HALVING, Candidate, EdgeEstimates, Traits
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.params import params_of
 
@@ -41,7 +41,9 @@ _SECONDS: Final = 0.3
 _HARMLESS: Final = 1e-6
 
 
-def prospects_of(structure: Structure, task: InspectTask, profiles: Collection[HardwareProfile]) -> Prospects:
+def estimates_of(
+    structure: Structure, task: InspectTask, profiles: Collection[HardwareProfile]
+) -> EdgeEstimates:
     """What is known of a model and the algorithms for it without running anything.
 
     Args:
@@ -52,7 +54,7 @@ def prospects_of(structure: Structure, task: InspectTask, profiles: Collection[H
     blocks = len(residual_blocks(structure.graph))
     params = params_of(task.algorithm, task.algorithm_config)
     asked = executor_classes() if task.algorithm == AUTO else {task.algorithm: executor_class(task.algorithm)}
-    return Prospects(
+    return EdgeEstimates(
         traits=Traits(model=digest_of(structure.graph), kind=kind_of(structure.graph), blocks=blocks),
         # There is nothing new in what the source itself says.
         source_steps=0 if generated_count(task.data.train) else params.source_steps,
@@ -66,22 +68,22 @@ def prospects_of(structure: Structure, task: InspectTask, profiles: Collection[H
 
 
 def measured(
-    prospects: Prospects, model: keras.Model, lesson: Schooling, measures: Collection[str]
-) -> Prospects:
-    """The prospects with what can only be found out by running the source.
+    estimates: EdgeEstimates, model: keras.Model, setup: TrainingSetup, measures: Collection[str]
+) -> EdgeEstimates:
+    """The estimates with what can only be found out by running the source.
 
     Args:
-        prospects: So far.
+        estimates: So far.
         model: The source.
-        lesson: What it would be trained on.
+        setup: What it would be trained on.
         measures: `accuracy`, `step`.
     """
     found: dict[str, float] = {}
     if "accuracy" in measures:
-        found["accuracy"] = evaluate(model, _some(lesson.test), lesson.metric)
+        found["accuracy"] = evaluate(model, _some(setup.test), setup.metric)
     if "step" in measures:
-        found["step_seconds"] = _step_seconds(model, lesson)
-    return prospects.model_copy(update=found)
+        found["step_seconds"] = _step_seconds(model, setup)
+    return estimates.model_copy(update=found)
 
 
 def _candidate(executor: type[AdaptationExecutor], params: Params, blocks: int) -> Candidate:
@@ -115,9 +117,9 @@ def _some(data: Dataset) -> Dataset:
     return data.subset(chosen)
 
 
-def _step_seconds(model: keras.Model, lesson: Schooling) -> float:
+def _step_seconds(model: keras.Model, setup: TrainingSetup) -> float:
     """The least of several, as the machine may do other work, too."""
-    trainer = Trainer(copied(model), lesson, 0)
+    trainer = Trainer(copied(model), setup, 0)
     schedule = np.full(_STEPS, _HARMLESS, np.float32)
     trainer.train(schedule)
     taken: list[float] = []

@@ -24,11 +24,11 @@ from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.adaptation.latency import calibrated
-from mistify_server.worker.cache import DataPart, Materials, parts_of
-from mistify_server.worker.inspection.estimates import measured, prospects_of
-from mistify_server.worker.inspection.problems import Findings
+from mistify_server.worker.cache import DataPart, SourceCache, parts_of
+from mistify_server.worker.inspection.estimates import estimates_of, measured
+from mistify_server.worker.inspection.problems import ProblemCollector
 from mistify_server.worker.params import params_of
-from mistify_server.worker.setup import schooling
+from mistify_server.worker.setup import training_setup
 
 
 class _Data(NamedTuple):
@@ -42,53 +42,55 @@ class _Data(NamedTuple):
 class Examination:
     """Looks at what a task names."""
 
-    def __init__(self, materials: Materials) -> None:
-        self._materials = materials
+    def __init__(self, cache: SourceCache) -> None:
+        self._cache = cache
 
     def inspect(self, task: InspectTask) -> Inspection:
         """What was found, with all problems."""
-        findings = Findings()
-        model = findings.collect("model", lambda: self._materials.source(task.model))
+        problems = ProblemCollector()
+        model = problems.collect("model", lambda: self._cache.source(task.model))
         if model is not None:
-            model = findings.examine("scale", partial(scaled, model, task.data.settings.scale))
-        params = findings.collect(
+            model = problems.examine("scale", partial(scaled, model, task.data.settings.scale))
+        params = problems.collect(
             "algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config)
         )
-        data = None if model is None else self._examine_data(findings, task.data, model)
+        data = None if model is None else self._examine_data(problems, task.data, model)
         costs: Costs = {}
         floor: Costs = {}
-        prospects = None
+        estimates = None
         profiles = tuple(task.hardware.values())
         if model is not None:
             profiles = calibrated(profiles, model)
             structure = analyse(model)
             costs = costs_of(structure.network(), profiles)
             floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-            if params is not None and not findings.problems:
-                prospects = prospects_of(structure, task, profiles)
-            if prospects is not None and params is not None and data is not None and task.measures:
+            if params is not None and not problems.problems:
+                estimates = estimates_of(structure, task, profiles)
+            if estimates is not None and params is not None and data is not None and task.measures:
                 settings = task.data.settings.model_copy(update={"metric": data.metric})
-                lesson = schooling(data.train, data.test, None, params, settings)
+                setup = training_setup(data.train, data.test, None, params, settings)
                 measures = set(task.measures)
                 if "accuracy" in measures and generated_count(task.data.test):
                     # It is always right about data that say what it says.
-                    prospects = prospects.model_copy(update={"accuracy": data.metric.perfect})
+                    estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
                     measures.remove("accuracy")
-                prospects = measured(prospects, model, lesson, measures)
+                estimates = measured(estimates, model, setup, measures)
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),
             inputs=() if model is None else tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
-            prospects=prospects,
-            problems=findings.told,
+            estimates=estimates,
+            problems=problems.told,
         )
 
-    def _examine_data(self, findings: Findings, data: DataSource, model: keras.Model) -> "_Data | None":
+    def _examine_data(
+        self, problems: ProblemCollector, data: DataSource, model: keras.Model
+    ) -> "_Data | None":
         """The data, and what is measured of the model on them; problems with either are added."""
         train, test = (
-            findings.collect(f"dataset.{part}", partial(self._examined, key, model))
+            problems.collect(f"dataset.{part}", partial(self._examined, key, model))
             for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
         )
         if train is None or test is None:
@@ -98,18 +100,18 @@ class Examination:
         weights = data.settings.class_weights
         # An example of generated data says nothing of the classes that there will be.
         if generated_count(data.test):
-            findings.examine("metric", partial(measurable, metric, objectives))
+            problems.examine("metric", partial(measurable, metric, objectives))
         else:
-            findings.examine("metric", partial(check_defined, metric, objectives, test.targets))
-        findings.examine("class_weights", partial(objectives_of, model, train, weights))
+            problems.examine("metric", partial(check_defined, metric, objectives, test.targets))
+        problems.examine("class_weights", partial(objectives_of, model, train, weights))
         if not generated_count(data.train):
-            findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
-        findings.examine("augment", partial(augmenting, model, data.settings.augment))
+            problems.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
+        problems.examine("augment", partial(augmenting, model, data.settings.augment))
         return _Data(train, test, metric)
 
     def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
         """A part of the data; a few examples of what is to be generated."""
-        return generated(model, 1, 0) if generated_count(part.source) else self._materials.data(part)
+        return generated(model, 1, 0) if generated_count(part.source) else self._cache.data(part)
 
 
 def check_generated(model: keras.Model, asked: DataSource, train: Dataset, test: Dataset) -> None:
@@ -124,14 +126,14 @@ def check_generated(model: keras.Model, asked: DataSource, train: Dataset, test:
     Raises:
         MistifyError: INVALID_DATASET, with every problem.
     """
-    findings = Findings()
+    problems = ProblemCollector()
     if generated_count(asked.test):
         objectives = objectives_of(model, train)
-        findings.examine("metric", partial(check_defined, asked.metric, objectives, test.targets))
+        problems.examine("metric", partial(check_defined, asked.metric, objectives, test.targets))
     if generated_count(asked.train):
         weights = asked.settings.class_weights
-        findings.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
-    if findings.problems:
+        problems.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
+    if problems.problems:
         raise MistifyError(
-            ErrorCode.INVALID_DATASET, "the data that were generated cannot be used", findings.problems
+            ErrorCode.INVALID_DATASET, "the data that were generated cannot be used", problems.problems
         )

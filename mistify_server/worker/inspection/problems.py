@@ -9,7 +9,7 @@ from mistify.parsing.validation import InvalidValue
 T = TypeVar("T")
 
 
-class Findings:
+class ProblemCollector:
     """Collects problems.
 
     Attributes:

@@ -19,7 +19,7 @@ from executors.structure.signature import output_names, signature_of
 from executors.tfmot import compressed, quantization_aware
 from executors.training.evaluation import call, evaluate
 from executors.training.objectives import Objective, empty_classes, named, objectives_of
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
@@ -135,7 +135,7 @@ class Converted:
     others: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Package:
+def make_package(model: keras.Model, order: PackageOrder, setup: TrainingSetup) -> Package:
     """Convert a checkpoint, compare, measure, and describe it.
 
     Raises:
@@ -144,12 +144,12 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
     """
     accuracy = order.accuracy
     if order.compression is not None:
-        model = compressed(model, order.compression, schooling, order.training_steps, order.seed)
-        accuracy = evaluate(model, schooling.test, order.metric)
+        model = compressed(model, order.compression, setup, order.training_steps, order.seed)
+        accuracy = evaluate(model, setup.test, order.metric)
     networks = order.branches.networks if order.branches else ()
-    objectives = objectives_of(model, schooling.train)
+    objectives = objectives_of(model, setup.train)
     models = [branch.model for branch in networks] or [model]
-    made = _convert(model, order, schooling)
+    made = _convert(model, order, setup)
     converted = Converted(
         network=made.network,
         inputs=[tensor.name for tensor in model.inputs],
@@ -158,13 +158,13 @@ def make_package(model: keras.Model, order: PackageOrder, schooling: Schooling) 
         float32=partial(convert, model),
         accuracy=accuracy,
         cost=analyse(model).network(),
-        note=_untaught(model, schooling.train),
+        note=_untaught(model, setup.train),
         training=made,
         others={SAVED_MODEL: zipped_saved_model(order.branches)}
         if order.branches and order.saved_model
         else {},
     )
-    return described(converted, order, objectives, schooling.test)
+    return described(converted, order, objectives, setup.test)
 
 
 def described(
@@ -291,20 +291,20 @@ def on_all_hardware(
     return {latency_axis(HOST.name): measured_ms, **there}
 
 
-def _convert(model: keras.Model, order: PackageOrder, schooling: Schooling) -> Trainable:
+def _convert(model: keras.Model, order: PackageOrder, setup: TrainingSetup) -> Trainable:
     quantization = order.quantization
     if order.branches:
-        scales = representative(schooling.train) if quantization.precision.integer else None
+        scales = representative(setup.train) if quantization.precision.integer else None
         return Trainable(convert_branches(order.branches, quantization, scales))
     match quantization.precision:
         case Quantization.NONE if order.compression is None and order.tuning.trainable != "none":
-            objectives = objectives_of(model, schooling.train, schooling.settings.class_weights)
-            some = schooling.test.subset(np.arange(min(_COMPARED_EXAMPLES, len(schooling.test))))
+            objectives = objectives_of(model, setup.train, setup.settings.class_weights)
+            some = setup.test.subset(np.arange(min(_COMPARED_EXAMPLES, len(setup.test))))
             return convert_trainable(model, objectives, order.tuning, some.inputs)
         case Quantization.INT8:
-            return Trainable(convert(model, quantization, representative(schooling.train)))
+            return Trainable(convert(model, quantization, representative(setup.train)))
         case Quantization.INT8_QAT:
-            aware = quantization_aware(model, schooling, order.training_steps, order.seed)
+            aware = quantization_aware(model, setup, order.training_steps, order.seed)
             forward = partial(_call_in_order, aware)
             return Trainable(convert_function(Function.like(model, forward, aware), quantization))
         case _:

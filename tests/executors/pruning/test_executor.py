@@ -5,9 +5,9 @@ import numpy as np
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.pruning.executor import GradualParams
+from executors.pruning.executor import IterativePruningParams
 from executors.structure import analyse
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.uniform import UniformExecutor
 from mistify.costs.budget import FLOPS
 
@@ -23,19 +23,19 @@ def silent_network():
     return keras.Model(inputs, layers.Dense(3, "softmax", kernel_initializer="zeros", name="y")(x))
 
 
-def schooling(count=32):
+def training_setup(count=32):
     rng = np.random.default_rng(0)
     data = Dataset({"x": rng.normal(size=(count, 5)).astype("float32")}, {"y": rng.integers(0, 3, count)})
-    return Schooling(data, data, None, 8, "sgd", 1e-3, distillation=0.0, temperature=1.0)
+    return TrainingSetup(data, data, None, 8, "sgd", 1e-3, distillation=0.0, temperature=1.0)
 
 
 def test_units_that_nothing_reads_are_worth_nothing():
     source = silent_network()
     structure = analyse(source)
-    executor = UniformExecutor(GradualParams(adapt_steps=1, cuts=1))
+    executor = UniformExecutor(IterativePruningParams(adapt_steps=1, cuts=1))
     budget = {FLOPS: 0.5 * structure.network().flops}
-    executor.init(Assignment(source, budget, (), schooling(), 0, structure))
+    executor.init(Assignment(source, budget, (), training_setup(), 0, structure))
     with np.errstate(all="raise"):
-        values = executor._values(executor._compensation.moments(schooling().train))
+        values = executor._values(executor._compensation.moments(training_setup().train))
     assert values["second"].tolist() == [0, 0, 0, 0]
     np.testing.assert_allclose(values["first"].mean(), 1)

@@ -123,26 +123,26 @@ def test_where_nothing_is_cut_nothing_changes(digits):
 
 
 @pytest.mark.parametrize(
-    "reader",
+    "consumer",
     [
-        layers.Conv2D(4, 3, groups=2, name="reader"),
-        layers.SeparableConv2D(4, 3, name="reader"),
+        layers.Conv2D(4, 3, groups=2, name="consumer"),
+        layers.SeparableConv2D(4, 3, name="consumer"),
     ],
     ids=lambda layer: type(layer).__name__,
 )
-def test_layers_that_do_not_add_up_all_channels_stay(reader):
+def test_layers_that_do_not_add_up_all_channels_stay(consumer):
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6, 6, 3), name="x")
     first = layers.Conv2D(4, 1, name="first")
-    model = keras.Model(inputs, layers.Conv2D(2, 1, name="out")(reader(first(inputs))))
-    before = [weight.numpy() for weight in reader.weights]
+    model = keras.Model(inputs, layers.Conv2D(2, 1, name="out")(consumer(first(inputs))))
+    before = [weight.numpy() for weight in consumer.weights]
     structure = analyse(model)
     name = next(iter(structure.groups))
     everything = Masks(structure).keep
     after = {**everything, name: np.arange(structure.groups[name].size) != 0}
     compensation = Compensation(structure)
     compensation.apply(everything, after, compensation.moments(examples(model, 50)))
-    for weight, expected in zip(reader.weights, before, strict=True):
+    for weight, expected in zip(consumer.weights, before, strict=True):
         np.testing.assert_array_equal(np.asarray(weight), expected)
 
 

@@ -18,7 +18,7 @@ def found_damages(model, data, keep=None):
     structure = analyse(model)
     compensation = Compensation(structure)
     keep = Masks(structure).keep | (keep or {})
-    return damages(compensation.readers, keep, compensation.moments(data))
+    return damages(compensation.consumers, keep, compensation.moments(data))
 
 
 def hidden_network(units=6):

@@ -50,7 +50,7 @@ def test_structure_loss_without_batch_norm_is_a_group_lasso():
     assert float(loss()) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_masked_network_trains_as_the_narrowed_one_would_compute(trained, schooling):
+def test_a_masked_network_trains_as_the_narrowed_one_would_compute(trained, training_setup):
     model = small_resnet()
     model.set_weights(trained.get_weights())
     structure = analyse(model)
@@ -59,22 +59,22 @@ def test_a_masked_network_trains_as_the_narrowed_one_would_compute(trained, scho
     masks.set(
         {name: rng.permutation(group.size) < group.size // 2 for name, group in structure.groups.items()}
     )
-    Trainer(model, schooling, 0, after_step=masks.apply).train(constant(5))
+    Trainer(model, training_setup, 0, after_step=masks.apply).train(constant(5))
     small = narrow(structure, masks.keep)
     assert small.count_params() < 0.5 * model.count_params()
-    images = schooling.test.inputs["image"][:50]
+    images = training_setup.test.inputs["image"][:50]
     np.testing.assert_allclose(model(images), small(images), atol=1e-5)
     assert masks.widths == {name: group.size // 2 for name, group in structure.groups.items()}
 
 
-def test_sparsifying_shrinks_the_scales(trained, schooling):
+def test_sparsifying_shrinks_the_scales(trained, training_setup):
     def scales(strength):
         model = small_resnet()
         model.set_weights(trained.get_weights())
         structure = analyse(model)
         loss = StructureLoss(structure)
         loss.set_strengths(dict.fromkeys(structure.groups, strength))
-        Trainer(model, schooling, 0, loss).train(constant(40))
+        Trainer(model, training_setup, 0, loss).train(constant(40))
         return sum(float(tf.reduce_sum(tf.abs(layer.gamma))) for layer in batch_norms(model))
 
     assert scales(0.1) < 0.95 * scales(0.0)

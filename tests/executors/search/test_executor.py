@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from executors.base import Assignment
-from executors.pruning.executor import GradualParams
+from executors.pruning.executor import IterativePruningParams
 from executors.random_search import RandomSearchExecutor, RandomSearchParams
 from executors.structure import analyse, residual_blocks
 from executors.uniform import UniformExecutor
@@ -17,10 +17,10 @@ layers = keras.layers
 
 
 @pytest.fixture
-def assignment(trained, schooling):
+def assignment(trained, training_setup):
     structure = analyse(trained)
     budget = {FLOPS: 0.5 * structure.network().flops}
-    return Assignment(trained, budget, (), schooling, 0, structure)
+    return Assignment(trained, budget, (), training_setup, 0, structure)
 
 
 def cut(executor, assignment):
@@ -33,7 +33,7 @@ def cut(executor, assignment):
 
 
 def test_uniform_scaling_takes_the_same_share_of_every_group(assignment):
-    shares = cut(UniformExecutor(GradualParams(adapt_steps=1, cuts=1)), assignment)
+    shares = cut(UniformExecutor(IterativePruningParams(adapt_steps=1, cuts=1)), assignment)
     sizes = np.array([group.size for group in assignment.source.groups.values()])
     assert np.ptp(shares) <= 1 / sizes.min()
     assert shares.max() < 0.9
@@ -85,12 +85,12 @@ class Shallowest(RandomSearchExecutor):
         (0.002, 0),  # more than one would have to stay, but every one takes too much
     ],
 )
-def test_a_network_stays_as_deep_as_suits_its_costs_where_it_can(schooling, share, blocks):
+def test_a_network_stays_as_deep_as_suits_its_costs_where_it_can(training_setup, share, blocks):
     source = four_blocks()
     structure = analyse(source)
     budget = {FLOPS: share * structure.network().flops}
     executor = Shallowest(RandomSearchParams(adapt_steps=1, cuts=1, candidates=60))
-    executor.init(Assignment(source, budget, (), schooling, 0, structure))
+    executor.init(Assignment(source, budget, (), training_setup, 0, structure))
     executor.iterate()
     left = analyse(executor.network())
     assert left.network().flops <= budget[FLOPS]

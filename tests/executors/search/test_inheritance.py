@@ -16,7 +16,7 @@ from executors.training.evaluation import Evaluation
 
 
 @pytest.fixture
-def inheritance(trained, schooling):
+def inheritance(trained, training_setup):
     structure = analyse(copied(trained))
     rng = np.random.default_rng(0)
     compensation = Compensation(structure)
@@ -24,10 +24,10 @@ def inheritance(trained, schooling):
         structure,
         Masks(structure),
         compensation,
-        compensation.moments(schooling.train),
+        compensation.moments(training_setup.train),
         Evaluation(keras.Model(*_ends(structure))),
         {name: rng.random(group.size) for name, group in structure.groups.items()},
-        schooling,
+        training_setup,
     )
 
 
@@ -47,10 +47,10 @@ def cut(structure, shallow, scale):
     return at_resolution(left, scale) if scale < 1 else left
 
 
-def loss(model, schooling):
+def loss(model, training_setup):
     """As a user would find it: on the second 500 training examples of a permutation."""
-    order = np.random.default_rng(0).permutation(len(schooling.train))
-    test = schooling.train.subset(order[500:1000])
+    order = np.random.default_rng(0).permutation(len(training_setup.train))
+    test = training_setup.train.subset(order[500:1000])
     entropy = tf.keras.losses.sparse_categorical_crossentropy(
         test.targets["digit"], model.predict(test.inputs["image"], verbose=0)
     )
@@ -74,7 +74,7 @@ def test_what_was_cut_before_is_not_kept(inheritance):
 @pytest.mark.parametrize("scale", [1, 0.75])
 @pytest.mark.parametrize("shallow", [False, True])
 def test_quality_is_that_of_the_network_that_would_be_adopted(
-    inheritance, trained, schooling, shallow, scale
+    inheritance, trained, training_setup, shallow, scale
 ):
     model = copied(trained)
     structure = analyse(model)
@@ -85,10 +85,10 @@ def test_quality_is_that_of_the_network_that_would_be_adopted(
     Compensation(structure).apply(whole, keep, inheritance.moments)
     left = cut(structure, shallow, scale)
     expected = narrow(left, {name: keep[name] for name in left.groups})
-    order = np.random.default_rng(0).permutation(len(schooling.train))
-    Evaluation(expected).recalibrate(schooling.train.subset(order[:500]))
+    order = np.random.default_rng(0).permutation(len(training_setup.train))
+    Evaluation(expected).recalibrate(training_setup.train.subset(order[:500]))
     found = inheritance.quality(architecture, cut(inheritance.structure, shallow, scale))
-    assert found == pytest.approx(-np.log(loss(expected, schooling)), abs=2e-3)
+    assert found == pytest.approx(-np.log(loss(expected, training_setup)), abs=2e-3)
 
 
 def test_the_network_is_as_before(inheritance):
@@ -104,15 +104,17 @@ def test_the_network_is_as_before(inheritance):
     assert inheritance.quality(half(inheritance.structure), inheritance.structure) == first
 
 
-def test_few_examples_serve_for_both(inheritance, schooling):
-    few = replace(schooling, train=schooling.train.subset(np.arange(40)))
-    found = replace(inheritance, schooling=few)
+def test_few_examples_serve_for_both(inheritance, training_setup):
+    few = replace(training_setup, train=training_setup.train.subset(np.arange(40)))
+    found = replace(inheritance, setup=few)
     assert np.isfinite(found.quality(half(found.structure), found.structure))
 
 
 @pytest.mark.parametrize("count", [40, 501, 999, 1_000, 1_200])
-def test_candidates_are_measured_on_500_examples_or_all_and_always_the_same(inheritance, schooling, count):
-    train = schooling.train.subset(np.arange(count) % len(schooling.train))
+def test_candidates_are_measured_on_500_examples_or_all_and_always_the_same(
+    inheritance, training_setup, count
+):
+    train = training_setup.train.subset(np.arange(count) % len(training_setup.train))
     measured = []
 
     class Noting(Dataset):
@@ -120,7 +122,7 @@ def test_candidates_are_measured_on_500_examples_or_all_and_always_the_same(inhe
             measured.append(len(indices))
             return super().subset(indices)
 
-    found = replace(inheritance, schooling=replace(schooling, train=Noting(train.inputs, train.targets)))
+    found = replace(inheritance, setup=replace(training_setup, train=Noting(train.inputs, train.targets)))
     for _ in range(3):
         found.quality(half(found.structure), found.structure)
     assert measured == [min(500, count)] * 2

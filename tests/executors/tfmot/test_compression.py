@@ -10,7 +10,7 @@ from executors.data import Dataset
 from executors.structure import fold_batch_norm
 from executors.tfmot import compressed
 from executors.training.evaluation import evaluate
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 
@@ -26,34 +26,34 @@ def kernels(model):
 
 
 @pytest.mark.parametrize("sparsity", [pytest.param(0.3, marks=pytest.mark.slow), 0.5])
-def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, schooling, sparsity):
-    before = evaluate(trained, schooling.test)
-    found = compressed(trained, CompressionConfig(sparsity=sparsity), schooling, 300, 0)
+def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, training_setup, sparsity):
+    before = evaluate(trained, training_setup.test)
+    found = compressed(trained, CompressionConfig(sparsity=sparsity), training_setup, 300, 0)
     for network in (found, fold_batch_norm(found)):
         for name, kernel in kernels(network).items():
             assert (kernel == 0).mean() == pytest.approx(sparsity, abs=1 / kernel.size), name
-    assert evaluate(found, schooling.test) >= before - 0.02
+    assert evaluate(found, training_setup.test) >= before - 0.02
 
 
-def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(trained, schooling):
-    before = evaluate(trained, schooling.test)
-    found = compressed(trained, CompressionConfig(clusters=16), schooling, 100, 0)
+def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(trained, training_setup):
+    before = evaluate(trained, training_setup.test)
+    found = compressed(trained, CompressionConfig(clusters=16), training_setup, 100, 0)
     assert {len(np.unique(kernel)) for kernel in kernels(found).values()} == {16}
-    assert evaluate(found, schooling.test) >= before - 0.02
+    assert evaluate(found, training_setup.test) >= before - 0.02
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_training_makes_up_for_what_was_taken_away(trained, schooling, asked):
+def test_training_makes_up_for_what_was_taken_away(trained, training_setup, asked):
     hard = CompressionConfig(sparsity=0.8) if asked is HALF else CompressionConfig(clusters=3)
-    at_once, taught = (compressed(trained, hard, schooling, steps, 0) for steps in (0, 200))
-    assert evaluate(taught, schooling.test) > evaluate(at_once, schooling.test)
+    at_once, taught = (compressed(trained, hard, training_setup, steps, 0) for steps in (0, 200))
+    assert evaluate(taught, training_setup.test) > evaluate(at_once, training_setup.test)
 
 
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_the_architecture_stays_but_for_batch_norm(trained, schooling, asked):
+def test_the_architecture_stays_but_for_batch_norm(trained, training_setup, asked):
     before = [weight.copy() for weight in trained.get_weights()]
-    found = compressed(trained, asked, schooling, 0, 0)
+    found = compressed(trained, asked, training_setup, 0, 0)
     same = trained if asked is HALF else fold_batch_norm(trained)
     assert [weight.path for weight in found.weights] == [weight.path for weight in same.weights]
     assert [layer.get_config() for layer in found.layers] == [layer.get_config() for layer in same.layers]
@@ -62,8 +62,8 @@ def test_the_architecture_stays_but_for_batch_norm(trained, schooling, asked):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_the_same_seed_gives_the_same_network(trained, schooling, asked):
-    first, second, other = (compressed(trained, asked, schooling, 3, seed) for seed in (1, 1, 2))
+def test_the_same_seed_gives_the_same_network(trained, training_setup, asked):
+    first, second, other = (compressed(trained, asked, training_setup, 3, seed) for seed in (1, 1, 2))
     for left, right in zip(first.get_weights(), second.get_weights(), strict=True):
         np.testing.assert_allclose(left, right, atol=1e-6)
     pairs = zip(first.get_weights(), other.get_weights(), strict=True)
@@ -71,13 +71,13 @@ def test_the_same_seed_gives_the_same_network(trained, schooling, asked):
 
 
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
-def test_layers_that_tfmot_does_not_know_stay_as_they_are(schooling, asked):
+def test_layers_that_tfmot_does_not_know_stay_as_they_are(training_setup, asked):
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.DepthwiseConv2D(3, name="depthwise", depth_multiplier=4)(inputs)
     x = layers.LayerNormalization(name="norm")(layers.Conv2D(2, 1, name="tiny")(x))
     outputs = layers.Dense(10, "softmax", name="digit")(layers.Flatten()(x))
     model = keras.Model(inputs, outputs)
-    found = compressed(model, asked, replace(schooling, teacher=None), 0, 0)
+    found = compressed(model, asked, replace(training_setup, teacher=None), 0, 0)
     wanted = model.get_layer("depthwise").get_weights()
     np.testing.assert_array_equal(found.get_layer("depthwise").get_weights()[0], wanted[0])
     digit = np.asarray(found.get_layer("digit").kernel)
@@ -89,8 +89,8 @@ def test_a_model_of_nothing_that_tfmot_knows_is_refused():
     model = keras.Model(inputs, layers.PReLU(name="y")(inputs))
     x = np.ones((8, 4), np.float32)
     data = Dataset({"x": x}, {"y": x})
-    lessons = Schooling(data, data, None, 4, "sgd", 0.01, 0.7, 2.0)
+    setup = TrainingSetup(data, data, None, 4, "sgd", 0.01, 0.7, 2.0)
     with pytest.raises(MistifyError, match="none but layers that it does not know") as caught:
-        compressed(model, HALF, lessons, 0, 0)
+        compressed(model, HALF, setup, 0, 0)
     assert caught.value.code is ErrorCode.INVALID_MODEL
     assert 'no "compression"' in caught.value.problems[0].fix

@@ -12,7 +12,7 @@ from executors.structure import fold_batch_norm
 from executors.tfmot import quantization_aware
 from executors.tfmot.quantization import calibrate
 from executors.tfmot.translation import translated
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 
@@ -27,16 +27,16 @@ def network(softmax=True):
     return randomised(keras.Model(inputs, layers.Dense(3, "softmax" if softmax else None, name="scores")(x)))
 
 
-def schooling(model, teacher=False):
+def training_setup(model, teacher=False):
     x = np.random.default_rng(0).uniform(size=(120, 6, 6, 2)).astype(np.float32)
     outputs = model.predict(x, verbose=0)
     data = Dataset({"image": x}, {"scores": outputs.argmax(axis=1)})
-    return Schooling(data, data, {"scores": outputs} if teacher else None, 16, "sgd", 0.01, 0.7, 1.0)
+    return TrainingSetup(data, data, {"scores": outputs} if teacher else None, 16, "sgd", 0.01, 0.7, 1.0)
 
 
 def test_a_translation_computes_the_same():
     model = network()
-    x = schooling(model).train.inputs["image"][:5]
+    x = training_setup(model).train.inputs["image"][:5]
     found = translated(fold_batch_norm(model), {"image": x})
     assert isinstance(found, tf_keras.Model)
     assert not any(isinstance(layer, tf_keras.layers.BatchNormalization) for layer in found.layers)
@@ -45,8 +45,8 @@ def test_a_translation_computes_the_same():
 
 def test_ranges_are_those_of_the_activations():
     model = network(softmax=False)
-    aware = quantization_aware(model, schooling(model), 0, 0)
-    x = schooling(model).train.inputs["image"][np.random.default_rng(0).permutation(120)[:100]]
+    aware = quantization_aware(model, training_setup(model), 0, 0)
+    x = training_setup(model).train.inputs["image"][np.random.default_rng(0).permutation(120)[:100]]
     ranges = {variable.name: float(variable) for variable in aware.variables if variable.shape.rank == 0}
     scores = model.predict(x, verbose=0)
     assert ranges["quant_scores/post_activation_max:0"] == pytest.approx(max(scores.max(), 0.0), rel=0.05)
@@ -58,8 +58,8 @@ def test_ranges_are_those_of_the_activations():
 
 def test_ranges_that_are_right_stay():
     model = network()
-    aware = quantization_aware(model, schooling(model), 0, 0)
-    x = schooling(model).train.inputs["image"][np.random.default_rng(0).permutation(120)[:100]]
+    aware = quantization_aware(model, training_setup(model), 0, 0)
+    x = training_setup(model).train.inputs["image"][np.random.default_rng(0).permutation(120)[:100]]
     before = [variable.numpy() for variable in aware.variables]
     calibrate(aware, {"image": x})
     for variable, value in zip(aware.variables, before, strict=True):
@@ -69,9 +69,9 @@ def test_ranges_that_are_right_stay():
 @pytest.mark.parametrize("teacher", [False, True])
 def test_it_imitates_int8_and_learns(teacher):
     model = network()
-    lessons = schooling(model, teacher)
-    before, after = (quantization_aware(model, lessons, steps, 0) for steps in (0, 30))
-    x, y = lessons.train.inputs["image"], lessons.train.targets["scores"]
+    setup = training_setup(model, teacher)
+    before, after = (quantization_aware(model, setup, steps, 0) for steps in (0, 30))
+    x, y = setup.train.inputs["image"], setup.train.targets["scores"]
     expected = model.predict(x, verbose=0)
     np.testing.assert_allclose(before.predict(x, verbose=0), expected, atol=0.05)
     target = expected if teacher else np.eye(3)[y]
@@ -81,7 +81,7 @@ def test_it_imitates_int8_and_learns(teacher):
 
 def test_the_same_seed_gives_the_same_network():
     model = network()
-    first, second, other = (quantization_aware(model, schooling(model), 3, seed) for seed in (1, 1, 2))
+    first, second, other = (quantization_aware(model, training_setup(model), 3, seed) for seed in (1, 1, 2))
     for left, right in zip(first.get_weights(), second.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
     kernels = (aware.get_layer("quant_scores").trainable_weights[0].numpy() for aware in (first, other))
@@ -94,7 +94,7 @@ def test_layers_that_tfmot_does_not_know_stay_float():
     model = randomised(keras.Model(inputs, layers.Dense(3, name="scores")(x)))
     x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
     data = Dataset({model.inputs[0].name: x}, {"scores": np.arange(40) % 3})
-    aware = quantization_aware(model, Schooling(data, data, None, 8, "sgd", 0.01, 0.7, 2.0), 0, 0)
+    aware = quantization_aware(model, TrainingSetup(data, data, None, 8, "sgd", 0.01, 0.7, 2.0), 0, 0)
     names = [layer.name for layer in aware.layers]
     assert {"quant_known", "quant_scores"} <= set(names)
     assert [name for name in names if "normalization" in name] == [model.layers[2].name]
@@ -120,6 +120,6 @@ def test_layers_that_keras_2_lacks_are_named(layer, message):
 def test_the_model_is_not_changed():
     model = network()
     before = [weight.copy() for weight in model.get_weights()]
-    quantization_aware(model, schooling(model), 3, 0)
+    quantization_aware(model, training_setup(model), 3, 0)
     assert all(np.array_equal(a, b) for a, b in zip(before, model.get_weights(), strict=True))
     assert [weight.shape for weight in fold_batch_norm(model).weights]

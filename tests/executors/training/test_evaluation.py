@@ -60,7 +60,7 @@ def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(d
     assert passes == [True]
 
 
-def test_recalibrated_statistics_are_those_of_the_data(schooling):
+def test_recalibrated_statistics_are_those_of_the_data(training_setup):
     inputs = keras.Input((8, 8, 1), name="image")
     x = layers.Conv2D(3, 3, name="conv")(inputs)
     x = layers.BatchNormalization(name="norm", momentum=0.97)(x)
@@ -68,19 +68,20 @@ def test_recalibrated_statistics_are_those_of_the_data(schooling):
     norm = model.get_layer("norm")
     norm.moving_mean.assign([100.0, -100.0, 3.0])
     kept = [np.asarray(weight) for weight in model.trainable_variables]
-    recalibrate(model, schooling.train)
-    convolved = np.asarray(model.get_layer("conv")(schooling.train.inputs["image"]))
+    recalibrate(model, training_setup.train)
+    convolved = np.asarray(model.get_layer("conv")(training_setup.train.inputs["image"]))
     np.testing.assert_allclose(norm.moving_mean, convolved.mean((0, 1, 2)), atol=0.02)
     np.testing.assert_allclose(norm.moving_variance, convolved.var((0, 1, 2)), rtol=0.05)
     for before, after in zip(kept, model.trainable_variables, strict=True):
         np.testing.assert_array_equal(before, np.asarray(after))
 
 
-def test_accuracy_counts_the_right_ones(schooling, trained):
+def test_accuracy_counts_the_right_ones(training_setup, trained):
     expected = np.mean(
-        np.asarray(trained(schooling.test.inputs["image"])).argmax(1) == schooling.test.targets["digit"]
+        np.asarray(trained(training_setup.test.inputs["image"])).argmax(1)
+        == training_setup.test.targets["digit"]
     )
-    assert evaluate(trained, schooling.test) == pytest.approx(expected)
+    assert evaluate(trained, training_setup.test) == pytest.approx(expected)
     assert expected > 0.8
 
 
@@ -105,15 +106,15 @@ def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
     }
 
 
-def test_a_norm_that_is_called_several_times_gets_the_statistics_of_all_calls(schooling):
+def test_a_norm_that_is_called_several_times_gets_the_statistics_of_all_calls(training_setup):
     inputs = keras.Input((8, 8, 1), name="image")
     norm = layers.BatchNormalization(name="norm")
     left, right = layers.Cropping2D(((0, 4), (0, 0))), layers.Cropping2D(((4, 0), (0, 0)))
     halves = [norm(half(inputs)) for half in (left, right)]
     recalibrate(
-        keras.Model(inputs, layers.Dense(10)(layers.Flatten()(halves[0] + halves[1]))), schooling.train
+        keras.Model(inputs, layers.Dense(10)(layers.Flatten()(halves[0] + halves[1]))), training_setup.train
     )
-    images = schooling.train.inputs["image"]
+    images = training_setup.train.inputs["image"]
     expected = np.mean([images[:, :4].mean(), images[:, 4:].mean()])
     assert float(norm.moving_mean[0]) == pytest.approx(expected, rel=0.02)
     assert float(norm.moving_variance[0]) == pytest.approx(

@@ -10,7 +10,7 @@ from executors.pruning.masks import Masks
 from executors.structure import analyse, narrow, narrow_arrays
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Memory, Trainer, constant, cosine
 
 layers = keras.layers
@@ -22,21 +22,21 @@ def linear(classes=10, activation=None):
     return keras.Model(inputs, layers.Dense(classes, activation, name="digit")(layers.Flatten()(inputs)))
 
 
-def one_step(model, schooling, **options):
+def one_step(model, training_setup, **options):
     """The weights after one step of a trainer whose batch is the whole training set."""
-    Trainer(model, schooling, 0, **options).train(constant(1))
+    Trainer(model, training_setup, 0, **options).train(constant(1))
     return model.get_weights()
 
 
-def by_hand(model, schooling):
+def by_hand(model, training_setup):
     """The same step from the formulas: mean cross entropy, distillation at temperature T, Adam."""
-    x, y = tf.constant(schooling.train.inputs["image"]), schooling.train.targets["digit"]
-    heat, share = schooling.temperature, schooling.distillation
+    x, y = tf.constant(training_setup.train.inputs["image"]), training_setup.train.targets["digit"]
+    heat, share = training_setup.temperature, training_setup.distillation
     with tf.GradientTape() as tape:
         logits = model(x, training=True)
         loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True))
-        if schooling.teacher is not None:
-            soft = (schooling.teacher["digit"] + 1e-7) ** (1 / heat)
+        if training_setup.teacher is not None:
+            soft = (training_setup.teacher["digit"] + 1e-7) ** (1 / heat)
             soft /= soft.sum(axis=1, keepdims=True)
             kd = -tf.reduce_mean(tf.reduce_sum(soft * tf.nn.log_softmax(logits / heat), axis=1))
             loss = (1 - share) * loss + share * heat**2 * kd
@@ -44,14 +44,14 @@ def by_hand(model, schooling):
     # Adam's first step moves each weight by the rate, against the sign of its gradient.
     epsilon = 1e-7 / np.sqrt(1 - 0.999**11)  # ten priming steps and this one
     return [
-        np.asarray(variable) - schooling.learning_rate * gradient / (np.abs(gradient) + epsilon)
+        np.asarray(variable) - training_setup.learning_rate * gradient / (np.abs(gradient) + epsilon)
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
     ]
 
 
 @pytest.mark.parametrize("taught", [True, False])
-def test_a_step_is_the_formula(taught, schooling):
-    everything = dataclasses.replace(schooling, batch_size=len(schooling.train))
+def test_a_step_is_the_formula(taught, training_setup):
+    everything = dataclasses.replace(training_setup, batch_size=len(training_setup.train))
     if not taught:
         everything = dataclasses.replace(everything, teacher=None)
     model = linear()
@@ -60,31 +60,33 @@ def test_a_step_is_the_formula(taught, schooling):
         np.testing.assert_allclose(found, wanted, atol=2e-5)
 
 
-def test_probabilities_and_logits_learn_alike(schooling):
+def test_probabilities_and_logits_learn_alike(training_setup):
     with_logits, with_softmax = linear(), linear(activation="softmax")
     with_softmax.set_weights(with_logits.get_weights())
-    for left, right in zip(one_step(with_logits, schooling), one_step(with_softmax, schooling), strict=True):
+    for left, right in zip(
+        one_step(with_logits, training_setup), one_step(with_softmax, training_setup), strict=True
+    ):
         np.testing.assert_allclose(left, right, atol=1e-4)
 
 
-def test_every_example_comes_once_per_epoch(schooling):
-    seen = np.zeros(len(schooling.train), int)
+def test_every_example_comes_once_per_epoch(training_setup):
+    seen = np.zeros(len(training_setup.train), int)
     numbered = dataclasses.replace(
-        schooling.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
+        training_setup.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
     )
-    counted = dataclasses.replace(schooling, train=numbered, teacher=None, batch_size=100)
+    counted = dataclasses.replace(training_setup, train=numbered, teacher=None, batch_size=100)
     trainer = Trainer(linear(), counted, seed=5)
     for _ in range(len(seen) * 3 // 100):
         seen[next(trainer._batches)] += 1
     assert set(np.unique(seen)) <= {2, 3}
 
 
-def test_a_penalty_pulls_and_runs_after_every_step(schooling):
+def test_a_penalty_pulls_and_runs_after_every_step(training_setup):
     model = linear()
     kernel = model.trainable_variables[0]
     count = tf.Variable(0)
     trainer = Trainer(
-        model, schooling, 0, lambda: 100.0 * tf.reduce_sum(tf.abs(kernel)), lambda: count.assign_add(1)
+        model, training_setup, 0, lambda: 100.0 * tf.reduce_sum(tf.abs(kernel)), lambda: count.assign_add(1)
     )
     before = float(np.abs(kernel).sum())
     trainer.train(constant(60))
@@ -92,10 +94,10 @@ def test_a_penalty_pulls_and_runs_after_every_step(schooling):
     assert float(np.abs(kernel).sum()) < 0.7 * before
 
 
-def test_priming_changes_no_weight(schooling):
+def test_priming_changes_no_weight(training_setup):
     model = linear()
     before = model.get_weights()
-    Trainer(model, schooling, 0).train(constant(3) * 0)
+    Trainer(model, training_setup, 0).train(constant(3) * 0)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -104,12 +106,17 @@ OPTIMIZERS = {"sgd": 0.01, "adam": 2e-3}
 
 
 @pytest.fixture(params=OPTIMIZERS)
-def few(request, schooling):
-    """Schooling whose batch is the whole training set, so that no order of examples matters."""
-    train = schooling.train.subset(np.arange(64))
-    teacher, rate = {"digit": schooling.teacher["digit"][:64]}, OPTIMIZERS[request.param]
+def few(request, training_setup):
+    """TrainingSetup whose batch is the whole training set, so that no order of examples matters."""
+    train = training_setup.train.subset(np.arange(64))
+    teacher, rate = {"digit": training_setup.teacher["digit"][:64]}, OPTIMIZERS[request.param]
     return dataclasses.replace(
-        schooling, train=train, teacher=teacher, batch_size=64, optimizer=request.param, learning_rate=rate
+        training_setup,
+        train=train,
+        teacher=teacher,
+        batch_size=64,
+        optimizer=request.param,
+        learning_rate=rate,
     )
 
 
@@ -156,10 +163,10 @@ def test_a_memory_is_cut_with_the_network(few):
     assert_same_weights(small, narrow(structure, masks.keep), 1e-4)
 
 
-def test_settling_gives_the_running_average(schooling):
+def test_settling_gives_the_running_average(training_setup):
     """`a_1 = w_1`, `a_n = k a_{n-1} + (1 - k) w_n` with `k = min(0.98, 1 - 1/n)`."""
     model = linear()
-    trainer = Trainer(model, schooling, 0)
+    trainer = Trainer(model, training_setup, 0)
     average = None
     for step in range(1, 61):
         trainer.train(constant(1))
@@ -175,9 +182,9 @@ def test_settling_gives_the_running_average(schooling):
         np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(schooling):
+def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(training_setup):
     model = linear()
-    trainer = Trainer(model, schooling, 0)
+    trainer = Trainer(model, training_setup, 0)
     trainer.train(constant(20))
     trainer.start_average()
     for steps in (0, 1):
@@ -188,9 +195,9 @@ def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(schooling
             np.testing.assert_array_equal(found, wanted)
 
 
-def test_diverging_is_told(schooling):
+def test_diverging_is_told(training_setup):
     with pytest.raises(FloatingPointError, match="learning_rate"):
-        Trainer(linear(), schooling, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
+        Trainer(linear(), training_setup, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
 
 
 def test_schedules():
@@ -210,7 +217,7 @@ def heads():
     return keras.Model([tokens, figures], [tags, spam, layers.Dense(1, name="price")(both)])
 
 
-def lesson(count=32):
+def examples(count=32):
     rng = np.random.default_rng(0)
     inputs = {
         "tokens": rng.integers(0, 2_000, (count, 4)),
@@ -225,7 +232,7 @@ def lesson(count=32):
 
 
 def test_losses_of_all_outputs_add_up_and_fall():
-    model, data = heads(), lesson()
+    model, data = heads(), examples()
     tags, spam, price = (
         np.asarray(output) for output in model([data.inputs["tokens"], data.inputs["figures"] * 1.0])
     )
@@ -236,19 +243,19 @@ def test_losses_of_all_outputs_add_up_and_fall():
     expected = -np.log(right[counted]).mean() - np.log(yes).mean()
     expected += np.square(price[:, 0] - data.targets["price"]).mean()
 
-    trainer = Trainer(model, Schooling(data, data, None, 32, "sgd", 0.003, 0.7, 2.0), 0)
+    trainer = Trainer(model, TrainingSetup(data, data, None, 32, "sgd", 0.003, 0.7, 2.0), 0)
 
     assert trainer.train(constant(1) * 0) == pytest.approx(expected, rel=1e-4)
     assert trainer.train(constant(200)) < 0.8 * expected
 
 
 def test_a_student_learns_what_the_teacher_says_on_every_output():
-    teacher, student, data = heads(), heads(), lesson()
+    teacher, student, data = heads(), heads(), examples()
     teacher.set_weights([2 * weight + 0.1 for weight in teacher.get_weights()])
     outputs = Evaluation(teacher).outputs(data.inputs)
     taught = predictions(objectives_of(teacher, data), outputs)
-    lessons = Schooling(data, data, taught, 32, "adam", 0.02, distillation=1.0, temperature=2.0)
-    trainer = Trainer(student, lessons, 0)
+    setup = TrainingSetup(data, data, taught, 32, "adam", 0.02, distillation=1.0, temperature=2.0)
+    trainer = Trainer(student, setup, 0)
     before = apart(trainer.evaluation.outputs(data.inputs), outputs)
     trainer.train(constant(300))
     after = apart(trainer.evaluation.outputs(data.inputs), outputs)

@@ -3,36 +3,36 @@ from functools import partial
 
 import pytest
 
-from mistify_server.jobs.step_queue import Agenda
+from mistify_server.jobs.step_queue import StepQueue
 
 
 async def test_low_ranks_go_first_and_steps_add_steps() -> None:
-    agenda, seen = Agenda(), []
+    queue, seen = StepQueue(), []
 
     async def step(name: str) -> None:
         seen.append(name)
         if name == "second":
-            agenda.add((0,), partial(step, "added"))
+            queue.add((0,), partial(step, "added"))
 
     for rank, name in ((3, "third"), (1, "first"), (2, "second")):
-        agenda.add((rank,), partial(step, name))
-    await agenda.run(1)
+        queue.add((rank,), partial(step, name))
+    await queue.run(1)
     assert seen == ["first", "second", "added", "third"]
 
 
 async def test_so_many_steps_are_taken_at_once() -> None:
-    agenda, meeting = Agenda(), asyncio.Barrier(3)
+    queue, meeting = StepQueue(), asyncio.Barrier(3)
 
     async def meet() -> None:
         await meeting.wait()
 
     for _ in range(3):
-        agenda.add((0,), meet)
-    await asyncio.wait_for(agenda.run(3), 10)
+        queue.add((0,), meet)
+    await asyncio.wait_for(queue.run(3), 10)
 
 
 async def test_an_exception_ends_the_run() -> None:
-    agenda, cancelled = Agenda(), asyncio.Event()
+    queue, cancelled = StepQueue(), asyncio.Event()
 
     async def wait() -> None:
         try:
@@ -44,17 +44,17 @@ async def test_an_exception_ends_the_run() -> None:
     async def fail() -> None:
         raise LookupError("gone")
 
-    agenda.add((0,), wait)
-    agenda.add((1,), fail)
+    queue.add((0,), wait)
+    queue.add((1,), fail)
     with pytest.raises(LookupError, match="gone"):
-        await agenda.run(2)
+        await queue.run(2)
     assert cancelled.is_set()
 
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_step_added_at_the_end_is_taken_or_finds_the_run_over(turns: int) -> None:
     """So many turns of the event loop after the last step has begun."""
-    agenda, loop = Agenda(), asyncio.get_running_loop()
+    queue, loop = StepQueue(), asyncio.get_running_loop()
     over, taken, added_in_time = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def late() -> None:
@@ -65,16 +65,16 @@ async def test_a_step_added_at_the_end_is_taken_or_finds_the_run_over(turns: int
             loop.call_soon(add_after, left - 1)
         elif not over.is_set():
             added_in_time.set()
-            agenda.add((0,), late)
+            queue.add((0,), late)
 
     async def last() -> None:
         add_after(turns)
 
-    agenda.add((0,), last)
-    await agenda.run(2)
+    queue.add((0,), last)
+    await queue.run(2)
     over.set()
     assert taken.is_set() == added_in_time.is_set()
 
 
 async def test_an_empty_agenda_is_done() -> None:
-    await Agenda().run(2)
+    await StepQueue().run(2)

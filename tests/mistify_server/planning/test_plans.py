@@ -33,8 +33,8 @@ AUTO = {"name": "auto"}
 
 @pytest.fixture
 def foreseeable(site: Any) -> Any:
-    """A site whose inspections have prospects."""
-    site.write("model.json", {"costs": SOURCE, "floor": FLOOR, "prospects": PROSPECTS})
+    """A site whose inspections have estimates."""
+    site.write("model.json", {"costs": SOURCE, "floor": FLOOR, "estimates": PROSPECTS})
     return site
 
 
@@ -89,7 +89,7 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
 async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
     site: Any, caller: Any, make_config: Config
 ) -> None:
-    """As of a graph, whose inspection has no prospects."""
+    """As of a graph, whose inspection has no estimates."""
     configs = [make_config("as-it-is", algorithm=AUTO, FLOP="1x", accuracy="0.7")]
     ((edge,),) = [batch.edges for batch in (await planned(caller, configs)).batches]
     assert (edge.goals, edge.algorithm, edge.accuracy, edge.steps) == (("as-it-is",), "", None, 0)
@@ -230,7 +230,7 @@ async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_
     found = {
         "costs": {**SOURCE, latency: 10.0},
         "floor": {**FLOOR, latency: 0.05},
-        "prospects": {**PROSPECTS, "scaled": scaled},
+        "estimates": {**PROSPECTS, "scaled": scaled},
     }
     foreseeable.write("model.json", found)
     config = {**make_config("b", algorithm=AUTO, latency="0.25x"), "hardware": "raspberry-pi"}

@@ -19,7 +19,7 @@ from mistify_server.tasks.results import Inspection, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask
 from mistify_server.worker.packaging.tflite.runner import Runner
-from mistify_server.worker.runner import Workshop
+from mistify_server.worker.runner import TaskRunner
 from tests.saved_models import Digits, save_digits
 
 COMMON: dict[str, Any] = {
@@ -39,7 +39,7 @@ class Bench:
         self.module: Digits = save_digits(directory / "digits")
         self.model = ModelSource(path=str(directory / "digits"))
         self.artifacts: Artifacts = artifacts_of(directory)
-        self.workshop = Workshop(self.artifacts, lambda _: None)
+        self.workshop = TaskRunner(self.artifacts, lambda _: None)
         self.root: SourceResult = self.do(SourceTask(model=self.model, exceed={}, seed=0, **COMMON))
 
     def do(self, task: Any) -> Any:
@@ -126,7 +126,7 @@ def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
     module = tf.Module()
     module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
-    workshop = Workshop(artifacts_of(tmp_path), lambda _: None)
+    workshop = TaskRunner(artifacts_of(tmp_path), lambda _: None)
     found: Any = workshop.do(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
     (problem,) = [problem for problem in found.problems if problem[0] == "model"]
     assert problem[1] == "the operations MatrixDeterminant"

@@ -13,7 +13,7 @@ from mistify.config.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
-from mistify_server.worker.runner import Workshop
+from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 
 layers = keras.layers
@@ -38,8 +38,8 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(artifacts_of(tmp_path), lambda progress: None)
+def workshop(tmp_path: Path) -> TaskRunner:
+    return TaskRunner(artifacts_of(tmp_path), lambda progress: None)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def source(tmp_path: Path) -> ModelSource:
 
 
 def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
-    workshop: Workshop, source: ModelSource, ticks: Ticks
+    workshop: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
     def done(task: Task) -> Any:
         start = ticks.now + 1
@@ -99,7 +99,7 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 
 
 def test_a_task_that_fails_is_not_booked_to_the_next(
-    workshop: Workshop, source: ModelSource, ticks: Ticks
+    workshop: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
     broken = AdaptTask(
         parent="gone", teacher="gone", budget={"flops": 1.0}, accuracy_target=None, seed=0, **COMMON
@@ -127,7 +127,7 @@ def regression(directory: Path) -> tuple[ModelSource, DataSource]:
     return ModelSource(path=str(directory / "sum.keras")), data
 
 
-def test_figures_are_ported_by_their_squared_error(workshop: Workshop, tmp_path: Path) -> None:
+def test_figures_are_ported_by_their_squared_error(workshop: TaskRunner, tmp_path: Path) -> None:
     """The metric, its direction and the scaling go from the config into every task."""
     model, data = regression(tmp_path)
     common = {
@@ -158,7 +158,7 @@ def test_figures_are_ported_by_their_squared_error(workshop: Workshop, tmp_path:
     assert re.match(r"mse 0\.\d+ above 0\.0000 after", made.reason)
 
 
-def test_settings_that_do_not_fit_the_model_are_told(workshop: Workshop, source: ModelSource) -> None:
+def test_settings_that_do_not_fit_the_model_are_told(workshop: TaskRunner, source: ModelSource) -> None:
     settings = DataSettings(
         metric=Metric.MSE,
         class_weights=(1.0, 2.0),
@@ -184,7 +184,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         "algorithm_config": {**settings, "samples": 5, "init_population": 2},
         "hardware": {},
     }
-    root: Any = Workshop(artifacts, lambda progress: None).do(
+    root: Any = TaskRunner(artifacts, lambda progress: None).do(
         SourceTask(model=source, exceed={}, seed=0, prepare=("chamnet",), **search)
     )
     prepared = root.prepared["chamnet"]
@@ -198,7 +198,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         learn(predictor, more)
 
     monkeypatch.setattr(Predictor, "learn", learned)
-    adapted: Any = Workshop(artifacts, lambda progress: None).do(
+    adapted: Any = TaskRunner(artifacts, lambda progress: None).do(
         AdaptTask(
             parent=root.root,
             teacher=root.teacher,

@@ -19,7 +19,7 @@ from mistify.costs.profiles import NominalProfile, by_name
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
-from mistify_server.worker.runner import Workshop
+from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 
 layers = keras.layers
@@ -41,9 +41,9 @@ class Tree:
         task = SourceTask(model=saved_source(directory, model), exceed={}, seed=0, **COMMON)
         self.root: Any = self.workshop().do(task)
 
-    def workshop(self) -> Workshop:
+    def workshop(self) -> TaskRunner:
         """A new one, of the same artifacts."""
-        return Workshop(self._artifacts, lambda progress: None)
+        return TaskRunner(self._artifacts, lambda progress: None)
 
     def read(self, artifact: str) -> bytes:
         """The content of an artifact."""

@@ -130,7 +130,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
     def _train(self, **given: Any) -> Tensors:
         """One step on the targets and, by `kd_weight`, on a teacher's predictions: paper 5.1 (iii)."""
         rate = given.pop(LEARNING_RATE)
-        loss, gradients = self._differentiated(self.lesson, given, self.weights)
+        loss, gradients = self._differentiated(self.setup, given, self.weights)
         self.optimizer.apply(self.weights, gradients, rate)
         return {"loss": loss}
 
@@ -197,7 +197,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         )
         return dict(zip(self._outputs, tf.nest.flatten(told), strict=True))
 
-    def lesson(self, weights: Sequence[Any], given: Tensors) -> Any:
+    def setup(self, weights: Sequence[Any], given: Tensors) -> Any:
         """The loss of a step, of weights and of what `train` is given.
 
         What is learned from a teacher is the cross entropy, which differs from the divergence of paper 5.1 by

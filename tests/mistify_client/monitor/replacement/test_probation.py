@@ -1,10 +1,10 @@
 """Packages that are current, and have yet to prove themselves."""
 
 import pytest
-from tests.mistify_client.monitor.background.conftest import on_probation
 
 from mistify_client.monitor.replacement.ledger import Phase
 from mistify_client.runtime.versions import current
+from tests.mistify_client.monitor.replacement.conftest import on_probation
 
 
 def test_a_package_that_takes_longer_in_use_is_rolled_back(site, package):

@@ -3,14 +3,13 @@
 import json
 from dataclasses import replace
 
-from tests.mistify_client.monitor.background.conftest import SHORT, WHOLE_WAY, on_probation_ends
-
 from mistify.package.manifest import Manifest
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.monitor.replacement.candidate import Trial
 from mistify_client.monitor.replacement.ledger import Ledger, Phase
 from mistify_client.runtime.versions import current, install, previous
 from tests.mistify_client.monitor.adapting import held
+from tests.mistify_client.monitor.replacement.conftest import SHORT, WHOLE_WAY, on_probation_ends
 from tests.mistify_client.monitor.test_config import GOAL
 
 

@@ -6,13 +6,13 @@ import sys
 import threading
 
 import pytest
-from tests.mistify_client.monitor.background.conftest import WHOLE_WAY, on_probation
 
 from mistify_client.monitor.replacement.candidate import Trial
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, install, previous, roll_back, state_directory
 from tests.mistify_client.monitor.adapting import held
+from tests.mistify_client.monitor.replacement.conftest import WHOLE_WAY, on_probation
 
 #: A daemon that is killed as it tries a package.
 DYING = """

@@ -13,11 +13,11 @@ from mistify_server.planning.forecast.forecast import Forecast, after_losing
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.estimates import Candidate, Prospects
+from mistify_server.tasks.estimates import Candidate, EdgeEstimates
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
 
 SOURCE = {FLOPS: 10_000.0}
-PROSPECTS = Prospects(
+PROSPECTS = EdgeEstimates(
     traits=TRAITS,
     source_steps=200,
     candidates=CANDIDATES,
@@ -27,18 +27,18 @@ PROSPECTS = Prospects(
 
 
 def planned(
-    plan: BatchPlan, prospects: Prospects, target: float | None, records: Sequence[EdgeRecord] = ()
+    plan: BatchPlan, estimates: EdgeEstimates, target: float | None, records: Sequence[EdgeRecord] = ()
 ) -> PlannedBatch:
     """A batch of one goal at half of the source's costs."""
     budget = {FLOPS: 0.5 * SOURCE[FLOPS]}
     node = plan.nodes[0].model_copy(update={"goals": ("a",), "budget": budget, "accuracy_target": target})
-    asked = plan.model_copy(update={"source_costs": SOURCE, "prospects": prospects, "nodes": (node,)})
+    asked = plan.model_copy(update={"source_costs": SOURCE, "estimates": estimates, "nodes": (node,)})
     goal = Goal(id="a", batch=0, budget=budget, accuracy_target=target)
-    return Forecast(asked, prospects, records).planned({"a": goal}, 1)
+    return Forecast(asked, estimates, records).planned({"a": goal}, 1)
 
 
-def tuned_by(tune_steps: int, max_steps: int) -> Prospects:
-    """Prospects of one algorithm, that cuts in 100 steps."""
+def tuned_by(tune_steps: int, max_steps: int) -> EdgeEstimates:
+    """EdgeEstimates of one algorithm, that cuts in 100 steps."""
     candidate = CANDIDATES["morphnet"].model_copy(update={"tune_steps": tune_steps, "max_steps": max_steps})
     return PROSPECTS.model_copy(update={"candidates": {"morphnet": candidate}})
 

@@ -7,7 +7,7 @@ import pytest
 from executors.base import Assignment
 from executors.data import Dataset
 from executors.structure import analyse
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
@@ -25,15 +25,17 @@ def source() -> keras.Model:
 
 
 @pytest.fixture(scope="module")
-def schooling(source: keras.Model) -> Schooling:
+def training_setup(source: keras.Model) -> TrainingSetup:
     """Examples of which the source tells three in four right."""
     told = source.predict(EXAMPLES, verbose=0).argmax(axis=1)
     data = Dataset({"x": EXAMPLES}, {"scores": (told + (np.arange(40) % 4 == 0)) % 4})
-    return Schooling(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
+    return TrainingSetup(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
 
 
-def handed_on(source: keras.Model, schooling: Schooling, own: EdgeOutcome, flops: float) -> EdgeOutcome:
-    assignment = Assignment(source, {"flops": flops}, (), schooling, 0, analyse(source))
+def handed_on(
+    source: keras.Model, training_setup: TrainingSetup, own: EdgeOutcome, flops: float
+) -> EdgeOutcome:
+    assignment = Assignment(source, {"flops": flops}, (), training_setup, 0, analyse(source))
     return source_if_better(own, source, assignment, 0.8, measure=never)
 
 
@@ -41,9 +43,9 @@ def never(model: keras.Model) -> float:
     raise AssertionError("nothing is to be measured")
 
 
-def test_a_better_source_is_handed_on(source: keras.Model, schooling: Schooling) -> None:
+def test_a_better_source_is_handed_on(source: keras.Model, training_setup: TrainingSetup) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, 0.7, 5, True, "")
-    found = handed_on(source, schooling, own, 64.0)
+    found = handed_on(source, training_setup, own, 64.0)
     assert found.model is source
     assert (found.accuracy, found.costs["flops"], found.steps) == (0.75, 64, 5)
     assert (found.met, found.reason) == (False, "accuracy 0.7500 below 0.8000 after 5 steps")
@@ -51,21 +53,21 @@ def test_a_better_source_is_handed_on(source: keras.Model, schooling: Schooling)
 
 @pytest.mark.parametrize(("flops", "reached"), [(64.0, 0.75), (63.0, 0.7)])
 def test_a_source_that_is_no_better_or_too_large_is_not(
-    source: keras.Model, schooling: Schooling, flops: float, reached: float
+    source: keras.Model, training_setup: TrainingSetup, flops: float, reached: float
 ) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, reached, 5, True, "")
-    assert handed_on(source, schooling, own, flops) is own
+    assert handed_on(source, training_setup, own, flops) is own
 
 
 @pytest.mark.parametrize(("measured", "taken"), [(0.9, True), (0.97, False), (1.6, False)])
 def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
-    source: keras.Model, schooling: Schooling, measured: float, taken: bool
+    source: keras.Model, training_setup: TrainingSetup, measured: float, taken: bool
 ) -> None:
     profile = NominalProfile(HOST.name, 1e-3, 1e-3)
     predicted = profile.latency_ms(analyse(source).network())
     budget = {latency_axis(HOST.name): predicted}
     own = EdgeOutcome(keras.models.clone_model(source), {latency_axis(HOST.name): 0.0}, 0.7, 5, True, "")
-    assignment = Assignment(source, budget, (profile,), schooling, 0, analyse(source))
+    assignment = Assignment(source, budget, (profile,), training_setup, 0, analyse(source))
     found = source_if_better(own, source, assignment, None, measure=lambda model: measured * predicted)
     assert (found.model is source) == taken
     if taken:

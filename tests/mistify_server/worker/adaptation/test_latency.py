@@ -11,7 +11,7 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile
@@ -77,9 +77,9 @@ class Machine:
 def edge(
     model: keras.Model, data: Dataset, machine: Any, budget: dict[str, float], *others: Profile
 ) -> EdgeOutcome:
-    schooling = Schooling(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
+    training_setup = TrainingSetup(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
     profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
-    given = Assignment(model, budget, profiles, schooling, 1, analyse(model))
+    given = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
     return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)
 
 

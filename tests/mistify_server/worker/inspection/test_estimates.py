@@ -10,7 +10,7 @@ from mistify.errors import MistifyError
 from mistify_server.planning.forecast.scaling import Scaling
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.inspection.estimates import prospects_of
+from mistify_server.worker.inspection.estimates import estimates_of
 from mistify_server.worker.params import params_of
 
 layers = keras.layers
@@ -47,19 +47,19 @@ def attentive() -> keras.Model:
 
 
 def test_auto_chooses_among_the_algorithms_that_take_part() -> None:
-    found = prospects_of(analyse(residual()), task(tune_steps=70), ()).candidates
+    found = estimates_of(analyse(residual()), task(tune_steps=70), ()).candidates
     assert set(found) == {"morphnet", "chamnet"}
     assert {candidate.tune_steps for candidate in found.values()} == {70}
     assert found["chamnet"].preparing > found["morphnet"].preparing == 0
 
 
 def test_a_named_algorithm_is_the_only_candidate_also_one_that_never_takes_part() -> None:
-    assert set(prospects_of(analyse(dense()), task("uniform"), ()).candidates) == {"uniform"}
+    assert set(estimates_of(analyse(dense()), task("uniform"), ()).candidates) == {"uniform"}
 
 
 def test_candidates_know_their_steps_by_the_distance() -> None:
     """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at the most."""
-    found = prospects_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
+    found = estimates_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
     morphnet = found.candidates["morphnet"]
     assert [morphnet.steps(distance) for distance in (0.0, 0.25, 1.0, 2.0, 8.0, 50.0)] == [
         5, 15, 45, 70, 70, 70,
@@ -69,7 +69,7 @@ def test_candidates_know_their_steps_by_the_distance() -> None:
 
 def test_traits_tell_networks_apart_and_know_them_again() -> None:
     def traits(model: keras.Model) -> Any:
-        return prospects_of(analyse(model), task(), ()).traits
+        return estimates_of(analyse(model), task(), ()).traits
 
     first = traits(residual())
     assert traits(residual()) == first
@@ -81,7 +81,7 @@ def test_traits_tell_networks_apart_and_know_them_again() -> None:
 
 def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() -> None:
     structure = analyse(residual(width=8))
-    found = prospects_of(structure, task(), ()).scaled
+    found = estimates_of(structure, task(), ()).scaled
     least = costs_of(structure.network(dict.fromkeys(structure.groups, 1)))
     assert found[0] == least
     assert 3 < found[-1][FLOPS] / structure.network().flops < 4
@@ -90,8 +90,8 @@ def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() 
 
 
 def test_nothing_is_learned_of_generated_data() -> None:
-    assert prospects_of(analyse(dense()), task(train="generated:10"), ()).source_steps == 0
-    assert prospects_of(analyse(dense()), task(source_steps=7), ()).source_steps == 7
+    assert estimates_of(analyse(dense()), task(train="generated:10"), ()).source_steps == 0
+    assert estimates_of(analyse(dense()), task(source_steps=7), ()).source_steps == 7
 
 
 def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:

@@ -11,7 +11,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask, SourceTask
-from mistify_server.worker.runner import Workshop
+from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, saved_source
 
 
@@ -23,7 +23,7 @@ def generated(count: int, **settings: Any) -> dict[str, Any]:
 
 def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path: Path) -> None:
     """An inspection makes one example. A metric of no output is told of it."""
-    workshop, model = Workshop(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    workshop, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
 
     def inspected(metric: Metric) -> Any:
         common = generated(500, metric=metric, class_weights="balanced")
@@ -31,12 +31,12 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
 
     found = inspected(Metric.ROC_AUC)
     assert found.problems == []
-    assert found.prospects.accuracy == 1.0
+    assert found.estimates.accuracy == 1.0
     assert [place for place, *_ in inspected(Metric.MSE).problems] == ["dataset.metric"]
 
 
 def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
-    workshop, model = Workshop(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    workshop, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = generated(1, metric=Metric.ROC_AUC, class_weights="balanced")
     with pytest.raises(MistifyError, match="were generated cannot be used") as caught:
         workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))

@@ -6,7 +6,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.data import Dataset
 from executors.structure import analyse, freeze, narrow
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from tests.executors.structure.networks import randomised
@@ -38,8 +38,8 @@ def examples_of(model, count, seed=0):
     return Dataset({"image": x}, {"scores": (told + (np.arange(count) % 5 == 0)) % 3})
 
 
-def schooling(model, train=80, test=70, teacher=None):
-    return Schooling(
+def training_setup(model, train=80, test=70, teacher=None):
+    return TrainingSetup(
         examples_of(model, train, 1),
         examples_of(model, test, 2),
         teacher,

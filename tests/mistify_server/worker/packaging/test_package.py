@@ -22,7 +22,7 @@ from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import package as packaging
 from mistify_server.worker.packaging.package import PackageOrder, make_package, on_all_hardware
-from tests.mistify_server.worker.packaging.networks import images, network, schooling
+from tests.mistify_server.worker.packaging.networks import images, network, training_setup
 
 layers = keras.layers
 PI = replace(HOST.slower(10.0), name="pi")
@@ -48,18 +48,18 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def lessons(model):
-    return schooling(model)
+def setup(model):
+    return training_setup(model)
 
 
 @pytest.fixture(scope="module")
-def package(model, lessons):
-    return make_package(model, ORDER, lessons)
+def package(model, setup):
+    return make_package(model, ORDER, setup)
 
 
 @pytest.fixture(scope="module")
-def int8(model, lessons):
-    return make_package(model, INT8, lessons)
+def int8(model, setup):
+    return make_package(model, INT8, setup)
 
 
 def test_a_package_describes_itself(package, tmp_path):
@@ -78,8 +78,8 @@ def test_a_package_describes_itself(package, tmp_path):
     assert manifest.quantization is Quantization.NONE
 
 
-def test_classes_that_were_not_trained_on_are_noted(package, lessons):
-    assert 0 not in lessons.train.targets["scores"]
+def test_classes_that_were_not_trained_on_are_noted(package, setup):
+    assert 0 not in setup.train.targets["scores"]
     assert package.manifest.note == "no training example of class 0: it may have been unlearned"
 
 
@@ -88,12 +88,12 @@ def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(pa
     assert (package.manifest.accuracy, package.manifest.accuracy_examples) == (0.8, 70)
 
 
-def test_an_integer_package_states_its_own_accuracy(int8, lessons):
+def test_an_integer_package_states_its_own_accuracy(int8, setup):
     interpreter = Interpreter(model_content=int8.files["serve.tflite"])
     (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
     scale, zero_point = taken["quantization"]
     right = 0
-    for image, label in zip(lessons.test.inputs["image"], lessons.test.targets["scores"], strict=True):
+    for image, label in zip(setup.test.inputs["image"], setup.test.targets["scores"], strict=True):
         interpreter.allocate_tensors()
         stored = np.clip(np.round(image / np.float32(scale)) + zero_point, -128, 127).astype(np.int8)
         interpreter.set_tensor(taken["index"], stored[None])
@@ -127,7 +127,7 @@ def test_latency_on_other_hardware_is_corrected_by_what_was_measured_here(model,
 
 
 @pytest.mark.parametrize("other", ["other weights", "other classes"])
-def test_a_package_that_differs_from_its_checkpoint_is_refused(model, lessons, monkeypatch, other):
+def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, monkeypatch, other):
     if other == "other weights":
         made = keras.models.clone_model(model)
         made.set_weights([weight * 1.001 for weight in model.get_weights()])
@@ -137,30 +137,28 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, lessons, m
     convert = packaging.convert_trainable
     monkeypatch.setattr(packaging, "convert_trainable", lambda _, *given: convert(made, *given))
     with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
-        make_package(model, ORDER, lessons)
+        make_package(model, ORDER, setup)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
-def test_outputs_that_are_no_numbers_are_refused(model, lessons):
+def test_outputs_that_are_no_numbers_are_refused(model, setup):
     broken = keras.models.clone_model(model)
     broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
     with pytest.raises(MistifyError, match="differ from its checkpoint"):
-        make_package(broken, ORDER, lessons)
+        make_package(broken, ORDER, setup)
 
 
-def test_inputs_of_whole_numbers_will_do(model, lessons):
+def test_inputs_of_whole_numbers_will_do(model, setup):
     x = (255 * images(9)).astype(np.uint8)
     whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
-    package = make_package(model, INT8, replace(lessons, train=whole, test=whole))
+    package = make_package(model, INT8, replace(setup, train=whole, test=whole))
     assert package.manifest.inputs[0].scale == pytest.approx(1.0, rel=0.05)
 
 
-def test_a_float32_package_can_be_trained(package, lessons):
+def test_a_float32_package_can_be_trained(package, setup):
     """On its training data, half of whose labels are those that it tells: it learns the others."""
     trainer = opened(package)
-    images, classes = (
-        next(iter(part.values()))[:32] for part in (lessons.train.inputs, lessons.train.targets)
-    )
+    images, classes = (next(iter(part.values()))[:32] for part in (setup.train.inputs, setup.train.targets))
     losses = [trainer.train_step(images, classes, 0.05) for _ in range(30)]
     assert losses[-1] < 0.8 * losses[0]
 
@@ -185,8 +183,8 @@ def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package,
 
 
 @pytest.mark.parametrize("order", [INT8, replace(ORDER, quantization=FLOAT16)], ids=["int8", "float16"])
-def test_packages_of_another_precision_have_no_training_network(model, lessons, order):
-    package = make_package(model, order, lessons)
+def test_packages_of_another_precision_have_no_training_network(model, setup, order):
+    package = make_package(model, order, setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
 
@@ -199,22 +197,20 @@ def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_ne
     data = Dataset(
         {"image": rng.normal(size=(40, 4, 4, 4, 2)).astype(np.float32)}, {"scores": rng.integers(0, 3, 40)}
     )
-    package = make_package(volumes, ORDER, replace(schooling(network()), train=data, test=data))
+    package = make_package(volumes, ORDER, replace(training_setup(network()), train=data, test=data))
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
     assert "cannot be trained on a device" in package.manifest.training_note
 
 
-def test_only_what_is_asked_for_is_trained(model, lessons):
-    head = make_package(
-        model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="adam")), lessons
-    )
+def test_only_what_is_asked_for_is_trained(model, setup):
+    head = make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
     assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
     assert len(head.files["train.tflite"]) < 100_000
 
 
-def test_class_weights_count_in_the_training_network(model, lessons):
-    weighted = replace(lessons, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
+def test_class_weights_count_in_the_training_network(model, setup):
+    weighted = replace(setup, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
     trainer = opened(
         make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
     )
@@ -233,12 +229,12 @@ def test_convolutions_over_one_dimension_are_trained_on_a_device():
         {"image": np.random.default_rng(0).normal(size=(70, 8, 2)).astype(np.float32)},
         {"scores": np.arange(70) % 3},
     )
-    package = make_package(model, ORDER, replace(schooling(network()), train=data, test=data))
+    package = make_package(model, ORDER, replace(training_setup(network()), train=data, test=data))
     assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
     assert package.manifest.training_note == ""
 
 
-def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, lessons):
-    package = make_package(model, replace(ORDER, tuning=TuningConfig()), lessons)
+def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, setup):
+    package = make_package(model, replace(ORDER, tuning=TuningConfig()), setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training_note == ""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 from ai_edge_litert.tools import flatbuffer_utils
-from tests.mistify_server.packaging.test_package import ORDER
 
 from executors.structure import analyse
 from mistify.config.quantization import QuantizationConfig
@@ -18,7 +17,8 @@ from mistify.package.manifest import branch_signature
 from mistify_server.worker.packaging.conversion.branches import convert_branches
 from mistify_server.worker.packaging.package import make_package
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests.mistify_server.worker.packaging.networks import branch, four_branches, images, schooling
+from tests.mistify_server.worker.packaging.networks import branch, four_branches, images, training_setup
+from tests.mistify_server.worker.packaging.test_package import ORDER
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_base_of_nothing_is_possible(branches):
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return make_package(own, replace(ORDER, branches=branches), schooling(own))
+    return make_package(own, replace(ORDER, branches=branches), training_setup(own))
 
 
 def test_a_manifest_lists_the_branches(package, branches):
@@ -182,12 +182,14 @@ def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch)
         lambda _, *asked: convert_branches(branches, *asked),
     )
     with pytest.raises(MistifyError) as error:
-        make_package(other.model, replace(ORDER, branches=lying), schooling(other.model))
+        make_package(other.model, replace(ORDER, branches=lying), training_setup(other.model))
     assert error.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
 def test_a_package_of_one_network_has_no_branches(branches):
     own = branches.networks[2].model
-    manifest = make_package(own, replace(ORDER, quantization=QuantizationConfig()), schooling(own)).manifest
+    manifest = make_package(
+        own, replace(ORDER, quantization=QuantizationConfig()), training_setup(own)
+    ).manifest
     assert (manifest.branches, manifest.default_branch) == ((), 0)
     assert manifest.quantization is Quantization.NONE

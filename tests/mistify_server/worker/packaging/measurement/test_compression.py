@@ -10,7 +10,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.setup import Schooling
+from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
@@ -18,7 +18,7 @@ from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.measurement.gain import compression_losses
 from mistify_server.worker.packaging.package import PackageOrder, make_package
 from tests.mistify_server.worker.packaging.networks import network
-from tests.mistify_server.worker.packaging.networks import schooling as lessons_of
+from tests.mistify_server.worker.packaging.networks import training_setup as training_setup_of
 
 HALF = CompressionConfig(sparsity=0.5)
 SIXTEEN = CompressionConfig(clusters=16)
@@ -72,15 +72,15 @@ def digits(digits_resnet):
     told = Evaluation(digits_resnet).outputs(train.inputs)
     return (
         digits_resnet,
-        Schooling(train, test, told, 64, "sgd", 0.01, 0.7, 2.0),
+        TrainingSetup(train, test, told, 64, "sgd", 0.01, 0.7, 2.0),
         Evaluation(digits_resnet).score(test, Metric.ACCURACY),
     )
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, precision):
-    model, schooling, accuracy = digits
-    package = make_package(model, order(HALF, precision, 150, accuracy), schooling)
+    model, training_setup, accuracy = digits
+    package = make_package(model, order(HALF, precision, 150, accuracy), training_setup)
     content, manifest = package.files["serve.tflite"], package.manifest
     kernels = kernels_in(content)
     assert len(kernels) == 11
@@ -95,8 +95,8 @@ def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, pre
 
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_kernels_have_sixteen_values_in_the_file(digits, precision):
-    model, schooling, accuracy = digits
-    package = make_package(model, order(SIXTEEN, precision, 50, accuracy), schooling)
+    model, training_setup, accuracy = digits
+    package = make_package(model, order(SIXTEEN, precision, 50, accuracy), training_setup)
     kernels = kernels_in(package.files["serve.tflite"])
     different = max(len(set(kernel.tolist())) for kernel in kernels)
     assert different <= 16
@@ -107,9 +107,10 @@ def test_kernels_have_sixteen_values_in_the_file(digits, precision):
 
 @pytest.mark.slow
 def test_what_is_compressed_zips_better(digits):
-    model, schooling, _ = digits
+    model, training_setup, _ = digits
     plain, sparse, clustered = (
-        make_package(model, order(asked), schooling).files["serve.tflite"] for asked in (None, HALF, SIXTEEN)
+        make_package(model, order(asked), training_setup).files["serve.tflite"]
+        for asked in (None, HALF, SIXTEEN)
     )
     zipped = [len(gzip.compress(content, mtime=0)) for content in (plain, sparse, clustered)]
     assert zipped[1] < 0.7 * zipped[0]
@@ -119,8 +120,8 @@ def test_what_is_compressed_zips_better(digits):
 def test_where_every_channel_has_a_scale_of_its_own_the_values_are_told():
     """Int8 gives each channel of a convolution a scale, and so values, of its own."""
     model = network(width=16)
-    lessons = lessons_of(model)
-    package = make_package(model, order(CompressionConfig(clusters=4), Quantization.INT8), lessons)
+    setup = training_setup_of(model)
+    package = make_package(model, order(CompressionConfig(clusters=4), Quantization.INT8), setup)
     values = package.manifest.achieved["kernel_values"]
     assert values > 4
     assert f"with 4 clusters: a kernel has {values:.0f} values" in package.manifest.note
@@ -128,7 +129,7 @@ def test_where_every_channel_has_a_scale_of_its_own_the_values_are_told():
 
 def test_a_package_without_compression_says_nothing_of_it():
     model = network()
-    manifest = make_package(model, order(None), lessons_of(model)).manifest
+    manifest = make_package(model, order(None), training_setup_of(model)).manifest
     assert manifest.compression is None
     assert not {"zero_share", "kernel_values", "gzip_bytes"} & manifest.achieved.keys()
 
@@ -136,9 +137,9 @@ def test_a_package_without_compression_says_nothing_of_it():
 def test_what_the_precision_costs_is_told_against_the_compressed_network():
     """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
     model = network()
-    lessons = lessons_of(model, train=200, test=200)
+    setup = training_setup_of(model, train=200, test=200)
     asked = order(CompressionConfig(sparsity=0.95), Quantization.FLOAT16, accuracy=0.8)
-    note = make_package(model, asked, lessons).manifest.note
+    note = make_package(model, asked, setup).manifest.note
     assert "with 95% zeros: " in note
     assert "against 80.0% before" in note
     assert note.count("accuracy") == 1

@@ -43,14 +43,14 @@ class Device:
         self.made = trained(model, **options)
         self.content = convert_training(self.made)
         self.interpreter = Interpreter(model_content=self.content, num_threads=1)
-        self.lesson = lesson_of(model)
+        self.setup = lesson_of(model)
 
     def run(self, signature, **given):
         return self.interpreter.get_signature_runner(signature)(**given)
 
     def step(self, rate=RATE, share=SHARE):
         scalars = {"kd_weight": np.float32(share), "learning_rate": np.float32(rate)}
-        return float(self.run("train", **self.lesson, **scalars)["loss"])
+        return float(self.run("train", **self.setup, **scalars)["loss"])
 
     def weights(self):
         found = self.run("weights")
