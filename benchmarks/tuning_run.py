@@ -26,7 +26,7 @@ from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
 from mistify_client.tuning.peers.ensemble import Ensemble
-from mistify_client.tuning.peers.models import Packages, PeerOutputs
+from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.trainer import Trainer, Weights, load_trainer
 from mistify_client.tuning.tuner import VALIDATION
@@ -228,7 +228,7 @@ def _teacher(
         return Ensemble([{output: np.load(work / "ideal.npy")[_rows(plan, work)]}]), 0
     if not plan.teachers:
         return None, 0
-    packages = Packages(directory / "packages", trainer.manifest, partial(_copy, work))
+    packages = PeerModels(directory / "packages", trainer.manifest, partial(_copy, work))
     outputs = PeerOutputs(directory / "outputs" / "data", data.examples)
     teachers = Teachers(trainer, data, outputs, packages)
     files = [_file(work, published, directory) for published in plan.teachers]

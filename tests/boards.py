@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mistify.costs.devices import DeviceTable, Reading
+from mistify.costs.devices import DeviceTable, OperatorTiming
 from mistify.costs.latency import Tile, is_product, is_tiled, routine_of
 from mistify.costs.operators import Operation
 from mistify_client.profiling.samples import Chain, samples
@@ -42,7 +42,7 @@ def taken(chain: Chain, integer: bool) -> float:
 def table(noise: float = 0.0) -> DeviceTable:
     random = np.random.default_rng(0)
     readings = [
-        Reading(chain, integer, 1, taken(chain, integer) * np.exp(noise * random.normal()) / 1e3)
+        OperatorTiming(chain, integer, 1, taken(chain, integer) * np.exp(noise * random.normal()) / 1e3)
         for integer in (False, True)
         for chain in samples(integer=integer)
     ]

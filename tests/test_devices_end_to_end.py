@@ -13,7 +13,7 @@ import tensorflow as tf
 from pydantic import TypeAdapter
 
 from mistify.costs.devices import DeviceTable, Power
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 from mistify.files import write_json
 from mistify.parsing.quantities import parse_time
 from tests.boards import table, taken
@@ -24,11 +24,11 @@ QUICK = {"source_steps": 0, "adapt_steps": 8, "cuts": 2, "tune_steps": 2, "max_s
 
 
 SOURCE = (
-    Operation(Kind.CONVOLUTION, 64, 1, 32, 9),
-    Operation(Kind.CONVOLUTION, 36, 32, 32, 9),
-    Operation(Kind.MEAN, 1, 32, 32, stride=36),
-    Operation(Kind.DENSE, 1, 32, 10),
-    Operation(Kind.SOFTMAX, 1, 10, 10),
+    Operation(OperatorKind.CONVOLUTION, 64, 1, 32, 9),
+    Operation(OperatorKind.CONVOLUTION, 36, 32, 32, 9),
+    Operation(OperatorKind.MEAN, 1, 32, 32, stride=36),
+    Operation(OperatorKind.DENSE, 1, 32, 10),
+    Operation(OperatorKind.SOFTMAX, 1, 10, 10),
 )
 
 
@@ -48,13 +48,13 @@ def latency_ms(network: bytes) -> float:
             match operator["op_name"]:
                 case "CONV_2D":
                     _, *kernel, read = shapes[operator["inputs"][1]]
-                    yield Operation(Kind.CONVOLUTION, prod(output[:-1]), read, channels, prod(kernel))
+                    yield Operation(OperatorKind.CONVOLUTION, prod(output[:-1]), read, channels, prod(kernel))
                 case "FULLY_CONNECTED":
-                    yield Operation(Kind.DENSE, 1, source[-1], channels)
+                    yield Operation(OperatorKind.DENSE, 1, source[-1], channels)
                 case "MEAN":
-                    yield Operation(Kind.MEAN, 1, channels, channels, stride=prod(source[1:-1]))
+                    yield Operation(OperatorKind.MEAN, 1, channels, channels, stride=prod(source[1:-1]))
                 case "SOFTMAX":
-                    yield Operation(Kind.SOFTMAX, 1, channels, channels)
+                    yield Operation(OperatorKind.SOFTMAX, 1, channels, channels)
                 case other:
                     raise AssertionError(other)
 

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from executors.inspection.archive import inspect_archive
-from executors.inspection.config import Policy, Registered, check_config, parse_config
+from executors.inspection.config import ClassPolicy, Registered, check_config, parse_config
 from executors.inspection.directories import (
     CONFIG,
     GRAPH,
@@ -25,13 +25,13 @@ from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import LIMITS, Limits
 from executors.inspection.weights import model_config, stored_weights
 
-__all__ = ["Inspected", "Kind", "Limits", "Policy", "check_config", "inspect_source"]
+__all__ = ["ClassPolicy", "Inspected", "Limits", "SourceKind", "check_config", "inspect_source"]
 
 _HDF5 = (".h5", ".hdf5")
 _KINDS = "one of .keras, .h5, .hdf5, a SavedModel directory, or a keras_hub preset"
 
 
-class Kind(Enum):
+class SourceKind(Enum):
     """The kinds of source models in files."""
 
     KERAS = "keras"
@@ -51,7 +51,7 @@ class Inspected:
         weights: The most weights that are stored in them.
     """
 
-    kind: Kind
+    kind: SourceKind
     size: int
     weights: int
 
@@ -70,7 +70,7 @@ def inspect_source(
         MistifyError: INVALID_MODEL: no model, Python code or foreign classes in it, links, more than the
             limits allow, or more than is stored.
     """
-    policy = Policy(limits, registered)
+    policy = ClassPolicy(limits, registered)
     kind = _kind(path)
     size = check_tree(path, limits) if path.is_dir() else path.stat().st_size
     if size > limits.total_bytes:
@@ -78,7 +78,7 @@ def inspect_source(
     return Inspected(kind, size, _INSPECTORS[kind](path, policy))
 
 
-def _inspect_hdf5(path: Path, policy: Policy) -> int:
+def _inspect_hdf5(path: Path, policy: ClassPolicy) -> int:
     stored = stored_weights(path, path, policy.limits)
     text = model_config(path)
     if text is None:
@@ -87,16 +87,16 @@ def _inspect_hdf5(path: Path, policy: Policy) -> int:
     return stored
 
 
-_INSPECTORS: dict[Kind, Callable[[Path, Policy], int]] = {
-    Kind.KERAS: inspect_archive,
-    Kind.HDF5: _inspect_hdf5,
-    Kind.SAVED_MODEL: inspect_saved_model,
-    Kind.GRAPH: inspect_graph,
-    Kind.PRESET: inspect_preset,
+_INSPECTORS: dict[SourceKind, Callable[[Path, ClassPolicy], int]] = {
+    SourceKind.KERAS: inspect_archive,
+    SourceKind.HDF5: _inspect_hdf5,
+    SourceKind.SAVED_MODEL: inspect_saved_model,
+    SourceKind.GRAPH: inspect_graph,
+    SourceKind.PRESET: inspect_preset,
 }
 
 
-def _kind(path: Path) -> Kind:
+def _kind(path: Path) -> SourceKind:
     try:
         mode = path.lstat().st_mode
     except OSError as error:
@@ -109,12 +109,12 @@ def _kind(path: Path) -> Kind:
         raise invalid(path, f"a file named {path.name}", _KINDS)
     if path.stat().st_size == 0:
         raise invalid(path, "an empty file")
-    return Kind.KERAS if path.suffix == ".keras" else Kind.HDF5
+    return SourceKind.KERAS if path.suffix == ".keras" else SourceKind.HDF5
 
 
-def _kind_of_directory(path: Path) -> Kind:
+def _kind_of_directory(path: Path) -> SourceKind:
     if (path / GRAPH).is_file():
-        return Kind.GRAPH if is_graph(path) else Kind.SAVED_MODEL
+        return SourceKind.GRAPH if is_graph(path) else SourceKind.SAVED_MODEL
     if (path / CONFIG).is_file():
-        return Kind.PRESET
+        return SourceKind.PRESET
     raise invalid(path, f"a directory without {GRAPH} and without {CONFIG}", _KINDS, "give the file itself")

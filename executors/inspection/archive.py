@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from executors.inspection.config import Policy, check_config, parse_config
+from executors.inspection.config import ClassPolicy, check_config, parse_config
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import MIB, Limits
 from executors.inspection.weights import stored_weights
@@ -21,7 +21,7 @@ _ENCRYPTED = 1
 _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, NotImplementedError)
 
 
-def inspect_archive(path: Path, policy: Policy) -> int:
+def inspect_archive(path: Path, policy: ClassPolicy) -> int:
     """How many weights a `.keras` file holds.
 
     Raises:

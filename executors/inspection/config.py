@@ -42,7 +42,7 @@ _WIDTHS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Policy:
+class ClassPolicy:
     """What a configuration may hold.
 
     Attributes:
@@ -79,7 +79,7 @@ def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any
     return config
 
 
-def check_config(path: Path, config: Mapping[str, Any], stored: int, policy: Policy) -> None:
+def check_config(path: Path, config: Mapping[str, Any], stored: int, policy: ClassPolicy) -> None:
     """Refuse a configuration that names code, foreign classes, or weights that the file does not hold.
 
     Args:

@@ -5,7 +5,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from executors.inspection.config import Policy, check_config, parse_config
+from executors.inspection.config import ClassPolicy, check_config, parse_config
 from executors.inspection.errors import invalid, too_large
 from executors.inspection.limits import Limits
 from executors.inspection.weights import stored_weights
@@ -23,7 +23,7 @@ def is_graph(path: Path) -> bool:
     return (path / GRAPH).is_file() and not (path / METADATA).exists()
 
 
-def inspect_graph(path: Path, _policy: Policy) -> int:
+def inspect_graph(path: Path, _policy: ClassPolicy) -> int:
     """The most weights that a SavedModel can hold, one per byte.
 
     Raises:
@@ -34,7 +34,7 @@ def inspect_graph(path: Path, _policy: Policy) -> int:
     return _variable_bytes(path)
 
 
-def inspect_saved_model(path: Path, policy: Policy) -> int:
+def inspect_saved_model(path: Path, policy: ClassPolicy) -> int:
     """The most weights that a SavedModel of Keras can hold, one per byte; its configuration is read with it.
 
     Raises:
@@ -45,7 +45,7 @@ def inspect_saved_model(path: Path, policy: Policy) -> int:
     return _variable_bytes(path)
 
 
-def inspect_preset(path: Path, policy: Policy) -> int:
+def inspect_preset(path: Path, policy: ClassPolicy) -> int:
     """How many weights a preset of keras_hub holds.
 
     Raises:

@@ -58,7 +58,7 @@ class Cells(ABC):
         return found.astype(np.float64)
 
 
-class Inputs(Cells):
+class InputCells(Cells):
     """Figures, token ids or text, in the shape of an input."""
 
     def __init__(self, columns: tuple[str, ...], tensor: Input, request: Request) -> None:
@@ -113,7 +113,7 @@ class Inputs(Cells):
         return found
 
 
-class Targets(Cells):
+class TargetCells(Cells):
     """Classes by name or number, or figures, in the shape of what an output learns."""
 
     def __init__(self, columns: tuple[str, ...], output: Output, schema: Schema) -> None:

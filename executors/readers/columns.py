@@ -13,8 +13,8 @@ from executors.readers.cells import (
     NO_CLASS,
     CellError,
     Cells,
-    Inputs,
-    Targets,
+    InputCells,
+    TargetCells,
     are_classes,
     is_whole,
     names_of,
@@ -78,7 +78,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
     for output in signature.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
         if column:
-            found[output.name] = Targets((column,), output, request.schema)
+            found[output.name] = TargetCells((column,), output, request.schema)
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
         given = (column,) if column else request.schema.figure_columns or _figure_columns(columns, signature)
@@ -89,7 +89,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
                 Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
             )
         if given:
-            found[tensor.name] = Inputs(given, tensor, request)
+            found[tensor.name] = InputCells(given, tensor, request)
     return found
 
 

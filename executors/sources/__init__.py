@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 
 from executors.custom_layers import import_layers
-from executors.inspection import Inspected, Kind, inspect_source
+from executors.inspection import Inspected, SourceKind, inspect_source
 from executors.inspection.directories import NOT_ADAPTABLE
 from executors.inspection.errors import invalid
 from executors.inspection.limits import GIB
@@ -76,11 +76,11 @@ def load_application(
 
 def _load(path: Path, inspected: Inspected, sequence: int | None, classes: int | None) -> keras.Model:
     match inspected.kind:
-        case Kind.SAVED_MODEL:
+        case SourceKind.SAVED_MODEL:
             return load_saved_model(path, inspected)
-        case Kind.PRESET:
+        case SourceKind.PRESET:
             return load_preset(path, sequence, classes)
-        case Kind.GRAPH:
+        case SourceKind.GRAPH:
             raise invalid(
                 path, f"a SavedModel without Keras structure, which {NOT_ADAPTABLE}", "a model of Keras"
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from executors.inspection import Inspected, Policy, check_config
+from executors.inspection import ClassPolicy, Inspected, check_config
 from executors.inspection.config import parse_config
 from executors.inspection.directories import METADATA, NOT_ADAPTABLE
 from executors.inspection.errors import invalid
@@ -30,7 +30,7 @@ def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
     import tf_keras  # noqa: PLC0415 - a second Keras, for old models alone
 
     described = _root(path)
-    check_config(path, described, inspected.weights, Policy(LIMITS))
+    check_config(path, described, inspected.weights, ClassPolicy(LIMITS))
     check_classes(path, described)
     kind = tf_keras.Sequential if described["class_name"] == "Sequential" else tf_keras.Model
     try:

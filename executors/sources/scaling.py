@@ -8,11 +8,11 @@ import keras
 from executors.structure.graph import Graph, Node, TensorRef
 from executors.structure.reading.reader import read_graph
 from executors.structure.signature import signature_of
-from mistify.config.dataset import Scaling
+from mistify.config.dataset import InputScaling
 from mistify.parsing.validation import InvalidValue
 
 
-def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:
+def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
     """A flat model with a `Rescaling` behind each input of figures; the model itself where nothing is scaled.
 
     Raises:
@@ -39,7 +39,7 @@ def scaled(model: keras.Model, scaling: Scaling | None) -> keras.Model:
     )
 
 
-def _values(scaling: Scaling) -> tuple[Any, Any]:
+def _values(scaling: InputScaling) -> tuple[Any, Any]:
     """Factor and offset, for all channels or for each."""
     if scaling.mean is None or scaling.std is None:
         return scaling.factor, scaling.offset

@@ -7,7 +7,7 @@ import numpy as np
 
 from executors.structure import copied, fold_batch_norm, set_weights
 from executors.structure.reading.reader import read_graph
-from executors.tfmot.training import PRIMING_STEPS, Training, train
+from executors.tfmot.training import PRIMING_STEPS, TfmotTraining, train
 from executors.tfmot.translation import translated, wrapped
 from executors.training.evaluation import recalibrate
 from executors.training.setup import TrainingSetup
@@ -34,7 +34,7 @@ def compressed(
         model: The checkpoint, which is not changed.
         compression: What is asked for. Kernels that TFMOT does not know (depthwise ones among them) stay.
         setup: The training data, and what the teacher says of them.
-        steps: Training steps.
+        steps: TfmotTraining steps.
         seed: Where the order of the examples starts from.
 
     Raises:
@@ -42,7 +42,7 @@ def compressed(
             TFMOT knows none of the layers.
         FloatingPointError: The loss is no longer finite.
     """
-    training = Training.of(model, setup, steps, seed)
+    training = TfmotTraining.of(model, setup, steps, seed)
     if compression.clusters is None:
         network = copied(model)
         trained = _pruned(translated(network, setup.train.inputs), compression.sparsity, training)
@@ -56,7 +56,7 @@ def compressed(
     return network
 
 
-def _pruned(model: Any, sparsity: float | None, training: Training) -> Any:
+def _pruned(model: Any, sparsity: float | None, training: TfmotTraining) -> Any:
     """The model with the smallest weights of every kernel at zero."""
     from tensorflow_model_optimization.python.core.sparsity.keras.prune_registry import (  # noqa: PLC0415
         PruneRegistry,
@@ -80,7 +80,7 @@ def _pruned(model: Any, sparsity: float | None, training: Training) -> Any:
     return tfmot.strip_pruning(pruned)
 
 
-def _clustered(model: Any, clusters: int, training: Training) -> Any:
+def _clustered(model: Any, clusters: int, training: TfmotTraining) -> Any:
     """The model with as many values in every kernel as there are clusters."""
     from tensorflow_model_optimization.clustering import keras as tfmot  # noqa: PLC0415
     from tensorflow_model_optimization.python.core.clustering.keras.clustering_registry import (  # noqa: PLC0415

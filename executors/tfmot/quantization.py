@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from executors.data import Array
 from executors.structure import fold_batch_norm
-from executors.tfmot.training import Training, train
+from executors.tfmot.training import TfmotTraining, train
 from executors.tfmot.translation import in_order, translated, wrapped
 from executors.training.setup import TrainingSetup
 
@@ -34,7 +34,7 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     Args:
         model: The checkpoint, which is not changed.
         setup: The training data, and what the teacher says of them.
-        steps: Training steps.
+        steps: TfmotTraining steps.
         seed: Where the order of the examples starts from.
 
     Raises:
@@ -46,7 +46,7 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
     examples = setup.train.subset(few).inputs
     aware = _imitating(translated(fold_batch_norm(model), examples))
     calibrate(aware, examples)
-    train(aware, Training.of(model, setup, steps, seed), _LEARNING_RATE)
+    train(aware, TfmotTraining.of(model, setup, steps, seed), _LEARNING_RATE)
     return aware
 
 

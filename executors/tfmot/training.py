@@ -18,13 +18,13 @@ PRIMING_STEPS: Final = 10
 
 
 @dataclass(frozen=True)
-class Training:
+class TfmotTraining:
     """How the translation of a network is trained.
 
     Attributes:
         objectives: What its outputs learn, in their order.
         setup: The training data, and what the teacher says of them.
-        steps: Training steps, after `PRIMING_STEPS` at rate zero.
+        steps: TfmotTraining steps, after `PRIMING_STEPS` at rate zero.
         seed: Where the order of the examples starts from.
     """
 
@@ -34,13 +34,13 @@ class Training:
     seed: int
 
     @classmethod
-    def of(cls, model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> "Training":
+    def of(cls, model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> "TfmotTraining":
         """That of a translation of the model."""
         weights = setup.settings.class_weights
         return cls(objectives_of(model, setup.train, weights), setup, steps, seed)
 
 
-def train(model: Any, training: Training, learning_rate: float) -> None:
+def train(model: Any, training: TfmotTraining, learning_rate: float) -> None:
     """Train a tf_keras model by Adam, at a rate that falls from its highest along a cosine.
 
     Raises:
@@ -68,7 +68,7 @@ def train(model: Any, training: Training, learning_rate: float) -> None:
     _run(tf.function(step, autograph=False), training, learning_rate)
 
 
-def _run(step: Callable[..., tf.Tensor], training: Training, learning_rate: float) -> None:
+def _run(step: Callable[..., tf.Tensor], training: TfmotTraining, learning_rate: float) -> None:
     setup, rng = training.setup, np.random.default_rng(training.seed)
     for rate in np.concatenate([np.zeros(PRIMING_STEPS), learning_rate * cosine(training.steps)]):
         rows = rng.integers(len(setup.train), size=setup.batch_size)

@@ -55,7 +55,7 @@ class Augmentation(Settings):
     brightness: float = Field(default=0.0, ge=0, lt=1, description="a share below 1", examples=[0.2])
 
 
-class Scaling(Settings):
+class InputScaling(Settings):
     """How the figures of the data become what the model expects; a package has it inside.
 
     Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
@@ -67,7 +67,7 @@ class Scaling(Settings):
     std: tuple[Positive, ...] | None = None
 
     @model_validator(mode="after")
-    def _one_way(self) -> "Scaling":
+    def _one_way(self) -> "InputScaling":
         by_channel = self.mean is not None or self.std is not None
         equal = self.mean is not None and self.std is not None and len(self.mean) == len(self.std)
         if by_channel and (not equal or (self.factor, self.offset) != (1.0, 0.0)):
@@ -98,7 +98,7 @@ class DataSettings(Settings):
         default=0.1, gt=0, le=0.5, description="a share above 0 and up to 0.5", examples=[0.1]
     )
     augment: Augmentation | None = None
-    scale: Scaling | None = None
+    scale: InputScaling | None = None
     class_weights: ClassWeights | None = Field(
         default=None, description='"balanced" or a list of numbers above 0', examples=["balanced"]
     )

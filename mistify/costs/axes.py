@@ -28,7 +28,7 @@ from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.costs.quantization import STORED, Quantization
 from mistify.errors import ErrorCode, MistifyError
-from mistify.parsing.quantities import BYTES, COUNT, TIME, Kind, Quantity
+from mistify.parsing.quantities import BYTES, COUNT, TIME, Quantity, QuantityKind
 from mistify.plugins import UnusablePlugInError, load_plug_in, plug_ins
 
 ENTRY_POINTS: Final = "mistify.metrics"
@@ -65,7 +65,7 @@ class Axis:
     key: str
     quantity: str
     label: str
-    kind: Kind
+    kind: QuantityKind
     cost: Callable[[NetworkCost, Condition], float]
     by_precision: bool = False
     by_hardware: bool = False

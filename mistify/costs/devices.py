@@ -18,7 +18,7 @@ _MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
-class Reading:
+class OperatorTiming:
     """What a small network took on a device.
 
     Attributes:
@@ -58,7 +58,7 @@ class DeviceTable:
     name: str
     machine: str
     runtime: str
-    readings: tuple[Reading, ...]
+    readings: tuple[OperatorTiming, ...]
     powers: tuple[Power, ...] = ()
 
 
@@ -134,7 +134,7 @@ def _wrong_name(name: str) -> Iterator[Problem]:
         yield Problem("name", f'"{name}"', "a name that is not in the catalogue", "rename it")
 
 
-def _wrong_readings(readings: tuple[Reading, ...]) -> Iterator[Problem]:
+def _wrong_readings(readings: tuple[OperatorTiming, ...]) -> Iterator[Problem]:
     if not 0 < len(readings) <= MOST_READINGS:
         expected = f"1 to {MOST_READINGS:,} readings"
         yield Problem("readings", f"{len(readings):,}", expected, "measure the device again")
@@ -153,7 +153,7 @@ def _wrong_powers(powers: tuple[Power, ...]) -> Iterator[Problem]:
             yield Problem(place, given, "a positive number", "measure the device again")
 
 
-def _wrong(reading: Reading) -> Iterator[tuple[str, str, str]]:
+def _wrong(reading: OperatorTiming) -> Iterator[tuple[str, str, str]]:
     """What is wrong with a reading: where, what was given, and what was expected."""
     if not (math.isfinite(reading.median_ms) and reading.median_ms > 0):
         yield "median_ms", f"{reading.median_ms:g}", "a positive number"

@@ -6,7 +6,7 @@ from typing import Final
 
 from mistify.costs.budget import Costs, axis_name, conditions_of, quantity_of
 from mistify.costs.quantization import Quantization
-from mistify.parsing.quantities import PLAIN, Kind
+from mistify.parsing.quantities import PLAIN, QuantityKind
 
 #: Before the name of a quantity of which more is better: costs are its reciprocals.
 INVERSE: Final = "1/"
@@ -24,7 +24,7 @@ class Legend:
 
     quantity: str
     label: str
-    kind: Kind
+    kind: QuantityKind
 
     @property
     def name(self) -> str:

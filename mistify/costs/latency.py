@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 from mistify.parsing.validation import Settings
 
 Terms: TypeAlias = tuple[float, ...]
 
 
-_COPIES: Final = frozenset({Kind.COPY, Kind.RESHAPE, Kind.FLATTEN})
+_COPIES: Final = frozenset({OperatorKind.COPY, OperatorKind.RESHAPE, OperatorKind.FLATTEN})
 
 
 class Tile(NamedTuple):
@@ -77,9 +77,9 @@ def terms_between(operations: Sequence[Operation]) -> Terms:
 def routine_of(operation: Operation) -> str:
     """The routine that does an operation: a product has others for one position, and without a window."""
     match operation:
-        case Operation(kind=Kind.CONVOLUTION, kernel=1, stride=1):
+        case Operation(kind=OperatorKind.CONVOLUTION, kernel=1, stride=1):
             return "convolution-1x1"
-        case Operation(kind=Kind.DENSE, positions=1):
+        case Operation(kind=OperatorKind.DENSE, positions=1):
             return "dense-vector"
         case _:
             return operation.kind.value
@@ -164,9 +164,9 @@ def _filled(size: int, tile: int) -> int:
 
 _TERMS: Mapping[str, Callable[[Operation, Tile], Terms]] = {
     "convolution-1x1": _product,
-    Kind.CONVOLUTION.value: _product,
+    OperatorKind.CONVOLUTION.value: _product,
     "dense-vector": _product,
-    Kind.DENSE.value: _product,
-    Kind.PRODUCT.value: _product,
-    Kind.DEPTHWISE.value: _depthwise,
+    OperatorKind.DENSE.value: _product,
+    OperatorKind.PRODUCT.value: _product,
+    OperatorKind.DEPTHWISE.value: _depthwise,
 }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class OperatorKind(StrEnum):
     """A kind of operator; those that take about as long as each other are one kind.
 
     `dense` is a product with weights, `product` one of two tensors, `add` any sum or product of two tensors
@@ -44,7 +44,7 @@ class Operation:
         times: How often it runs, such as once for each group of a grouped convolution.
     """
 
-    kind: Kind
+    kind: OperatorKind
     positions: int
     c_in: int
     c_out: int
@@ -63,6 +63,6 @@ class Operation:
         return self.positions * self.c_out
 
 
-def elementwise(kind: Kind, positions: int, channels: int, times: int = 1) -> Operation:
+def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:
     """An operator that writes an element for each that it reads."""
     return Operation(kind, positions, channels, channels, times=times)

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from mistify.costs.latency import LatencyModel
 from mistify.costs.network import NetworkCost
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.quantization import Quantization
 
 #: How many networks a prediction outweighs.
@@ -123,15 +123,17 @@ class MeasuredProfile(HardwareProfile):
     def _fastest(self, network: NetworkCost) -> tuple[float, int]:
         """The latency in milliseconds, and with how many threads."""
         operations = [
-            *self._borders(Kind.QUANTIZE, network.inputs, network),
+            *self._borders(OperatorKind.QUANTIZE, network.inputs, network),
             *network.operations,
-            *self._borders(Kind.DEQUANTIZE, network.outputs, network),
+            *self._borders(OperatorKind.DEQUANTIZE, network.outputs, network),
         ]
         return min(
             (self.factor * model.latency_ms(operations), threads) for threads, model in self.models.items()
         )
 
-    def _borders(self, kind: Kind, tensors: Iterable[int], network: NetworkCost) -> Iterator[Operation]:
+    def _borders(
+        self, kind: OperatorKind, tensors: Iterable[int], network: NetworkCost
+    ) -> Iterator[Operation]:
         """Packages take and give floats; integers are made of them inside."""
         if self.integer:
             yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)

@@ -35,7 +35,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Kind:
+class QuantityKind:
     """A kind of quantity: its units with their sizes, the plain number's unit being 1.
 
     Attributes:
@@ -117,7 +117,7 @@ def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
     return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
 
 
-def measured_in(units: Mapping[str, float]) -> Kind:
+def measured_in(units: Mapping[str, float]) -> QuantityKind:
     """A kind of one's own: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
 
     Args:
@@ -133,7 +133,7 @@ def measured_in(units: Mapping[str, float]) -> Kind:
     unreadable = [name for name in units if not _UNIT.fullmatch(name) or name == "x"]
     if unreadable:
         raise ValueError(f"units cannot be called {unreadable}: they are letters, per cents and slashes")
-    return Kind(
+    return QuantityKind(
         f'an amount such as "2{plain}" (a plain number is {plain}), or "0.5x" of the source model',
         MappingProxyType({"": Decimal(1), **sizes}),
         written=tuple(sizes),
@@ -141,20 +141,20 @@ def measured_in(units: Mapping[str, float]) -> Kind:
     )
 
 
-TIME = Kind(
+TIME = QuantityKind(
     'a time such as "30ms" (a plain number is milliseconds) or "0.5x" of the source model',
     _units(ns="1e-6", us="1e-3", ms="1", s="1e3", min="6e4"),
     written=("ns", "us", "ms", "s"),
     relative=True,
 )
-COUNT = Kind(
+COUNT = QuantityKind(
     'a number such as "5G" or 5000000000, or "0.5x" of the source model',
     _units(K="1e3", k="1e3", M="1e6", G="1e9", T="1e12"),
     written=("", "K", "M", "G", "T"),
     relative=True,
     whole=True,
 )
-BYTES = Kind(
+BYTES = QuantityKind(
     'a number of bytes such as "0.5GB" (a plain number is bytes), or "0.5x" of the source model',
     _units(
         B="1", KB="1e3", kB="1e3", MB="1e6", GB="1e9", TB="1e12", KiB="1024", MiB="1048576", GiB="1073741824"
@@ -164,15 +164,17 @@ BYTES = Kind(
     whole=True,
 )
 #: Of what nothing is known but its number.
-PLAIN = Kind("a number", _units(), written=("",))
+PLAIN = QuantityKind("a number", _units(), written=("",))
 
-_SHARE = Kind('a share above 0 and up to 1 such as "0.80" or "80%"', _units(**{"%": "1e-2"}), written=("%",))
-_COMPUTE_POWER = Kind(
+_SHARE = QuantityKind(
+    'a share above 0 and up to 1 such as "0.80" or "80%"', _units(**{"%": "1e-2"}), written=("%",)
+)
+_COMPUTE_POWER = QuantityKind(
     'a compute power such as "10GFLOP/s" (a plain number is GFLOP/s)',
     _units(**{"MFLOP/s": "1e-3", "GFLOP/s": "1", "TFLOP/s": "1e3"}),
     written=("MFLOP/s", "GFLOP/s", "TFLOP/s"),
 )
-_BANDWIDTH = Kind(
+_BANDWIDTH = QuantityKind(
     'a memory bandwidth such as "8.5GB/s" (a plain number is GB/s)',
     _units(**{"KB/s": "1e-6", "MB/s": "1e-3", "GB/s": "1", "TB/s": "1e3"}),
     written=("KB/s", "MB/s", "GB/s", "TB/s"),

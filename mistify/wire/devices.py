@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from mistify.costs.devices import Device, DeviceTable, Power, Reading, Setting
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.devices import Device, DeviceTable, OperatorTiming, Power, Setting
+from mistify.costs.operators import Operation, OperatorKind
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.validation import unknown_name
 from mistify.v1 import devices_pb2 as pb
@@ -75,20 +75,20 @@ def device_from_proto(message: pb.Device) -> Device:
     )
 
 
-def _reading(number: int, message: pb.Reading) -> Reading:
+def _reading(number: int, message: pb.Reading) -> OperatorTiming:
     operations = tuple(
         _operation(f"readings[{number}].operations[{place}]", operation)
         for place, operation in enumerate(message.operations)
     )
-    return Reading(operations, message.integer, message.threads, message.median_ms)
+    return OperatorTiming(operations, message.integer, message.threads, message.median_ms)
 
 
 def _operation(place: str, message: pb.Operation) -> Operation:
-    if message.kind not in set(Kind):
-        problem = Problem(f"{place}.kind", f'"{message.kind}"', *unknown_name(message.kind, Kind))
+    if message.kind not in set(OperatorKind):
+        problem = Problem(f"{place}.kind", f'"{message.kind}"', *unknown_name(message.kind, OperatorKind))
         raise MistifyError(ErrorCode.INVALID_CONFIG, "the table: nothing was registered", [problem])
     return Operation(
-        kind=Kind(message.kind),
+        kind=OperatorKind(message.kind),
         positions=message.positions,
         c_in=message.c_in,
         c_out=message.c_out,

@@ -23,7 +23,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
-from mistify.parsing.quantities import Kind, sized
+from mistify.parsing.quantities import QuantityKind, sized
 from mistify.v1 import porting_pb2 as pb
 
 
@@ -206,11 +206,11 @@ def legends_from_proto(messages: Iterable[pb.Legend]) -> tuple[Legend, ...]:
     return tuple(Legend(message.quantity, message.label, _kind_from_proto(message)) for message in messages)
 
 
-def _kind_from_proto(message: pb.Legend) -> Kind:
+def _kind_from_proto(message: pb.Legend) -> QuantityKind:
     units = {"": 1.0, **message.units}
     if not message.written or not set(message.written) <= units.keys():
         raise _unknown("a legend", f"in units {sorted(units)}, written in {list(message.written)}")
-    return Kind(
+    return QuantityKind(
         message.expected, sized(units), tuple(message.written), relative=message.relative, whole=message.whole
     )
 

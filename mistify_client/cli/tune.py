@@ -21,7 +21,7 @@ from mistify_client.runtime.versions import current
 from mistify_client.tuning.config import hints_of, read_tuning_file
 from mistify_client.tuning.examples import read_examples
 from mistify_client.tuning.peers.exchange import Peering
-from mistify_client.tuning.session import Outcome, tune, withdraw
+from mistify_client.tuning.session import TuningOutcome, tune, withdraw
 from mistify_client.tuning.trainer import training_of
 
 
@@ -103,7 +103,7 @@ def _resumable() -> Iterator[None]:
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
 
 
-def _tell(outcome: Outcome, training: Training) -> None:
+def _tell(outcome: TuningOutcome, training: Training) -> None:
     """What came of it."""
     began, ended = outcome.began, outcome.ended
     if training.has_answers:

@@ -27,7 +27,7 @@ def _check_address(given: str) -> str:
 Address = Annotated[str, AfterValidator(_check_address)]
 
 
-class ServerSettings(Settings):
+class ServerConfig(Settings):
     """The server that something is asked of.
 
     Attributes:
@@ -39,7 +39,7 @@ class ServerSettings(Settings):
     token_file: Path | None = None
 
 
-class ReplacementConfig(ServerSettings):
+class ReplacementConfig(ServerConfig):
     """The background path: where new packages come from when no branch keeps to the targets.
 
     Attributes:
@@ -61,7 +61,7 @@ class ReplacementConfig(ServerSettings):
     probation: Seconds = Field(default=60.0, description='a time such as "60s"', examples=["60s"])
 
 
-class ReportingConfig(ServerSettings):
+class ReportingConfig(ServerConfig):
     """What packages take on this device is told to the server, whose predictions for it follow.
 
     Attributes:
@@ -168,7 +168,7 @@ def _with_server(content: Mapping[str, object], server: str | None, source: str)
     return {**content, **{name: {**table, "server": server} for name, table in tables.items()}}
 
 
-def _anchored(table: ServerSettings, directory: Path) -> ServerSettings:
+def _anchored(table: ServerConfig, directory: Path) -> ServerConfig:
     """The same with absolute paths, and a token that can be read."""
     paths = {name: directory / value for name, value in table if isinstance(value, Path)}
     read_token(paths.get("token_file"))

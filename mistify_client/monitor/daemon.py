@@ -16,7 +16,7 @@ from mistify.errors import MistifyError
 from mistify.files import write_json
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import MonitorConfig, goal_template
-from mistify_client.monitor.foreground import Foreground, Outcome
+from mistify_client.monitor.foreground import Foreground, IntervalOutcome
 from mistify_client.monitor.replacement.background import Background
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
@@ -66,7 +66,7 @@ class Monitor:
         self._state = MonitorState.of(package)
         self._background: Background | None = None
         self._reporting: Reporting | None = None
-        self._outcome: Outcome | None = None
+        self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
         self._short_since: float | None = None
         self._written = (0, float("-inf"))
@@ -140,7 +140,7 @@ class Monitor:
         if self._targets.current != before:
             self._journal.note("targets", "changed by mistify target", **targets(self._targets.current))
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: IntervalOutcome) -> None:
         """Note a decision, unless it is the one before again."""
         decision, situation = outcome.decision, outcome.situation
         figures = {"branch": decision.branch, "ratio": round(situation.ratio, 4), "fits": decision.fits}
@@ -149,7 +149,7 @@ class Monitor:
         elif self._outcome is None or self._outcome.decision.fits != decision.fits:
             self._journal.note("stay", decision.reason, **figures)
 
-    def _consider_replacement(self, now: float, outcome: Outcome) -> None:
+    def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
         """Where no branch has kept to the targets for a while, ask for a new package."""
         fits, situation = outcome.decision.fits, outcome.situation
         if self._short_since is None or fits:

@@ -13,8 +13,8 @@ from mistify.costs.catalogue import HOST
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.costs import BranchCosts, expected_costs, made_for
-from mistify_client.monitor.sensing.latency import LatencyModel
-from mistify_client.monitor.sensing.sensors import Reading, Sensor
+from mistify_client.monitor.sensing.latency import LatencyEstimator
+from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
 from mistify_client.monitor.state.state import stamp
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.statistics import INFERENCE, Observed, observed
@@ -26,7 +26,7 @@ _OLDEST_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class IntervalOutcome:
     """One decision, with what it was made of.
 
     Attributes:
@@ -67,7 +67,7 @@ class _Version:
     manifest: Manifest
     hardware: str
     costs: tuple[BranchCosts, ...]
-    model: LatencyModel
+    model: LatencyEstimator
     since: float
     noticed: float
 
@@ -90,9 +90,9 @@ class Foreground:
         self._state = state_directory(package)
         self._switchboard = Switchboard.open(self._state)
         self._version: _Version | None = None
-        self._measured_at = Reading()
+        self._measured_at = SensorReading()
 
-    def step(self, now: float, since: float, targets: Targets) -> Outcome:
+    def step(self, now: float, since: float, targets: Targets) -> IntervalOutcome:
         """Decide once.
 
         Args:
@@ -126,7 +126,7 @@ class Foreground:
             self._switchboard.switch_in(version.generation, decision.branch)
             version.since = now
         outdated_at = _outdated_at(runtimes, version)
-        return Outcome(version.manifest, situation, decision, version.model.predicted_ms, outdated_at)
+        return IntervalOutcome(version.manifest, situation, decision, version.model.predicted_ms, outdated_at)
 
     def _current(self, now: float) -> _Version:
         """The version that is current, under the conditions that the one before has met."""
@@ -139,7 +139,7 @@ class Foreground:
         costs = expected_costs(manifest, hardware)
         # Ratios to what different machines take do not compare.
         ratio = before.model.ratio if before is not None and before.hardware == hardware else 1.0
-        model = LatencyModel([each.latency_ms for each in costs], ratio)
+        model = LatencyEstimator([each.latency_ms for each in costs], ratio)
         # When the daemon starts, the branch is as old as can be: nothing speaks against a better one.
         since = -inf if before is None else now
         return _Version(generation, found, manifest, hardware, costs, model, since, noticed=now)
@@ -165,7 +165,7 @@ def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> 
 
 
 def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:
-    """What `Outcome.outdated_at` says."""
+    """What `IntervalOutcome.outdated_at` says."""
     ran = [runtime for runtime in runtimes if len(runtime.inferences)]
     if any(runtime.generation == version.generation for runtime in ran):
         return None

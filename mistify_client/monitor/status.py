@@ -5,14 +5,14 @@ from dataclasses import asdict
 from typing import Any
 
 from mistify.parsing.quantities import format_bytes, format_time
-from mistify_client.monitor.foreground import Outcome
+from mistify_client.monitor.foreground import IntervalOutcome
 from mistify_client.monitor.replacement.ledger import Replacement
 from mistify_client.monitor.state.targets import Targets
 
 _DIGITS = 3
 
 
-def status(outcome: Outcome) -> dict[str, object]:
+def status(outcome: IntervalOutcome) -> dict[str, object]:
     """The present decision as plain data; null stands for what is not known."""
     situation = outcome.situation
     return {

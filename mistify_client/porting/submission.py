@@ -15,7 +15,7 @@ SUBMISSION = ".mistify-job.json"
 
 
 @dataclass(frozen=True)
-class Submission:
+class SavedSubmission:
     """A config that was submitted: under which key, its SHA-256, to which server."""
 
     key: str
@@ -41,7 +41,7 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
         if job.state not in (JobState.FAILED, JobState.CANCELLED):
             return job
     # The key is written down before it is used: a job never gets lost between the two.
-    submission = Submission(uuid.uuid4().hex, digest, server)
+    submission = SavedSubmission(uuid.uuid4().hex, digest, server)
     write_durably(out / SUBMISSION, asdict(submission))
     try:
         return client.submit(config, submission.key)
@@ -51,9 +51,9 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
         raise
 
 
-def _read(path: Path) -> Submission | None:
+def _read(path: Path) -> SavedSubmission | None:
     """What an earlier run wrote; a file that says anything else is of no use and is written anew."""
     try:
-        return Submission(**json.loads(path.read_text(encoding="utf-8")))
+        return SavedSubmission(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None

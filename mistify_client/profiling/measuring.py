@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.costs.devices import DeviceTable, Power, Reading
+from mistify.costs.devices import DeviceTable, OperatorTiming, Power
 from mistify.machine import machine
 from mistify.package.manifest import Manifest
 from mistify_client.profiling.energy import EnergyCounter
@@ -93,7 +93,7 @@ def measure_device(
     ]
     with _without_collection():
         _measure(subjects, budget_seconds, progress, clock, energy or _nothing)
-    readings = tuple(Reading(s.operations, s.integer, s.threads, s.median_ms) for s in subjects)
+    readings = tuple(OperatorTiming(s.operations, s.integer, s.threads, s.median_ms) for s in subjects)
     return DeviceTable(
         name=name,
         machine=machine(),

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 Shape = tuple[int, ...]
 
@@ -35,8 +35,8 @@ def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
     for operation in operations:
         given = _input_shape(operation)
         if tensor is None:
-            tensor = writer.given(given, float32=operation.kind is Kind.QUANTIZE)
-            if operation.kind is not Kind.PRODUCT:
+            tensor = writer.given(given, float32=operation.kind is OperatorKind.QUANTIZE)
+            if operation.kind is not OperatorKind.PRODUCT:
                 writer.free_batch(tensor)
         if prod(writer.shapes[tensor]) != prod(given):
             raise ValueError(
@@ -53,11 +53,11 @@ def _sides(positions: int) -> tuple[int, int]:
 
 
 def _input_shape(operation: Operation) -> Shape:
-    if operation.kind is Kind.PRODUCT:
+    if operation.kind is OperatorKind.PRODUCT:
         return (operation.times, operation.positions, operation.c_in)
-    if operation.kind is Kind.DENSE and operation.positions == 1:
+    if operation.kind is OperatorKind.DENSE and operation.positions == 1:
         return (1, operation.c_in)
-    if operation.kind is Kind.RESHAPE:
+    if operation.kind is OperatorKind.RESHAPE:
         return (1, operation.positions, operation.c_in)
     (height, width), (down, right) = _sides(operation.positions), _strides(operation)
     return (1, height * down, width * right, operation.c_in)
@@ -221,7 +221,7 @@ def _pool(writer: _Writer, operation: Operation, tensor: int) -> int:
     options = schema.Pool2DOptionsT(
         padding=schema.Padding.SAME, strideH=down, strideW=right, filterHeight=rows, filterWidth=columns
     )
-    name = "MAX_POOL_2D" if operation.kind is Kind.MAX_POOL else "AVERAGE_POOL_2D"
+    name = "MAX_POOL_2D" if operation.kind is OperatorKind.MAX_POOL else "AVERAGE_POOL_2D"
     return writer.operator(name, (tensor,), writer.tensor(_output_shape(operation)), options)
 
 
@@ -276,20 +276,20 @@ def _dequantize(writer: _Writer, operation: Operation, tensor: int) -> int:
     return writer.operator("DEQUANTIZE", (tensor,), writer.tensor(writer.shapes[tensor], float32=True))
 
 
-_WRITERS: Final[Mapping[Kind, Callable[[_Writer, Operation, int], int]]] = {
-    Kind.CONVOLUTION: _convolution,
-    Kind.DEPTHWISE: _depthwise,
-    Kind.DENSE: _dense,
-    Kind.PRODUCT: _product,
-    Kind.ADD: _add,
-    Kind.MAX_POOL: _pool,
-    Kind.AVERAGE_POOL: _pool,
-    Kind.MEAN: _mean,
-    Kind.SOFTMAX: _softmax,
-    Kind.ACTIVATION: _activation,
-    Kind.COPY: _copy,
-    Kind.RESHAPE: _reshape,
-    Kind.FLATTEN: _flatten,
-    Kind.QUANTIZE: _quantize,
-    Kind.DEQUANTIZE: _dequantize,
+_WRITERS: Final[Mapping[OperatorKind, Callable[[_Writer, Operation, int], int]]] = {
+    OperatorKind.CONVOLUTION: _convolution,
+    OperatorKind.DEPTHWISE: _depthwise,
+    OperatorKind.DENSE: _dense,
+    OperatorKind.PRODUCT: _product,
+    OperatorKind.ADD: _add,
+    OperatorKind.MAX_POOL: _pool,
+    OperatorKind.AVERAGE_POOL: _pool,
+    OperatorKind.MEAN: _mean,
+    OperatorKind.SOFTMAX: _softmax,
+    OperatorKind.ACTIVATION: _activation,
+    OperatorKind.COPY: _copy,
+    OperatorKind.RESHAPE: _reshape,
+    OperatorKind.FLATTEN: _flatten,
+    OperatorKind.QUANTIZE: _quantize,
+    OperatorKind.DEQUANTIZE: _dequantize,
 }

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 
 #: Operators in a row, each of which reads what the one before it has written.
 Chain: TypeAlias = tuple[Operation, ...]
@@ -51,7 +51,7 @@ class Sampler:
 
 def _fits(operation: Operation) -> bool:
     weights = operation.kernel * operation.c_in * operation.c_out * operation.times
-    heavy = operation.kind in (Kind.CONVOLUTION, Kind.DENSE, Kind.PRODUCT)
+    heavy = operation.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE, OperatorKind.PRODUCT)
     return max(operation.read, operation.written) <= _MOST_ELEMENTS and (
         not heavy or (weights <= _MOST_WEIGHTS and weights * operation.positions <= _MOST_MULTIPLY_ADDS)
     )
@@ -68,7 +68,7 @@ def samples(*, integer: bool, seed: int = 0) -> Iterator[Chain]:
     for make, count in _COUNTS.items():
         yield from (sampler.fitting(make) for _ in range(count))
     if integer:
-        for kind in (Kind.QUANTIZE, Kind.DEQUANTIZE):
+        for kind in (OperatorKind.QUANTIZE, OperatorKind.DEQUANTIZE):
             yield from (
                 (elementwise(kind, positions, channels),)
                 for positions, channels in ((1, 1), (1, 40), (64, 10), (1024, 3), (3969, 3), (9216, 8))
@@ -76,61 +76,67 @@ def samples(*, integer: bool, seed: int = 0) -> Iterator[Chain]:
 
 
 def _pointwise(sampler: Sampler) -> Chain:
-    return (Operation(Kind.CONVOLUTION, sampler.square(), sampler.channels(), sampler.channels()),)
+    return (Operation(OperatorKind.CONVOLUTION, sampler.square(), sampler.channels(), sampler.channels()),)
 
 
 def _convolution(sampler: Sampler) -> Chain:
     positions, kernel = sampler.square(2), sampler.pick(9, 9, 9, 25)
-    return (Operation(Kind.CONVOLUTION, positions, sampler.channels(), sampler.channels(), kernel),)
+    return (Operation(OperatorKind.CONVOLUTION, positions, sampler.channels(), sampler.channels(), kernel),)
 
 
 def _strided(sampler: Sampler) -> Chain:
     positions, kernel = sampler.square(2), sampler.pick(1, 9, 9)
-    return (Operation(Kind.CONVOLUTION, positions, sampler.channels(), sampler.channels(), kernel, 4),)
+    return (
+        Operation(OperatorKind.CONVOLUTION, positions, sampler.channels(), sampler.channels(), kernel, 4),
+    )
 
 
 def _first(sampler: Sampler) -> Chain:
     positions, stride = sampler.square(12), sampler.pick(1, 4)
     c_in = sampler.pick(1, 3)
-    return (Operation(Kind.CONVOLUTION, positions, c_in, sampler.channels(4, 64), 9, stride),)
+    return (Operation(OperatorKind.CONVOLUTION, positions, c_in, sampler.channels(4, 64), 9, stride),)
 
 
 def _over_time(sampler: Sampler) -> Chain:
     kernel, stride = sampler.pick(1, 3, 3, 5, 5, 7), sampler.pick(1, 1, 2)
     return (
-        Operation(Kind.CONVOLUTION, sampler.steps(), sampler.channels(), sampler.channels(), kernel, stride),
+        Operation(
+            OperatorKind.CONVOLUTION, sampler.steps(), sampler.channels(), sampler.channels(), kernel, stride
+        ),
     )
 
 
 def _depthwise(sampler: Sampler) -> Chain:
     channels, kernel, stride = sampler.channels(), sampler.pick(9, 9, 9, 25), sampler.pick(1, 1, 4)
-    return (Operation(Kind.DEPTHWISE, sampler.square(2), channels, channels, kernel, stride),)
+    return (Operation(OperatorKind.DEPTHWISE, sampler.square(2), channels, channels, kernel, stride),)
 
 
 def _depthwise_over_time(sampler: Sampler) -> Chain:
     channels, kernel = sampler.channels(), sampler.pick(3, 5)
-    return (Operation(Kind.DEPTHWISE, sampler.steps(), channels, channels, kernel),)
+    return (Operation(OperatorKind.DEPTHWISE, sampler.steps(), channels, channels, kernel),)
 
 
 def _dense(sampler: Sampler) -> Chain:
-    return (Operation(Kind.DENSE, 1, sampler.channels(8, 3000), sampler.channels(2, 512)),)
+    return (Operation(OperatorKind.DENSE, 1, sampler.channels(8, 3000), sampler.channels(2, 512)),)
 
 
 def _dense_at_steps(sampler: Sampler) -> Chain:
-    return (Operation(Kind.DENSE, sampler.steps(), sampler.channels(), sampler.channels()),)
+    return (Operation(OperatorKind.DENSE, sampler.steps(), sampler.channels(), sampler.channels()),)
 
 
 def _product(sampler: Sampler) -> Chain:
     heads = sampler.pick(1, 2, 4)
     rows = sampler.channels(4, 64)
-    return (Operation(Kind.PRODUCT, rows, sampler.channels(4, 64), sampler.channels(4, 64), times=heads),)
+    return (
+        Operation(OperatorKind.PRODUCT, rows, sampler.channels(4, 64), sampler.channels(4, 64), times=heads),
+    )
 
 
-def _elementwise(kind: Kind) -> Callable[[Sampler], Chain]:
+def _elementwise(kind: OperatorKind) -> Callable[[Sampler], Chain]:
     return lambda sampler: (elementwise(kind, sampler.square(), sampler.channels(1)),)
 
 
-def _pool(kind: Kind) -> Callable[[Sampler], Chain]:
+def _pool(kind: OperatorKind) -> Callable[[Sampler], Chain]:
     def make(sampler: Sampler) -> Chain:
         size, channels = sampler.pick(4, 4, 9), sampler.channels()
         return (Operation(kind, sampler.square(), channels, channels, size, 4),)
@@ -140,21 +146,21 @@ def _pool(kind: Kind) -> Callable[[Sampler], Chain]:
 
 def _pool_all(sampler: Sampler) -> Chain:
     size, channels = sampler.pick(16, 36, 64, 144), sampler.channels()
-    return (Operation(Kind.AVERAGE_POOL, 1, channels, channels, size, size),)
+    return (Operation(OperatorKind.AVERAGE_POOL, 1, channels, channels, size, size),)
 
 
 def _mean(sampler: Sampler) -> Chain:
     channels = sampler.channels()
-    return (Operation(Kind.MEAN, 1, channels, channels, 1, sampler.square(2)),)
+    return (Operation(OperatorKind.MEAN, 1, channels, channels, 1, sampler.square(2)),)
 
 
 def _classes(sampler: Sampler) -> Chain:
     """How networks end."""
     positions, channels, classes = sampler.square(), sampler.channels(), sampler.channels(2, 100)
     return (
-        elementwise(Kind.FLATTEN, positions, channels),
-        Operation(Kind.DENSE, 1, positions * channels, classes),
-        elementwise(Kind.SOFTMAX, 1, classes),
+        elementwise(OperatorKind.FLATTEN, positions, channels),
+        Operation(OperatorKind.DENSE, 1, positions * channels, classes),
+        elementwise(OperatorKind.SOFTMAX, 1, classes),
     )
 
 
@@ -163,10 +169,10 @@ def _plain_network(sampler: Sampler) -> Chain:
     positions, chain, channels = sampler.square(4), [], sampler.channels(4, 64)
     for number in range(6):
         after = sampler.channels(4, 64)
-        chain.append(Operation(Kind.CONVOLUTION, positions, channels, after, 9))
+        chain.append(Operation(OperatorKind.CONVOLUTION, positions, channels, after, 9))
         channels = after
         if number % 2:
-            chain.append(elementwise(Kind.ADD, positions, channels))
+            chain.append(elementwise(OperatorKind.ADD, positions, channels))
     return tuple(chain)
 
 
@@ -175,9 +181,9 @@ def _pooled_network(sampler: Sampler) -> Chain:
     side, chain, channels = sampler.pick(4, 8, 16, 32), [], sampler.channels(3, 64)
     for _ in range(2):
         after = sampler.channels(4, 96)
-        chain.append(Operation(Kind.CONVOLUTION, side**2, channels, after, 9))
+        chain.append(Operation(OperatorKind.CONVOLUTION, side**2, channels, after, 9))
         side //= 2
-        chain.append(Operation(Kind.MAX_POOL, side**2, after, after, 4, 4))
+        chain.append(Operation(OperatorKind.MAX_POOL, side**2, after, after, 4, 4))
         channels = after
     return tuple(chain)
 
@@ -185,15 +191,15 @@ def _pooled_network(sampler: Sampler) -> Chain:
 def _separable_network(sampler: Sampler) -> Chain:
     """Depthwise and pointwise convolutions in turn, from an image on down to few positions."""
     side, channels = sampler.pick(12, 24, 32, 48), sampler.channels(3, 32)
-    chain = [Operation(Kind.CONVOLUTION, side**2, 3, channels, 9, 4)]
+    chain = [Operation(OperatorKind.CONVOLUTION, side**2, 3, channels, 9, 4)]
     for _ in range(sampler.pick(3, 6, 9)):
         stride = sampler.pick(1, 4) if side % 2 == 0 else 1
         side //= 2 if stride == 4 else 1
-        chain.append(Operation(Kind.DEPTHWISE, side**2, channels, channels, 9, stride))
+        chain.append(Operation(OperatorKind.DEPTHWISE, side**2, channels, channels, 9, stride))
         after = sampler.channels(max(3, channels // 2), min(256, 3 * channels))
-        chain.append(Operation(Kind.CONVOLUTION, side**2, channels, after))
+        chain.append(Operation(OperatorKind.CONVOLUTION, side**2, channels, after))
         channels = after
-    return (*chain, Operation(Kind.MEAN, 1, channels, channels, 1, side**2))
+    return (*chain, Operation(OperatorKind.MEAN, 1, channels, channels, 1, side**2))
 
 
 def _network_over_time(sampler: Sampler) -> Chain:
@@ -202,24 +208,24 @@ def _network_over_time(sampler: Sampler) -> Chain:
     widths = [sampler.channels(8, 96) for _ in range(4)]
     chain: list[Operation] = []
     for c_in, c_out in pairwise(widths):
-        chain.append(elementwise(Kind.RESHAPE, steps, c_in))
-        chain.append(Operation(Kind.CONVOLUTION, steps, c_in, c_out, kernel))
-        chain.append(elementwise(Kind.RESHAPE, steps, c_out))
+        chain.append(elementwise(OperatorKind.RESHAPE, steps, c_in))
+        chain.append(Operation(OperatorKind.CONVOLUTION, steps, c_in, c_out, kernel))
+        chain.append(elementwise(OperatorKind.RESHAPE, steps, c_out))
     dense, classes = sampler.channels(8, 128), sampler.channels(2, 100)
     return (
         *chain,
-        elementwise(Kind.RESHAPE, steps, widths[-1]),
-        elementwise(Kind.FLATTEN, steps, widths[-1]),
-        Operation(Kind.DENSE, 1, steps * widths[-1], dense),
-        Operation(Kind.DENSE, 1, dense, classes),
-        elementwise(Kind.SOFTMAX, 1, classes),
+        elementwise(OperatorKind.RESHAPE, steps, widths[-1]),
+        elementwise(OperatorKind.FLATTEN, steps, widths[-1]),
+        Operation(OperatorKind.DENSE, 1, steps * widths[-1], dense),
+        Operation(OperatorKind.DENSE, 1, dense, classes),
+        elementwise(OperatorKind.SOFTMAX, 1, classes),
     )
 
 
 def _dense_network(sampler: Sampler) -> Chain:
     """Dense layers one after the other."""
     widths = [sampler.channels(8, 512) for _ in range(5)]
-    return tuple(Operation(Kind.DENSE, 1, c_in, c_out) for c_in, c_out in pairwise(widths))
+    return tuple(Operation(OperatorKind.DENSE, 1, c_in, c_out) for c_in, c_out in pairwise(widths))
 
 
 _COUNTS: Final = {
@@ -233,16 +239,16 @@ _COUNTS: Final = {
     _dense: 25,
     _dense_at_steps: 12,
     _product: 16,
-    _elementwise(Kind.ADD): 12,
-    _elementwise(Kind.ACTIVATION): 10,
-    _elementwise(Kind.COPY): 8,
-    _elementwise(Kind.SOFTMAX): 8,
-    _pool(Kind.MAX_POOL): 10,
-    _pool(Kind.AVERAGE_POOL): 6,
+    _elementwise(OperatorKind.ADD): 12,
+    _elementwise(OperatorKind.ACTIVATION): 10,
+    _elementwise(OperatorKind.COPY): 8,
+    _elementwise(OperatorKind.SOFTMAX): 8,
+    _pool(OperatorKind.MAX_POOL): 10,
+    _pool(OperatorKind.AVERAGE_POOL): 6,
     _pool_all: 6,
     _mean: 10,
-    _elementwise(Kind.RESHAPE): 8,
-    _elementwise(Kind.FLATTEN): 6,
+    _elementwise(OperatorKind.RESHAPE): 8,
+    _elementwise(OperatorKind.FLATTEN): 6,
     _classes: 8,
     _plain_network: 16,
     _pooled_network: 12,

@@ -4,6 +4,16 @@ from mistify_client.tuning.examples import Examples, read_examples
 from mistify_client.tuning.fitting import Pace, Score
 from mistify_client.tuning.peers.exchange import Peering
 from mistify_client.tuning.release import Privacy
-from mistify_client.tuning.session import Outcome, tune, withdraw
+from mistify_client.tuning.session import TuningOutcome, tune, withdraw
 
-__all__ = ["Examples", "Outcome", "Pace", "Peering", "Privacy", "Score", "read_examples", "tune", "withdraw"]
+__all__ = [
+    "Examples",
+    "Pace",
+    "Peering",
+    "Privacy",
+    "Score",
+    "TuningOutcome",
+    "read_examples",
+    "tune",
+    "withdraw",
+]

@@ -35,7 +35,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Progress:
+class TuningProgress:
     """How far a tuning is.
 
     Attributes:
@@ -56,7 +56,7 @@ class Progress:
     noisy: Course | None = None
     teachers: tuple[str, ...] = ()
 
-    def at(self, stage: Stage, **changes: object) -> "Progress":
+    def at(self, stage: Stage, **changes: object) -> "TuningProgress":
         """The same in another stage."""
         return replace(self, stage=stage, **changes)  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ class ProgressFile:
         self._path = path
         self._of = of
 
-    def load(self) -> Progress | None:
+    def load(self) -> TuningProgress | None:
         """The progress; None where there is none of this tuning."""
         try:
             with safe_open(str(self._path), framework="numpy") as file:
@@ -109,7 +109,7 @@ class ProgressFile:
         if header.of != self._of:
             return None
         courses = {name: _course(name, course, tensors) for name, course in header.courses.items()}
-        return Progress(
+        return TuningProgress(
             stage=header.stage,
             began=header.began,
             course=courses["own"],
@@ -119,7 +119,7 @@ class ProgressFile:
             teachers=header.teachers,
         )
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: TuningProgress) -> None:
         """Keep a progress in place of the one before.
 
         Raises:

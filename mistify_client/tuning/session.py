@@ -21,7 +21,7 @@ from mistify_client.tuning.examples import Examples, split
 from mistify_client.tuning.fitting import Pace, Score
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.peers.exchange import Exchange, Peering
-from mistify_client.tuning.peers.models import Packages, PeerOutputs
+from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile
 from mistify_client.tuning.release import Privacy, noisy_examples
@@ -33,7 +33,7 @@ _SECRET = "secret"  # noqa: S105 (a file's name)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TuningOutcome:
     """What came of a tuning.
 
     Attributes:
@@ -62,7 +62,7 @@ def tune(
     pace: Pace | None = None,
     threads: int | None = None,
     display: Display | None = None,
-) -> Outcome:
+) -> TuningOutcome:
     """Tune a package on a device's data, which never leave it, and make the result its current version.
 
     A call that was broken off, also by a crash, goes on after the last pass through the data when it is made
@@ -105,7 +105,9 @@ def tune(
             trainer,
             data,
             PeerOutputs(directory / "outputs" / examples.digest, examples),
-            Packages(directory / "packages", trainer.manifest, exchange.fetch if exchange else _no_packages),
+            PeerModels(
+                directory / "packages", trainer.manifest, exchange.fetch if exchange else _no_packages
+            ),
         )
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
         progress = tuner.run(teachers, noisy)
@@ -115,7 +117,7 @@ def tune(
             installed = install_tuned(shipped, version, weights, best, len(data.validation))
         file.remove()
         traffic = exchange.traffic if exchange else Traffic()
-        return Outcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
+        return TuningOutcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
 
 
 def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:

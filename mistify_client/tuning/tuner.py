@@ -11,7 +11,7 @@ from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
 from mistify_client.tuning.peers.exchange import Exchange
 from mistify_client.tuning.peers.teachers import Teachers
-from mistify_client.tuning.progress import Progress, ProgressFile, Stage
+from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
 from mistify_client.tuning.trainer import Trainer
 
 #: Share of the examples that is set apart, to tell when to stop.
@@ -54,7 +54,7 @@ class Tuner:
         self._display = display
         self.notes: list[str] = []
 
-    def run(self, teachers: Teachers, noisy: Callable[[], Examples] | None) -> Progress:
+    def run(self, teachers: Teachers, noisy: Callable[[], Examples] | None) -> TuningProgress:
         """Tune until only the installation is left.
 
         Args:
@@ -93,16 +93,16 @@ class Tuner:
                 raise
             self._note(f"the server is away, which is tried again after tuning alone: {error}")
 
-    def _begin(self) -> Progress:
+    def _begin(self) -> TuningProgress:
         """Where the tuning stands: at its beginning, or where it was broken off."""
         if (kept := self._file.load()) is not None:
             self._display.say(f"goes on: {kept.stage.value}")
             return kept
         began = score_of(self._trainer, self._data.held_out)
         course = Course.begun(began, self._trainer.weights(), began, len(self._data.validation))
-        return Progress(Stage.LOCAL, began, course)
+        return TuningProgress(Stage.LOCAL, began, course)
 
-    def _fit(self, progress: Progress, teacher: Teacher | None = None) -> Progress:
+    def _fit(self, progress: TuningProgress, teacher: Teacher | None = None) -> TuningProgress:
         def after_pass(course: Course, score: Score) -> None:
             self._file.save(replace(progress, course=course))
             self._show(progress, course, score)
@@ -112,7 +112,7 @@ class Tuner:
         )
         return replace(progress, course=course)
 
-    def _noisy(self, progress: Progress, noisy: Callable[[], Examples]) -> Progress:
+    def _noisy(self, progress: TuningProgress, noisy: Callable[[], Examples]) -> TuningProgress:
         """Train what is published on noisy data alone, from weights that do not know the true ones either."""
         try:
             examples = noisy()
@@ -130,7 +130,9 @@ class Tuner:
         course = fit(self._trainer, data, self._pace, course, after_pass=after_pass)
         return progress.at(Stage.EXCHANGE, noisy=course)
 
-    def _meet(self, progress: Progress, exchange: Exchange, teachers: Teachers, *, private: bool) -> Progress:
+    def _meet(
+        self, progress: TuningProgress, exchange: Exchange, teachers: Teachers, *, private: bool
+    ) -> TuningProgress:
         """Publish, and begin a round with those peers that can be trusted; without any the tuning ends."""
         course = progress.noisy if private else progress.course
         self._trainer.restore(progress.course.best_weights)
@@ -157,13 +159,13 @@ class Tuner:
             teachers=gathered.teachers,
         )
 
-    def _taught(self, progress: Progress, teachers: Teachers) -> Progress:
+    def _taught(self, progress: TuningProgress, teachers: Teachers) -> TuningProgress:
         """Another round, if this one has gained something."""
         progress = self._fit(progress, teachers.ensemble(progress.teachers))
         gained = progress.course.best != progress.before
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
-    def _without_peers(self, progress: Progress, error: MistifyError) -> Progress:
+    def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
         """Peers cannot be had (any more): what was gained so far stays."""
         self._note(f"goes on without peers: {error}")
         return progress.at(Stage.INSTALL)
@@ -172,7 +174,7 @@ class Tuner:
         self.notes.append(line)
         self._display.say(line)
 
-    def _show(self, progress: Progress, course: Course, score: Score) -> None:
+    def _show(self, progress: TuningProgress, course: Course, score: Score) -> None:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value
         accuracy = score.accuracy if self._trainer.training.has_answers else None
         update = ProgressUpdate(stage, course.passes, self._pace.most_passes, accuracy=accuracy)

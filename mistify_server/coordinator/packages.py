@@ -12,7 +12,7 @@ from mistify_server.store.tuning import Group
 _SERVE = "serve.tflite"
 
 
-class Packages:
+class PublishedModels:
     """What packages say of their weights; what was read once is remembered, as packages do not change."""
 
     def __init__(self, store: Store) -> None:

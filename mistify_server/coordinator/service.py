@@ -12,7 +12,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.weights import Tunable, most_bytes, read_weights
 from mistify.peers.membership import MOST_PEERS, SECRET_BYTES, MemberKey, Membership, Peer, Publication
 from mistify_server.coordinator.neighbourhoods import Neighbourhoods
-from mistify_server.coordinator.packages import Packages
+from mistify_server.coordinator.packages import PublishedModels
 from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.coordinator.uploads import WeightFiles, received
 from mistify_server.jobs.service import CHUNK
@@ -45,7 +45,7 @@ class TuningService:
 
     def __init__(self, store: Store, storage: IndexStorage, now: Callable[[], float] = time.time) -> None:
         self._tuning = store.tuning
-        self._packages = Packages(store)
+        self._packages = PublishedModels(store)
         self._weights = WeightFiles(store.weights, store.tuning)
         self._neighbourhoods = Neighbourhoods(store.tuning, storage)
         self._now = now

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from mistify.costs.devices import DeviceTable, Reading, Setting
+from mistify.costs.devices import DeviceTable, OperatorTiming, Setting
 from mistify.costs.latency import (
     LatencyModel,
     RoutineModel,
@@ -24,7 +24,7 @@ from mistify.costs.latency import (
     terms_between,
     terms_of,
 )
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 from mistify.costs.profiles import MeasuredProfile, device_profile
 from mistify.errors import ErrorCode, MistifyError, Problem
 
@@ -45,7 +45,7 @@ _FOLDS: Final = 5
 _ITERATIONS: Final = 30
 
 #: What only integer networks do.
-_INTEGER: Final = frozenset({Kind.QUANTIZE, Kind.DEQUANTIZE})
+_INTEGER: Final = frozenset({OperatorKind.QUANTIZE, OperatorKind.DEQUANTIZE})
 
 
 def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
@@ -104,7 +104,7 @@ def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int
 
 def _needed(integer: bool) -> set[str]:
     """The routines of all kinds of operators."""
-    kinds = [kind for kind in Kind if integer or kind not in _INTEGER]
+    kinds = [kind for kind in OperatorKind if integer or kind not in _INTEGER]
     shapes = [Operation(kind, *shape) for kind in kinds for shape in ((1, 2, 2), (2, 2, 2), (2, 2, 2, 9))]
     return {routine_of(operation) for operation in shapes}
 
@@ -116,7 +116,7 @@ class _Fit:
         readings: With that setting.
     """
 
-    def __init__(self, readings: Sequence[Reading]) -> None:
+    def __init__(self, readings: Sequence[OperatorTiming]) -> None:
         self._readings = readings
         self._tiles = {routine: self._best_tile(routine) for routine in sorted(set(_routines(readings)))}
         self._places: dict[str, slice] = {}
@@ -160,7 +160,7 @@ class _Fit:
         return min(tiles, key=lambda tile: _misfit(_rows(own, {routine: tile}, {}), taken))
 
 
-def _tiles(routine: str, own: Sequence[Reading]) -> Iterator[Tile]:
+def _tiles(routine: str, own: Sequence[OperatorTiming]) -> Iterator[Tile]:
     """The tiles that a routine may have."""
     if not own or not is_tiled(routine):
         yield _UNTILED
@@ -170,11 +170,11 @@ def _tiles(routine: str, own: Sequence[Reading]) -> Iterator[Tile]:
     yield from (Tile(*sizes) for sizes in product(rows, _COLUMNS, depths))
 
 
-def _routines(readings: Iterable[Reading]) -> Iterator[str]:
+def _routines(readings: Iterable[OperatorTiming]) -> Iterator[str]:
     return (routine_of(operation) for reading in readings for operation in reading.operations)
 
 
-def _rows(readings: Sequence[Reading], tiles: Tiles, places: dict[str, slice]) -> Array:
+def _rows(readings: Sequence[OperatorTiming], tiles: Tiles, places: dict[str, slice]) -> Array:
     """For each reading its terms [readings, terms]: the start, what lies between operations, and these.
 
     Args:
@@ -198,7 +198,7 @@ def _rows(readings: Sequence[Reading], tiles: Tiles, places: dict[str, slice]) -
     return rows
 
 
-def _microseconds(readings: Sequence[Reading]) -> Array:
+def _microseconds(readings: Sequence[OperatorTiming]) -> Array:
     return np.array([1e3 * reading.median_ms for reading in readings])
 
 

@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 
 #: Told how far a task is; first, with the stage "starting", when something has taken the task up, and again
 #: with that stage whenever the task is begun anew.
-OnProgress: TypeAlias = Callable[[Progress], None]
+OnProgress: TypeAlias = Callable[[TaskProgress], None]
 
 
 class Engine(ABC):

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from mistify_server.engines.pool import DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import Connection
+from mistify_server.engines.supervision import WorkerConnection
 
 
 def worker_command(store: Path) -> list[str]:
@@ -40,7 +40,7 @@ class LocalEngine(PooledEngine):
         self._logs = logs
 
     @override
-    async def _connect(self, name: str, *, spare: bool) -> Connection:
+    async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
         return await WorkerProcess.start(self._command, self._logs / f"{name}.log")
 
     @override

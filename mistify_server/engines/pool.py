@@ -9,9 +9,15 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode
 from mistify_server.engines.base import Engine, OnProgress
-from mistify_server.engines.supervision import Connection, SupervisedWorker, WorkerCrashed, WorkerDied, needed
+from mistify_server.engines.supervision import (
+    SupervisedWorker,
+    WorkerConnection,
+    WorkerCrashed,
+    WorkerDied,
+    needed,
+)
 from mistify_server.engines.worker_pool import WorkerPool
-from mistify_server.tasks.messages import LOADING, Progress
+from mistify_server.tasks.messages import LOADING, TaskProgress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Task
 
@@ -72,7 +78,7 @@ class PooledEngine(Engine):
         failure = stage = ""
         code = WorkerDied.code
 
-        def told(progress: Progress) -> None:
+        def told(progress: TaskProgress) -> None:
             nonlocal stage
             stage = progress.stage
             on_progress(progress)
@@ -80,7 +86,7 @@ class PooledEngine(Engine):
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with crew.worker(needed(task)) as worker, asyncio.timeout(seconds):
-                    told(Progress(stage="starting", step=0, total_steps=0))
+                    told(TaskProgress(stage="starting", step=0, total_steps=0))
                     return await worker.ask(task, told, self._leases[task.kind])
             except TimeoutError:
                 if stage == LOADING:
@@ -99,7 +105,7 @@ class PooledEngine(Engine):
         await self._spare.close()
 
     @abstractmethod
-    async def _connect(self, name: str, *, spare: bool) -> Connection:
+    async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
         """Start a worker, as soon as there is room for it; a spare one at once.
 
         Args:

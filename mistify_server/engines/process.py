@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from mistify_server.engines.supervision import (
     MAX_LINE,
-    Connection,
+    WorkerConnection,
     WorkerCrashed,
     WorkerDied,
     WorkerNotStarted,
@@ -26,7 +26,7 @@ _SHOWN_LINES = 5
 _SHOWN_BYTES = 4096
 
 
-class WorkerProcess(Connection):
+class WorkerProcess(WorkerConnection):
     """A child process that does one task after the other (`mistify_server.tasks.tasks`).
 
     It has a process group of its own, so that it ends together with what it has started, and its

@@ -19,7 +19,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.local import worker_command
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
-from mistify_server.engines.supervision import Connection, WorkerCrashed, WorkerDied, WorkerNotStarted
+from mistify_server.engines.supervision import WorkerConnection, WorkerCrashed, WorkerDied, WorkerNotStarted
 
 #: Seconds that an actor has to end its worker before it is ended itself.
 _KILL_SECONDS = 10.0
@@ -114,7 +114,7 @@ class RayEngine(PooledEngine):
         self._command = None if command is None else tuple(command)
 
     @override
-    async def _connect(self, name: str, *, spare: bool) -> Connection:
+    async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
         host = ray.remote(_Host).options(num_cpus=0 if spare else 1, scheduling_strategy="SPREAD")
         with _loss_told():
             actor = await asyncio.to_thread(host.remote, self._store, self._command, name)
@@ -186,7 +186,7 @@ class _Host:
         return self._process
 
 
-class _RemoteWorker(Connection):
+class _RemoteWorker(WorkerConnection):
     """A worker on another machine, through its actor."""
 
     def __init__(self, actor: Any) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mistify.errors import ErrorCode
 from mistify_server.engines.base import OnProgress
-from mistify_server.tasks.messages import SAID, Answer, Order, Progress
+from mistify_server.tasks.messages import SAID, Answer, Order, TaskProgress
 from mistify_server.tasks.results import AdaptResult, Result, SourceResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
 
@@ -42,7 +42,7 @@ class WorkerNotStarted(WorkerDied):
     code = ErrorCode.UNAVAILABLE
 
 
-class Connection(ABC):
+class WorkerConnection(ABC):
     """A worker process, wherever it runs: a line goes in, lines come out.
 
     Raises:
@@ -83,7 +83,7 @@ class SupervisedWorker:
     #: Different for all attempts of this process.
     _tickets = itertools.count(1)
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: WorkerConnection) -> None:
         self._connection = connection
         self.warm: frozenset[str] = frozenset()
 
@@ -124,7 +124,7 @@ class SupervisedWorker:
             answer = _answer(await _in_time(self._connection.receive(), lease))
             if answer is None or answer.ticket != order.ticket:
                 continue
-            if not isinstance(answer.content, Progress):
+            if not isinstance(answer.content, TaskProgress):
                 return answer.content
             on_progress(answer.content)
 

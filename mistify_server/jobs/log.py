@@ -9,7 +9,7 @@ from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
 from mistify_server.engines.base import OnProgress
 from mistify_server.store.changes import Advanced, Change, GoalChanged
 from mistify_server.store.jobs import JobStore
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import Result, TaskFailure
 
 #: Updates of one stage are told no more often than this, in seconds.
@@ -92,7 +92,7 @@ class JobLog:
         """
         told_stage, told_at = None, 0.0
 
-        def on_progress(progress: Progress) -> None:
+        def on_progress(progress: TaskProgress) -> None:
             nonlocal told_stage, told_at
             now = self._clock()
             if progress.stage == told_stage and progress.accuracy is None and now - told_at < TELL_SECONDS:

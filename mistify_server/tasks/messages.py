@@ -1,6 +1,6 @@
 """The wire between the server and a worker process.
 
-A worker reads one `Order` per line (JSON) and answers with any number of `Progress` lines and then one
+A worker reads one `Order` per line (JSON) and answers with any number of `TaskProgress` lines and then one
 result line, all under the order's ticket; in between it says with heartbeats that it is alive. Checkpoints
 and packages never travel on this wire: they are artifacts, named by digest.
 """
@@ -15,7 +15,7 @@ from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 
 
-class Progress(Message):
+class TaskProgress(Message):
     """How far a task is. `accuracy`, by `metric`, is None while it has not been measured."""
 
     kind: Literal["progress"] = "progress"
@@ -39,7 +39,7 @@ class Answer(Message):
 
     kind: Literal["answer"] = "answer"
     ticket: int
-    content: Annotated[Result | Progress, Field(discriminator="kind")]
+    content: Annotated[Result | TaskProgress, Field(discriminator="kind")]
 
 
 class Heartbeat(Message):

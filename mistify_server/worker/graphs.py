@@ -22,7 +22,7 @@ from mistify.costs.budget import Costs, hardware_of
 from mistify.costs.profiles import by_name
 from mistify.errors import Problem
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
@@ -46,7 +46,7 @@ _UNUSED: Final = ("scale", "augment", "class_weights")
 class GraphRunner:
     """Does tasks with graphs, one at a time."""
 
-    def __init__(self, artifacts: Artifacts, cache: SourceCache, say: Callable[[Progress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, cache: SourceCache, say: Callable[[TaskProgress], None]) -> None:
         self._artifacts = artifacts
         self._cache = cache
         self._say = say
@@ -144,7 +144,7 @@ class GraphRunner:
 
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
-        self._say(Progress(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
+        self._say(TaskProgress(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
         graph = self._graph(task.checkpoint)
         cost = network_cost(self._network(task.checkpoint))
         package = package_graph(graph, cost, order_of(task), *self._data(task.data, graph))

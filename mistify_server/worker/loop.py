@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.messages import HEARTBEAT_SECONDS, Answer, Heartbeat, Order, Progress
+from mistify_server.tasks.messages import HEARTBEAT_SECONDS, Answer, Heartbeat, Order, TaskProgress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 
@@ -41,7 +41,9 @@ def main() -> None:
     work(lambda say: _runner(options.store, say))
 
 
-def work(prepare: Callable[[Callable[[Progress], None]], Do], heartbeat: float = HEARTBEAT_SECONDS) -> None:
+def work(
+    prepare: Callable[[Callable[[TaskProgress], None]], Do], heartbeat: float = HEARTBEAT_SECONDS
+) -> None:
     """Do what standard input orders, until it closes.
 
     Args:
@@ -99,7 +101,7 @@ class TaskLoop:
         self._busy.clear()
         self._say(Answer(ticket=order.ticket, content=result))
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, progress: TaskProgress) -> None:
         """Say how far the current task is."""
         self._say(Answer(ticket=self._ticket, content=progress))
 
@@ -140,7 +142,7 @@ def _log_exception() -> None:
         traceback.print_exc()
 
 
-def _runner(store: Path, say: Callable[[Progress], None]) -> Do:
+def _runner(store: Path, say: Callable[[TaskProgress], None]) -> Do:
     # TensorFlow takes seconds to import: after the parent's end is watched.
     from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
     from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415

@@ -26,7 +26,7 @@ from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchCheckpoint,
@@ -71,7 +71,7 @@ class _Journey:
 class TaskRunner:
     """Does tasks, one at a time."""
 
-    def __init__(self, artifacts: Artifacts, say: Callable[[Progress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, say: Callable[[TaskProgress], None]) -> None:
         import_layers()  # sources may hold them, and so do checkpoints
         self._artifacts = artifacts
         self._say = say
@@ -161,7 +161,7 @@ class TaskRunner:
         for number, part in enumerate(("train", "test")):
             count = generated_count(getattr(data, part))
             if count:
-                self._say(Progress(stage=f"generating {part} data", step=0, total_steps=1))
+                self._say(TaskProgress(stage=f"generating {part} data", step=0, total_steps=1))
                 made[part] = str(
                     self._artifacts.path(self._keep_data(generated(source, count, seed + number)))
                 )
@@ -308,7 +308,7 @@ class TaskRunner:
         """What tells of progress, with accuracies by this metric."""
 
         def report(stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
-            progress = Progress(
+            progress = TaskProgress(
                 stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy, metric=metric
             )
             self._say(progress)

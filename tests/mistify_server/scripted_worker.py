@@ -20,7 +20,7 @@ from pathlib import Path
 from mistify.costs.budget import size_axis
 from mistify.jobs.job import BranchFigures
 from mistify_server.store.artifacts import Artifacts, artifacts_of
-from mistify_server.tasks.messages import LOADING, Progress
+from mistify_server.tasks.messages import LOADING, TaskProgress
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchCheckpoint,
@@ -38,7 +38,7 @@ HEARTBEAT_SECONDS = 0.2
 
 
 class ScriptedWorker:
-    def __init__(self, artifacts: Artifacts, control: Path, say: Callable[[Progress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, control: Path, say: Callable[[TaskProgress], None]) -> None:
         self.artifacts = artifacts
         self.control = control
         self.say = say
@@ -47,7 +47,7 @@ class ScriptedWorker:
         with (self.control / "tasks").open("a") as log:
             log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
         loads = (self.control / f"load-{task.kind}").exists()
-        self.say(Progress(stage=LOADING if loads else f"in {task.kind}", step=1, total_steps=2))
+        self.say(TaskProgress(stage=LOADING if loads else f"in {task.kind}", step=1, total_steps=2))
         self.meet(task.kind)
         if isinstance(task, AdaptTask):
             self.meet(f"adapt-{min(task.budget.values()):g}")

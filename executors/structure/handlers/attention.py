@@ -10,7 +10,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, Product, over, positions, register
 from mistify.costs.network import multiply_adds
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 
 #: Arguments of attention whose last axis are positions.
 _MASKS = ("attention_mask", "query_mask", "value_mask", "key_mask")
@@ -98,16 +98,16 @@ class MultiHeadAttention(LayerHandler):
         (c_in, heads, key_dim), value_dim = ((size or 0) for size in query), value[2] or 0
         c_told = value[0] or 0
         return (
-            Operation(Kind.DENSE, asked, c_in, heads * key_dim),
-            Operation(Kind.DENSE, told, c_told, heads * key_dim),
-            Operation(Kind.DENSE, told, c_told, heads * value_dim),
-            *(elementwise(Kind.COPY, places, heads * key_dim) for places in (asked, told, told)),
-            Operation(Kind.PRODUCT, asked, key_dim, told, times=heads),
-            elementwise(Kind.ADD, heads * asked, told),
-            elementwise(Kind.SOFTMAX, heads * asked, told),
-            Operation(Kind.PRODUCT, asked, told, value_dim, times=heads),
-            elementwise(Kind.COPY, asked, heads * value_dim),
-            Operation(Kind.DENSE, asked, heads * value_dim, made[2] or 0),
+            Operation(OperatorKind.DENSE, asked, c_in, heads * key_dim),
+            Operation(OperatorKind.DENSE, told, c_told, heads * key_dim),
+            Operation(OperatorKind.DENSE, told, c_told, heads * value_dim),
+            *(elementwise(OperatorKind.COPY, places, heads * key_dim) for places in (asked, told, told)),
+            Operation(OperatorKind.PRODUCT, asked, key_dim, told, times=heads),
+            elementwise(OperatorKind.ADD, heads * asked, told),
+            elementwise(OperatorKind.SOFTMAX, heads * asked, told),
+            Operation(OperatorKind.PRODUCT, asked, told, value_dim, times=heads),
+            elementwise(OperatorKind.COPY, asked, heads * value_dim),
+            Operation(OperatorKind.DENSE, asked, heads * value_dim, made[2] or 0),
         )
 
 
@@ -126,7 +126,7 @@ class Embedding(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Elements moved."""
-        return (over(Kind.COPY, output),)
+        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Make the channels. The input is tokens at positions, which stay."""

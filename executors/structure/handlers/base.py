@@ -10,7 +10,7 @@ import keras
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class LayerHandler(ABC):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """What one call does in LiteRT at batch 1: by default one pass over what it writes, or nothing."""
-        return () if self.in_place else (over(Kind.ADD, output),)
+        return () if self.in_place else (over(OperatorKind.ADD, output),)
 
     def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
         """How many operators of the packaged file one call becomes, if its output is not in place."""
@@ -119,7 +119,7 @@ def positions(shape: Shape) -> int:
     return elements(shape[:-1])
 
 
-def over(kind: Kind, shape: Shape, times: int = 1) -> Operation:
+def over(kind: OperatorKind, shape: Shape, times: int = 1) -> Operation:
     """A pass over the elements of a tensor."""
     return elementwise(kind, positions(shape), shape[-1] or 1, times)
 
@@ -132,7 +132,7 @@ def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
     """An activation function over a tensor: nothing where it is fused."""
     if activation in _FUSED:
         return ()
-    kind = Kind.SOFTMAX if activation is keras.activations.softmax else Kind.ACTIVATION
+    kind = OperatorKind.SOFTMAX if activation is keras.activations.softmax else OperatorKind.ACTIVATION
     return (over(kind, output),)
 
 

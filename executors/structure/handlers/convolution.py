@@ -20,7 +20,7 @@ from executors.structure.handlers.base import (
     require_channels_last,
 )
 from mistify.costs.network import multiply_adds
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
 
@@ -82,7 +82,7 @@ class Convolution(LayerHandler):
         *kernel, c_in, c_out = _sizes(weights[0])
         groups = max(1, (inputs[0][-1] or 0) // max(1, c_in))
         window = _window(prod(kernel), inputs, output, groups)
-        made = Operation(Kind.CONVOLUTION, c_in=c_in, c_out=c_out // groups, **window)
+        made = Operation(OperatorKind.CONVOLUTION, c_in=c_in, c_out=c_out // groups, **window)
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
@@ -121,7 +121,7 @@ class TransposedConvolution(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Each input position makes all that the kernel covers."""
         *kernel, c_out, c_in = _sizes(weights[0])
-        made = Operation(Kind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
+        made = Operation(OperatorKind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
@@ -149,7 +149,7 @@ class DepthwiseConvolution(LayerHandler):
         """One operator; an activation that is not fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         window = _window(prod(kernel), inputs, output)
-        made = Operation(Kind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
+        made = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
 
 
@@ -187,8 +187,8 @@ class SeparableConvolution(LayerHandler):
         """Two operators; an activation that is not fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         window = _window(prod(kernel), inputs, output)
-        apart = Operation(Kind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
-        joined = Operation(Kind.CONVOLUTION, positions(output), c_in * multiplier, output[-1] or 0)
+        apart = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
+        joined = Operation(OperatorKind.CONVOLUTION, positions(output), c_in * multiplier, output[-1] or 0)
         return (*_around(inputs, output, apart, joined), *activated(node.layer.activation, output))
 
 
@@ -202,7 +202,7 @@ def _around(inputs: Sequence[Shape], output: Shape, *made: Operation) -> tuple[O
     """Operators on images; a sequence is made one before, and is one again after."""
     if len(output) > 3:
         return made
-    return (over(Kind.RESHAPE, inputs[0]), *made, over(Kind.RESHAPE, output))
+    return (over(OperatorKind.RESHAPE, inputs[0]), *made, over(OperatorKind.RESHAPE, output))
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:

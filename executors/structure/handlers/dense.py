@@ -10,7 +10,7 @@ from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, Product, activated, positions, register
 from executors.structure.handlers.convolution import finish
 from mistify.costs.network import multiply_adds
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 
 @register(keras.layers.Dense)
@@ -44,5 +44,5 @@ class Dense(LayerHandler):
     ) -> tuple[Operation, ...]:
         """One operator; an activation that is not fused."""
         c_in, c_out = weights[0]
-        made = Operation(Kind.DENSE, positions(output), c_in or 0, c_out or 0)
+        made = Operation(OperatorKind.DENSE, positions(output), c_in or 0, c_out or 0)
         return (made, *activated(node.layer.activation, output))

@@ -17,7 +17,7 @@ from executors.structure.handlers.base import (
     register,
     require_channels_last,
 )
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
 
@@ -56,28 +56,28 @@ class Pooling(PassesChannels):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """A window over positions, a mean over all of them, or elements moved."""
-        kind, channels = _POOLING.get(type(node.layer), Kind.COPY), output[-1] or 1
-        if kind is Kind.COPY:
+        kind, channels = _POOLING.get(type(node.layer), OperatorKind.COPY), output[-1] or 1
+        if kind is OperatorKind.COPY:
             return (over(kind, output),)
         places = positions(output)
         stride = max(1, round(positions(inputs[0]) / places))
-        kernel = 1 if kind is Kind.MEAN else prod(node.layer.pool_size)
+        kernel = 1 if kind is OperatorKind.MEAN else prod(node.layer.pool_size)
         made = Operation(kind, places, channels, channels, kernel, stride)
-        if kind is Kind.MEAN or len(output) > 3:
+        if kind is OperatorKind.MEAN or len(output) > 3:
             return (made,)
-        return (over(Kind.RESHAPE, inputs[0]), made, over(Kind.RESHAPE, output))
+        return (over(OperatorKind.RESHAPE, inputs[0]), made, over(OperatorKind.RESHAPE, output))
 
 
 #: What is not among them moves elements.
-_POOLING: Mapping[type, Kind] = {
-    layers.AveragePooling1D: Kind.AVERAGE_POOL,
-    layers.AveragePooling2D: Kind.AVERAGE_POOL,
-    layers.GlobalAveragePooling1D: Kind.MEAN,
-    layers.GlobalAveragePooling2D: Kind.MEAN,
-    layers.GlobalMaxPooling1D: Kind.MEAN,
-    layers.GlobalMaxPooling2D: Kind.MEAN,
-    layers.MaxPooling1D: Kind.MAX_POOL,
-    layers.MaxPooling2D: Kind.MAX_POOL,
+_POOLING: Mapping[type, OperatorKind] = {
+    layers.AveragePooling1D: OperatorKind.AVERAGE_POOL,
+    layers.AveragePooling2D: OperatorKind.AVERAGE_POOL,
+    layers.GlobalAveragePooling1D: OperatorKind.MEAN,
+    layers.GlobalAveragePooling2D: OperatorKind.MEAN,
+    layers.GlobalMaxPooling1D: OperatorKind.MEAN,
+    layers.GlobalMaxPooling2D: OperatorKind.MEAN,
+    layers.MaxPooling1D: OperatorKind.MAX_POOL,
+    layers.MaxPooling2D: OperatorKind.MAX_POOL,
 }
 
 
@@ -105,8 +105,8 @@ class Pointwise(PassesChannels):
         """A function of every element, where it is not fused."""
         if isinstance(node.layer, layers.ReLU):
             fused = node.layer.negative_slope == 0 and node.layer.max_value in (None, 6.0)
-            return () if fused else (over(Kind.ACTIVATION, output),)
-        return (over(Kind.ACTIVATION, output),) if type(node.layer) in _ACTIVATIONS else ()
+            return () if fused else (over(OperatorKind.ACTIVATION, output),)
+        return (over(OperatorKind.ACTIVATION, output),) if type(node.layer) in _ACTIVATIONS else ()
 
 
 _ACTIVATIONS = frozenset({layers.ELU, layers.LeakyReLU})
@@ -136,7 +136,7 @@ class PReLU(PassesChannels):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """A function of every element."""
-        return (over(Kind.ACTIVATION, output),)
+        return (over(OperatorKind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on with their slopes."""
@@ -145,7 +145,7 @@ class PReLU(PassesChannels):
 
 
 @register(layers.Activation)
-class Activation(PassesChannels):
+class ActivationHandler(PassesChannels):
     """An activation function by name."""
 
     in_place = True
@@ -171,7 +171,7 @@ class Softmax(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """One operator."""
-        return (over(Kind.SOFTMAX, output),)
+        return (over(OperatorKind.SOFTMAX, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Keep the channels."""

@@ -9,7 +9,7 @@ from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, over, register
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
 
@@ -22,7 +22,7 @@ class ElementwiseMerge(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """An operator for each tensor that is joined to the first."""
-        return (over(Kind.ADD, output, times=len(inputs) - 1),)
+        return (over(OperatorKind.ADD, output, times=len(inputs) - 1),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Tie the channels of all tensors that have as many as the output."""
@@ -43,7 +43,7 @@ class Concatenation(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Elements moved."""
-        return (over(Kind.COPY, output),)
+        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Put the channels side by side, or tie them where another axis is joined."""

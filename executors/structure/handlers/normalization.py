@@ -9,7 +9,7 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, over, register
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
 
@@ -30,7 +30,7 @@ class BatchNormalization(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """A scale and a shift, where it is not folded."""
-        return (over(Kind.ADD, output, times=2),)
+        return (over(OperatorKind.ADD, output, times=2),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on; every vector of the layer stands along them."""
@@ -50,7 +50,7 @@ class LayerNormalization(BatchNormalization):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Mean and variance over the channels, then what is made of them: about nine passes."""
-        return (over(Kind.ADD, output, times=9),)
+        return (over(OperatorKind.ADD, output, times=9),)
 
 
 @register(layers.GroupNormalization)
@@ -63,7 +63,7 @@ class GroupNormalization(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """As of a layer norm."""
-        return (over(Kind.ADD, output, times=9),)
+        return (over(OperatorKind.ADD, output, times=9),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on with their factors; tie those at the same place of every group."""

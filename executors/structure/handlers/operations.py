@@ -14,7 +14,7 @@ from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape, TensorRef
 from executors.structure.handlers.base import LayerHandler, elements, over, positions, register
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
 _numpy, _nn, _core, _math = ops.numpy, ops.nn, ops.core, ops.math
@@ -65,7 +65,7 @@ class Arithmetic(KeepsChannels):
     *(layers.RandomBrightness, layers.RandomContrast, layers.RandomCrop, layers.RandomFlip),
     *(layers.RandomRotation, layers.RandomTranslation, layers.RandomZoom),
 )
-class Augmentation(KeepsChannels):
+class AugmentationHandler(KeepsChannels):
     """Of images, in training alone."""
 
 
@@ -75,7 +75,7 @@ class WholeVectors(KeepsChannels):
 
 
 @register(_numpy.Matmul)
-class Product(KeepsChannels):
+class ProductHandler(KeepsChannels):
     """A product of two tensors, or with a constant."""
 
     def multiply_adds(
@@ -114,7 +114,7 @@ class Einsum(KeepsChannels):
     ) -> tuple[Operation, ...]:
         """One operator; the tensors are transposed for it."""
         product = _product(self.multiply_adds(node, weights, inputs, output), output)
-        return (*(over(Kind.COPY, shape) for shape in (*inputs, output)), product)
+        return (*(over(OperatorKind.COPY, shape) for shape in (*inputs, output)), product)
 
 
 def _operands(node: Node, inputs: Sequence[Shape]) -> list[Shape]:
@@ -126,7 +126,7 @@ def _operands(node: Node, inputs: Sequence[Shape]) -> list[Shape]:
 def _product(multiply_adds: int, output: Shape) -> Operation:
     """A product of tensors that writes a shape."""
     made = elements(output)
-    return Operation(Kind.PRODUCT, positions(output), multiply_adds // max(made, 1), output[-1] or 1)
+    return Operation(OperatorKind.PRODUCT, positions(output), multiply_adds // max(made, 1), output[-1] or 1)
 
 
 @register(
@@ -144,7 +144,7 @@ class Elementwise(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """A function of every element."""
-        return (over(Kind.ACTIVATION, output),)
+        return (over(OperatorKind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""
@@ -184,9 +184,9 @@ class Reduction(PassesLastAxis):
     ) -> tuple[Operation, ...]:
         """One operator; where channels are summed, a pass over them."""
         if positions(output) > 1 or output[-1] != inputs[0][-1]:
-            return (over(Kind.ADD, inputs[0]),)
+            return (over(OperatorKind.ADD, inputs[0]),)
         channels = output[-1] or 1
-        return (Operation(Kind.MEAN, 1, channels, channels, 1, positions(inputs[0])),)
+        return (Operation(OperatorKind.MEAN, 1, channels, channels, 1, positions(inputs[0])),)
 
     def leaves_last(self, node: Node, rank: int) -> bool:
         """Unless it is reduced."""

@@ -11,7 +11,7 @@ from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, mixes_channels, over, register
 from mistify.costs.network import multiply_adds
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 
 layers = keras.layers
 
@@ -64,10 +64,10 @@ def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation
     """Both kernels of a cell at every step, their sum, and for each gate a function and a product."""
     steps, gates, units = inputs[0][1] or 0, _gates(kernels), kernels[1][0] or 0
     return (
-        *(Operation(Kind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
-        elementwise(Kind.ADD, 1, gates * units, steps),
-        elementwise(Kind.ACTIVATION, 1, units, gates * steps),
-        elementwise(Kind.ADD, 1, units, gates * steps),
+        *(Operation(OperatorKind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
+        elementwise(OperatorKind.ADD, 1, gates * units, steps),
+        elementwise(OperatorKind.ACTIVATION, 1, units, gates * steps),
+        elementwise(OperatorKind.ADD, 1, units, gates * steps),
     )
 
 
@@ -143,7 +143,7 @@ class Bidirectional(LayerHandler):
     ) -> tuple[Operation, ...]:
         """Of both cells, at every step."""
         second = len(weights) // 2
-        joined = (over(Kind.COPY, output),)
+        joined = (over(OperatorKind.COPY, output),)
         return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)
 
     def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:

@@ -15,7 +15,7 @@ from executors.structure.handlers.base import (
     register,
     require_channels_last,
 )
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
 
@@ -39,7 +39,7 @@ class Flatten(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """One reshape."""
-        return (over(Kind.FLATTEN, inputs[0]),)
+        return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Repeat the channels, position after position; of a single value for each example there are none."""
@@ -60,7 +60,7 @@ class Reshape(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """One reshape."""
-        return (over(Kind.FLATTEN, inputs[0]),)
+        return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on, repeat them, tie those of a block, or keep them all."""
@@ -92,7 +92,7 @@ class Permute(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Elements moved."""
-        return (over(Kind.COPY, output),)
+        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass or keep the channels."""
@@ -110,7 +110,7 @@ class RepeatVector(LayerHandler):
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Elements moved."""
-        return (over(Kind.COPY, output),)
+        return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Pass the channels on."""

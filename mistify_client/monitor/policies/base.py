@@ -12,7 +12,7 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.validation import Settings, problems_of, shown, unknown_name
 from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 from mistify_client.monitor.sensing.costs import BranchCosts
-from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 
 ENTRY_POINTS = "mistify.policies"
@@ -41,8 +41,8 @@ class Situation:
     branches: tuple[BranchCosts, ...]
     ratio: float
     idle: bool
-    reading: Reading
-    measured_at: Reading
+    reading: SensorReading
+    measured_at: SensorReading
     targets: Targets
 
 

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.files import read_token
-from mistify_client.monitor.config import ServerSettings
+from mistify_client.monitor.config import ServerConfig
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.retry import Backoff
 
@@ -35,7 +35,7 @@ class ServerAccess(Generic[Client]):
         retry: how long to wait after a failure.
     """
 
-    def __init__(self, settings: ServerSettings, client: type[Client], retry: Backoff = RETRY) -> None:
+    def __init__(self, settings: ServerConfig, client: type[Client], retry: Backoff = RETRY) -> None:
         self._settings = settings
         self._make = client
         self._retry = retry

@@ -22,7 +22,7 @@ _LEARNED = 0.5
 _MOST = 2.0
 
 
-class LatencyModel:
+class LatencyEstimator:
     """Latency of branch b now = expected_ms[b] * corrections[b] * ratio.
 
     Conditions change the ratio, for all branches alike. What a change of branch alone has changed is a

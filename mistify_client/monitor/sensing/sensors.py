@@ -20,7 +20,7 @@ PSUTIL_MISSING = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class SensorReading:
     """Resources at one moment; None stands for what the device does not tell.
 
     Attributes:
@@ -41,7 +41,7 @@ class Reading:
 
 
 #: Takes a reading. A trace that is replayed is one as well.
-Sensor: TypeAlias = Callable[[], Reading]
+Sensor: TypeAlias = Callable[[], SensorReading]
 
 
 class DeviceSensor:
@@ -53,12 +53,12 @@ class DeviceSensor:
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
-    def __call__(self) -> Reading:
-        """See `Reading`."""
+    def __call__(self) -> SensorReading:
+        """See `SensorReading`."""
         if psutil is None:
-            return Reading()
+            return SensorReading()
         battery = _told(_battery)
-        return Reading(
+        return SensorReading(
             cpu_available=self._cpu_available(),
             cpu_mhz=_told(lambda: psutil.cpu_freq().current),
             memory_available=_told(lambda: psutil.virtual_memory().available),

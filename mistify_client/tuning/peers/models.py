@@ -43,7 +43,7 @@ _FLOAT32 = "<f4"
 Fetch = Callable[[PackageReference, Path], object]
 
 
-class Packages:
+class PeerModels:
     """The packages that peers have tuned, each downloaded once.
 
     Args:
@@ -121,13 +121,13 @@ class PeerOutputs:
             for at, info in enumerate(manifest.outputs)
         }
 
-    def compute(self, file: PeerFile, packages: Packages) -> str:
+    def compute(self, file: PeerFile, packages: PeerModels) -> str:
         """Run a peer on all examples, unless that was done; its key.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, its weights or its network cannot be used, for example because
                 it is for a newer LiteRT; UNAVAILABLE, what it says cannot be written, for example on a full
-                disk; as `Packages.get`.
+                disk; as `PeerModels.get`.
         """
         key = self.key(file.peer)
         if self.has(key):

@@ -11,7 +11,7 @@ from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples, Split
 from mistify_client.tuning.peers.ensemble import Ensemble, Judgement, Told, agreement, judge
-from mistify_client.tuning.peers.models import Packages, PeerOutputs
+from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.trainer import Trainer
 
 #: Examples on which peers are judged, and those that are told of at a time.
@@ -36,7 +36,7 @@ class Teachers:
         packages: what peers have tuned.
     """
 
-    def __init__(self, trainer: Trainer, data: Split, outputs: PeerOutputs, packages: Packages) -> None:
+    def __init__(self, trainer: Trainer, data: Split, outputs: PeerOutputs, packages: PeerModels) -> None:
         self._trainer = trainer
         self._data = data
         self._outputs = outputs

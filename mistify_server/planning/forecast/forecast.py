@@ -16,7 +16,7 @@ from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
 from mistify_server.planning.forecast.choice import Chooser, Edge
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.planning.forecast.records import subject_of
-from mistify_server.planning.forecast.scaling import Scaling, distance
+from mistify_server.planning.forecast.scaling import CostScaling, distance
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
@@ -64,7 +64,7 @@ class Forecast:
         self._subject = subject_of(estimates.traits, plan.data)
         self._experience = Experience(records, estimates.candidates)
         self._chooser = Chooser(estimates.traits, self._subject, estimates.candidates, self._experience)
-        self._scaling = Scaling(estimates.scaled, plan.source_costs)
+        self._scaling = CostScaling(estimates.scaled, plan.source_costs)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan) -> str:

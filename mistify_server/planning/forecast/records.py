@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 from mistify.costs.budget import FLOPS, Costs
-from mistify_server.planning.forecast.scaling import Scaling, distance
+from mistify_server.planning.forecast.scaling import CostScaling, distance
 from mistify_server.store.edges import Case, EdgeRecord
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import Traits
@@ -34,7 +34,7 @@ def record_of(
     if plan.estimates is None or not result.steps:
         return None
     traits, whole = plan.estimates.traits, root.source_costs[FLOPS]
-    begun = Scaling(plan.estimates.scaled, plan.source_costs).completed(parent)
+    begun = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
         case=Case(
             subject=subject_of(traits, plan.data),

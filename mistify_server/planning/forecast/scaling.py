@@ -7,7 +7,7 @@ import numpy as np
 from mistify.costs.budget import FLOPS, Budget, Costs
 
 
-class Scaling:
+class CostScaling:
     """The costs of a network by its scale, linear in logarithms between the scales that are known.
 
     Args:

@@ -16,7 +16,7 @@ from mistify_server.planning.limits import unreachable, unusable
 from mistify_server.planning.resolution.data_roots import DataRoots
 from mistify_server.planning.resolution.models import ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import Measure
@@ -170,5 +170,5 @@ def _code_of(problem: Problem) -> ErrorCode:
     return codes.get(subject.partition(".")[0], ErrorCode.INVALID_CONFIG)
 
 
-def _ignore(_progress: Progress) -> None:
+def _ignore(_progress: TaskProgress) -> None:
     """A submission tells nothing of its progress."""

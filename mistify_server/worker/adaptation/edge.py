@@ -13,7 +13,7 @@ from executors.training.trainer import Trainer, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, excess, meets
 from mistify_server.worker.adaptation.latency import (
-    Reading,
+    LatencyReading,
     Stopwatch,
     aimed,
     corrected,
@@ -100,7 +100,7 @@ def source_if_better(
     if not setup.metric.better(reached, outcome.accuracy):
         return outcome
     if limits_latency(assignment.budget):
-        deviation = Reading.of(source, measure(source), profiles).deviation
+        deviation = LatencyReading.of(source, measure(source), profiles).deviation
         costs = costs_of(network, corrected(profiles, deviation))
         if not meets(costs, aimed(assignment.budget)):
             return outcome
@@ -140,14 +140,14 @@ def _adapt_by_measurement(
     cut on, twice at the most. Weights do not matter: so this comes before tuning.
     """
     aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
-    readings = [Reading.of(at.model, measure(at.model), nominal)]
+    readings = [LatencyReading.of(at.model, measure(at.model), nominal)]
     for attempt in range(1 + _CORRECTIONS):
         at = replace(at, budget=aim, profiles=corrected(nominal, deviation_at(aim, readings)))
         steps, stuck = _adapt(executor, at, params, report, steps)
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
-        readings.append(Reading.of(network, measure(network), nominal))
+        readings.append(LatencyReading.of(network, measure(network), nominal))
         costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
         if meets(costs, aim):
             break

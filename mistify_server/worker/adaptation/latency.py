@@ -54,7 +54,7 @@ def _trained_or_not(asked: QuantizationConfig) -> QuantizationConfig:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LatencyReading:
     """What LiteRT took for a network, beside what this machine's profile predicts, in milliseconds.
 
     Attributes:
@@ -68,7 +68,7 @@ class Reading:
     costs: Costs
 
     @classmethod
-    def of(cls, model: keras.Model, measured_ms: float, profiles: Profiles) -> "Reading":
+    def of(cls, model: keras.Model, measured_ms: float, profiles: Profiles) -> "LatencyReading":
         """Of a network that was measured."""
         cost = analyse(model).network()
         return cls(_host(profiles).latency_ms(cost), measured_ms, costs_of(cost, profiles))
@@ -84,7 +84,7 @@ def corrected(profiles: Profiles, deviation: float) -> Profiles:
     return tuple(profile.like_host(deviation) for profile in profiles)
 
 
-def deviation_at(budget: Budget, readings: Sequence[Reading]) -> float:
+def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     """How many times longer than predicted a network takes that just meets the limits on latency.
 
     From one reading: as many as there. From two: a part of the time may be the same for both, such as that of

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from executors.inspection import Kind, Limits, inspect_source
+from executors.inspection import Limits, SourceKind, inspect_source
 from executors.inspection.names import APPLICATIONS
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.inspection.corpus import CORPUS, config_of, hdf5, layer, rewritten, write_corpus
@@ -84,9 +84,13 @@ def test_good_models_are_accepted(good: Path, tmp_path: Path) -> None:
     model.save(tmp_path / "model.h5")
     weights = model.count_params()
     inspected = inspect_source(good)
-    assert (inspected.kind, inspected.weights, inspected.size) == (Kind.KERAS, weights, good.stat().st_size)
+    assert (inspected.kind, inspected.weights, inspected.size) == (
+        SourceKind.KERAS,
+        weights,
+        good.stat().st_size,
+    )
     assert inspect_source(tmp_path / "model.h5").weights >= weights
-    assert inspect_source(tmp_path / "model.h5").kind is Kind.HDF5
+    assert inspect_source(tmp_path / "model.h5").kind is SourceKind.HDF5
 
 
 def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> None:
@@ -94,7 +98,7 @@ def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> N
     config = config_of(good)
     layer(config, "ReLU").update(class_name="Own", module=None, registered_name="Mine>Own")
     rewritten(good, path, config=json.dumps(config).encode())
-    assert inspect_source(path, registered={"Mine>Own"}.__contains__).kind is Kind.KERAS
+    assert inspect_source(path, registered={"Mine>Own"}.__contains__).kind is SourceKind.KERAS
     refused(path, "layer 'relu' is a Own")
 
 

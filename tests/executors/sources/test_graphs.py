@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from executors.inspection import Kind, inspect_source
+from executors.inspection import SourceKind, inspect_source
 from executors.sources import load_source
 from executors.sources.graphs import FrozenGraph, load_graph
 from executors.structure.signature import Activation
@@ -81,7 +81,7 @@ def test_outputs_keep_their_names(tmp_path: Path) -> None:
 
 
 def test_it_is_no_model_of_keras(saved: tuple[Path, Digits]) -> None:
-    assert inspect_source(saved[0]).kind is Kind.GRAPH
+    assert inspect_source(saved[0]).kind is SourceKind.GRAPH
     refused(saved[0], "whose architecture cannot be adapted", load_source)
 
 

@@ -7,7 +7,7 @@ import pytest
 from executors.sources.scaling import scaled
 from executors.structure import analyse, narrow
 from executors.structure.signature import signature_of
-from mistify.config.dataset import Scaling
+from mistify.config.dataset import InputScaling
 from mistify.parsing.validation import InvalidValue
 
 layers = keras.layers
@@ -27,9 +27,9 @@ def network(ids_dtype="int32"):
 @pytest.mark.parametrize(
     ("scaling", "factor", "offset"),
     [
-        (Scaling(factor=1 / 255), 1 / 255, 0.0),
-        (Scaling(factor=2, offset=-1), 2.0, -1.0),
-        (Scaling(mean=MEAN, std=STD), 1 / np.array(STD), -np.array(MEAN) / np.array(STD)),
+        (InputScaling(factor=1 / 255), 1 / 255, 0.0),
+        (InputScaling(factor=2, offset=-1), 2.0, -1.0),
+        (InputScaling(mean=MEAN, std=STD), 1 / np.array(STD), -np.array(MEAN) / np.array(STD)),
     ],
 )
 def test_a_scaled_model_takes_raw_figures(scaling, factor, offset, ids_dtype, tmp_path):
@@ -45,7 +45,7 @@ def test_a_scaled_model_takes_raw_figures(scaling, factor, offset, ids_dtype, tm
     np.testing.assert_allclose(loaded([raw, ids]), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("scaling", [Scaling(factor=0.1), Scaling(mean=MEAN, std=STD)])
+@pytest.mark.parametrize("scaling", [InputScaling(factor=0.1), InputScaling(mean=MEAN, std=STD)])
 def test_a_scaled_model_can_be_adapted(scaling):
     image = keras.Input((6, 6, 3), name="image")
     x = layers.Conv2D(4, 3, name="conv")(image)
@@ -65,8 +65,8 @@ def test_without_scaling_a_model_is_itself():
 
 def test_values_for_other_channels_are_refused():
     with pytest.raises(InvalidValue) as caught:
-        scaled(network(), Scaling(mean=(0.0,), std=(1.0,)))
+        scaled(network(), InputScaling(mean=(0.0,), std=(1.0,)))
     assert caught.value.expected == "values for 3 channels"
     ids = keras.Input((2,))
     with pytest.raises(InvalidValue, match="no figures"):
-        scaled(keras.Model(ids, layers.Embedding(9, 3)(ids)), Scaling(factor=2))
+        scaled(keras.Model(ids, layers.Embedding(9, 3)(ids)), InputScaling(factor=2))

@@ -5,12 +5,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mistify.costs.devices import Device, DeviceTable, Power, Reading, Setting, check_table
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.devices import Device, DeviceTable, OperatorTiming, Power, Setting, check_table
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.errors import ErrorCode, MistifyError
 from mistify.wire import devices as serde
 
-READING = Reading((Operation(Kind.CONVOLUTION, 9, 3, 4, 9, 4, 2), elementwise(Kind.ADD, 9, 8)), True, 2, 0.25)
+READING = OperatorTiming(
+    (Operation(OperatorKind.CONVOLUTION, 9, 3, 4, 9, 4, 2), elementwise(OperatorKind.ADD, 9, 8)),
+    True,
+    2,
+    0.25,
+)
 TABLE = DeviceTable("my-board", "armv8", "ai-edge-litert 2", (READING, replace(READING, integer=False)))
 
 
@@ -51,7 +56,7 @@ def test_a_good_table_is_taken():
         (replace(TABLE, readings=(replace(READING, threads=0),)), "readings[0].threads", "0"),
         (replace(TABLE, readings=(replace(READING, operations=()),)), "readings[0].operations", "none"),
         (
-            replace(TABLE, readings=(replace(READING, operations=(Operation(Kind.ADD, 3, 0, 0),)),)),
+            replace(TABLE, readings=(replace(READING, operations=(Operation(OperatorKind.ADD, 3, 0, 0),)),)),
             "readings[0].operations[0].c_in",
             "0",
         ),

@@ -4,21 +4,21 @@ import pytest
 
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_between, terms_of
 from mistify.costs.network import LayerCost, NetworkCost
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify.costs.profiles import MeasuredProfile, device_profile
 
-CONVOLUTION = Operation(Kind.CONVOLUTION, positions=10, c_in=3, c_out=20, kernel=9)
+CONVOLUTION = Operation(OperatorKind.CONVOLUTION, positions=10, c_in=3, c_out=20, kernel=9)
 
 
 @pytest.mark.parametrize(
     ("operation", "routine"),
     [
         (CONVOLUTION, "convolution"),
-        (Operation(Kind.CONVOLUTION, 10, 3, 20), "convolution-1x1"),
-        (Operation(Kind.CONVOLUTION, 10, 3, 20, stride=4), "convolution"),
-        (Operation(Kind.DENSE, 1, 3, 20), "dense-vector"),
-        (Operation(Kind.DENSE, 2, 3, 20), "dense"),
-        (elementwise(Kind.ADD, 2, 3), "add"),
+        (Operation(OperatorKind.CONVOLUTION, 10, 3, 20), "convolution-1x1"),
+        (Operation(OperatorKind.CONVOLUTION, 10, 3, 20, stride=4), "convolution"),
+        (Operation(OperatorKind.DENSE, 1, 3, 20), "dense-vector"),
+        (Operation(OperatorKind.DENSE, 2, 3, 20), "dense"),
+        (elementwise(OperatorKind.ADD, 2, 3), "add"),
     ],
 )
 def test_products_have_routines_of_their_own(operation, routine):
@@ -30,12 +30,14 @@ def test_what_does_not_fill_a_tile_counts_as_if_it_did():
     terms = terms_of(CONVOLUTION, Tile(rows=4, columns=16, depth=8))
     filled = 12 * 32 * (9 * 8)
     assert terms[:5] == (1.0, filled, 10 * 32 * 72, 10 * 32 * 72, 3 * 2)
-    assert terms_of(Operation(Kind.CONVOLUTION, 12, 8, 32, 9), Tile(4, 16, 8))[1] == filled
+    assert terms_of(Operation(OperatorKind.CONVOLUTION, 12, 8, 32, 9), Tile(4, 16, 8))[1] == filled
 
 
 def test_what_runs_several_times_takes_as_many_times_as_long():
-    operation = Operation(Kind.PRODUCT, 8, 4, 6)
-    once, thrice = (terms_of(Operation(Kind.PRODUCT, 8, 4, 6, times=times), Tile(4, 8)) for times in (1, 3))
+    operation = Operation(OperatorKind.PRODUCT, 8, 4, 6)
+    once, thrice = (
+        terms_of(Operation(OperatorKind.PRODUCT, 8, 4, 6, times=times), Tile(4, 8)) for times in (1, 3)
+    )
     assert thrice == tuple(3 * term for term in once)
     assert terms_of(operation, Tile(4, 8)) == once
 
@@ -48,7 +50,9 @@ def model(start: float, microseconds_per_element: float) -> LatencyModel:
 
 
 def network(elements: int) -> NetworkCost:
-    layer = LayerCost("sum", 0, 0, 0, (0,), 1, operations=(elementwise(Kind.ADD, 10, elements // 10),))
+    layer = LayerCost(
+        "sum", 0, 0, 0, (0,), 1, operations=(elementwise(OperatorKind.ADD, 10, elements // 10),)
+    )
     return NetworkCost((layer,), (elements, elements), (0,), (1,))
 
 
@@ -58,9 +62,9 @@ def test_an_inference_takes_its_start_and_its_operators():
 
 def test_operators_in_a_row_read_what_the_one_before_has_written():
     """Not so of two that only copy: one thread does both."""
-    convolution = Operation(Kind.CONVOLUTION, 10, 3, 4, 9)
-    product = Operation(Kind.PRODUCT, 10, 4, 6, times=2)
-    reshape = elementwise(Kind.RESHAPE, 10, 6)
+    convolution = Operation(OperatorKind.CONVOLUTION, 10, 3, 4, 9)
+    product = Operation(OperatorKind.PRODUCT, 10, 4, 6, times=2)
+    reshape = elementwise(OperatorKind.RESHAPE, 10, 6)
     assert terms_between([]) == terms_between([convolution]) == (0.0, 0.0)
     assert terms_between([convolution, product]) == (1.0, 2.0 * product.read)
     crossing = [reshape, reshape, convolution, reshape]

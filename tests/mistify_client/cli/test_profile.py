@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from mistify.costs.devices import DeviceTable, Reading
+from mistify.costs.devices import DeviceTable, OperatorTiming
 from mistify.files import write_json
 from mistify.machine import machine
 from mistify_client.cli.main import app
@@ -33,7 +33,9 @@ def measured(monkeypatch):
 
 def small_table(name):
     readings = tuple(
-        Reading(chain, integer, 1, 0.5) for integer in (False, True) for chain in samples(integer=integer)
+        OperatorTiming(chain, integer, 1, 0.5)
+        for integer in (False, True)
+        for chain in samples(integer=integer)
     )
     return DeviceTable(name=name, machine=machine(), runtime="LiteRT", readings=readings)
 

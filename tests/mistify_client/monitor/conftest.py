@@ -11,10 +11,10 @@ import pytest
 
 from mistify.config.metric import Metric
 from mistify.package.manifest import Branch, Manifest, MeasuredLatency, Versions
-from mistify_client.monitor.foreground import Foreground, Outcome
+from mistify_client.monitor.foreground import Foreground, IntervalOutcome
 from mistify_client.monitor.policies.base import Policy
 from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
-from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
@@ -114,9 +114,9 @@ class Device:
     deviations: Sequence[float] = (1.0, 1.0, 1.0)
     noise: float = 0.0
     pause: float | None = 0.0
-    reading: Callable[[float], Reading] = lambda now: Reading()
+    reading: Callable[[float], SensorReading] = lambda now: SensorReading()
     now: float = 1000.0
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[IntervalOutcome] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         state = state_directory(self.package)
@@ -134,14 +134,14 @@ class Device:
         return self.manifest.default_branch if given < 0 else given
 
     @property
-    def switches(self) -> list[Outcome]:
+    def switches(self) -> list[IntervalOutcome]:
         return [outcome for outcome in self.outcomes if outcome.switched]
 
     def latency_ms(self, branch: int, now: float) -> float:
         """What an inference takes, without noise."""
         return EXPECTED_MS[branch] * self.deviations[branch] * self.load(now)
 
-    def run(self, seconds: float) -> Outcome:
+    def run(self, seconds: float) -> IntervalOutcome:
         """Let time pass; the last decision."""
         for _ in range(round(seconds / INTERVAL)):
             before, self.now = self.now, self.now + INTERVAL

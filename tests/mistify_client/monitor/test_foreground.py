@@ -8,7 +8,7 @@ import pytest
 from mistify.config.metric import Metric
 from mistify_client.monitor.foreground import Foreground
 from mistify_client.monitor.policies.predictive import PredictiveParams, PredictivePolicy
-from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from mistify_client.runtime.statistics import Recorder
 from mistify_client.runtime.switchboard import Switchboard
@@ -26,7 +26,7 @@ DWELL = 1.0
 
 
 def on_board(package) -> Foreground:
-    return Foreground(package, PredictivePolicy(PredictiveParams()), Reading, "board")
+    return Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, "board")
 
 
 def reference(device) -> int:
@@ -167,7 +167,7 @@ def test_without_inferences_it_stays(device):
 
 def test_without_inferences_a_busy_processor_is_a_hint(device):
     free = {"share": 0.9}
-    hinted = device(load=lambda now: 0.6, reading=lambda now: Reading(cpu_available=free["share"]))
+    hinted = device(load=lambda now: 0.6, reading=lambda now: SensorReading(cpu_available=free["share"]))
     hinted.run(5)
     assert hinted.branch == 2
     hinted.pause = None
@@ -182,7 +182,7 @@ def test_without_inferences_a_busy_processor_is_a_hint(device):
 @pytest.mark.parametrize("share", [None, 0.0, 0.5])
 def test_with_inferences_the_processor_is_no_hint(device, share):
     """Whether the device tells of its processor makes no difference where latency was measured."""
-    measuring = device(load=lambda now: 0.6, reading=lambda now: Reading(cpu_available=share))
+    measuring = device(load=lambda now: 0.6, reading=lambda now: SensorReading(cpu_available=share))
     measuring.run(5)
     assert measuring.branch == 2
 

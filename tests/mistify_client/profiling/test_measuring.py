@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from mistify.costs.latency import routine_of
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 from mistify_client.profiling.measuring import measure_device, measure_package
 from mistify_client.profiling.samples import Chain
 
-CHAINS = [(Operation(Kind.DENSE, 1, size, size),) for size in (4, 8, 16)]
+CHAINS = [(Operation(OperatorKind.DENSE, 1, size, size),) for size in (4, 8, 16)]
 
 
 def chains(integer: bool) -> Iterator[Chain]:

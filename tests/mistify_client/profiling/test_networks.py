@@ -2,7 +2,7 @@
 
 import pytest
 
-from mistify.costs.operators import Kind, Operation, elementwise
+from mistify.costs.operators import Operation, OperatorKind, elementwise
 from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Sampler, samples
 from mistify_server.worker.packaging.tflite.costs import network_cost
@@ -20,22 +20,22 @@ def test_every_network_has_the_operators_and_sizes_that_were_asked_for(integer: 
         assert [operation.kind for operation in found] == [operation.kind for operation in chain]
         for made, asked in zip(found, chain, strict=True):
             assert made.c_out * made.positions == pytest.approx(_written(asked), rel=0)
-            if asked.kind in (Kind.CONVOLUTION, Kind.DENSE, Kind.PRODUCT):
+            if asked.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE, OperatorKind.PRODUCT):
                 assert (made.c_in, made.kernel, made.times) == (asked.c_in, asked.kernel, asked.times)
-            if asked.kind in (Kind.CONVOLUTION, Kind.DEPTHWISE) and made.positions > 4:
+            if asked.kind in (OperatorKind.CONVOLUTION, OperatorKind.DEPTHWISE) and made.positions > 4:
                 assert made.stride == asked.stride
 
 
 def _written(operation: Operation) -> int:
     """Padding adds a column."""
-    if operation.kind is not Kind.COPY:
+    if operation.kind is not OperatorKind.COPY:
         return operation.written
     side = round(operation.positions**0.5)
     return side * (side + 1) * operation.c_out
 
 
 def test_precision() -> None:
-    chain = [Operation(Kind.CONVOLUTION, 16, 3, 5, 9), elementwise(Kind.ADD, 16, 5)]
+    chain = [Operation(OperatorKind.CONVOLUTION, 16, 3, 5, 9), elementwise(OperatorKind.ADD, 16, 5)]
     for integer, kind in ((False, "FLOAT32"), (True, "INT8")):
         network = network_of(chain, integer=integer)
         assert {o.outputs[0].type for o in operators(network)} == {kind}
@@ -43,7 +43,7 @@ def test_precision() -> None:
 
 
 def test_operators_that_do_not_fit_are_refused() -> None:
-    chain = [Operation(Kind.CONVOLUTION, 16, 3, 5), Operation(Kind.CONVOLUTION, 16, 6, 5)]
+    chain = [Operation(OperatorKind.CONVOLUTION, 16, 3, 5), Operation(OperatorKind.CONVOLUTION, 16, 6, 5)]
     with pytest.raises(ValueError, match=r"expected \(1, 4, 4, 5\), as written before"):
         network_of(chain, integer=False)
 
@@ -51,7 +51,7 @@ def test_operators_that_do_not_fit_are_refused() -> None:
 def test_samples_are_the_same_everywhere_and_others_by_their_seed() -> None:
     assert CHAINS[False] == list(samples(integer=False))
     assert CHAINS[False] != list(samples(integer=False, seed=1))
-    assert {operation.kind for chain in CHAINS[True] for operation in chain} == set(Kind)
+    assert {operation.kind for chain in CHAINS[True] for operation in chain} == set(OperatorKind)
 
 
 def test_sizes_are_no_round_numbers() -> None:

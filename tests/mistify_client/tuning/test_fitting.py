@@ -8,7 +8,7 @@ import pytest
 
 from mistify_client.tuning.examples import split
 from mistify_client.tuning.fitting import Course, Pace, Score, fit, score_of
-from mistify_client.tuning.progress import Progress, ProgressFile, Stage
+from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
 from tests.mistify_client.tuning.devices import examples
 
 PACE = Pace(learning_rate=0.02, patience=3, slowdowns=1, most_passes=60)
@@ -128,7 +128,7 @@ def test_a_teacher_is_learned_from_by_the_rows_of_the_batch(trainer, halves):
 def progress(trainer, stage=Stage.TAUGHT):
     weights = trainer.weights()
     other = {name: values + 1 for name, values in weights.items()}
-    return Progress(
+    return TuningProgress(
         stage=stage,
         began=Score(0.25, math.inf),
         course=Course(Score(0.5, 1.0), weights, other, Score(0.4, 1.2), 0.6, 0.9, 30, 7, 2, 1),
@@ -171,5 +171,5 @@ def test_progress_that_cannot_be_read_is_none(trainer, tmp_path):
 def test_progress_of_no_privacy_and_no_round_is_kept(trainer, tmp_path):
     file = ProgressFile(tmp_path / "progress", "of this")
     score = Score(0.5, 1.0)
-    file.save(Progress(Stage.LOCAL, score, begun(score, trainer.weights())))
+    file.save(TuningProgress(Stage.LOCAL, score, begun(score, trainer.weights())))
     assert (file.load().noisy, file.load().before, file.load().stage) == (None, None, Stage.LOCAL)

@@ -17,7 +17,7 @@ from mistify.package.weights import write_weights
 from mistify.peers.correlation import correlation
 from mistify.peers.hints import Hints, Location
 from mistify.peers.membership import MemberKey
-from mistify_server.coordinator.packages import Packages
+from mistify_server.coordinator.packages import PublishedModels
 from mistify_server.coordinator.service import LEASE_SECONDS, SWEEP_SECONDS, TuningService
 from mistify_server.coordinator.storage import IndexStorage
 from mistify_server.store.artifacts import Artifacts
@@ -248,7 +248,7 @@ async def test_other_packages_are_refused(coordinator, device, field):
 
 
 def test_a_package_that_one_group_tunes_is_still_none_of_anothers(coordinator):
-    packages, group = Packages(coordinator.store), coordinator.store.tuning.group(fleet.GROUP)
+    packages, group = PublishedModels(coordinator.store), coordinator.store.tuning.group(fleet.GROUP)
     assert packages.tunable(group, coordinator.package)
     with pytest.raises(MistifyError, match="the group's job"):
         packages.tunable(replace(group, name="others", job_id="another"), coordinator.package)

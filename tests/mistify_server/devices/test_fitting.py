@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mistify.costs.devices import Power
-from mistify.costs.operators import Kind
+from mistify.costs.operators import OperatorKind
 from mistify.errors import MistifyError
 from mistify_client.profiling.samples import samples
 from mistify_server.devices.fitting import fitted
@@ -61,7 +61,9 @@ def test_what_the_device_draws_goes_with_its_setting() -> None:
 
 def test_a_table_without_a_kind_of_operator_is_refused() -> None:
     whole = table()
-    without = [r for r in whole.readings if r.integer or all(o.kind is not Kind.MEAN for o in r.operations)]
+    without = [
+        r for r in whole.readings if r.integer or all(o.kind is not OperatorKind.MEAN for o in r.operations)
+    ]
     with pytest.raises(MistifyError, match="readings of float32 on 1 threads: got none of mean"):
         fitted(replace(whole, readings=tuple(without)))
     with pytest.raises(MistifyError, match="readings: got none of int8"):

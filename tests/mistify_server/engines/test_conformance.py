@@ -13,7 +13,7 @@ import pytest
 from mistify_server.engines.base import Engine
 from mistify_server.engines.local import LocalEngine
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import AdaptResult, Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from tests.mistify_server.engines.starting import patiently
@@ -32,7 +32,7 @@ for line in sys.stdin:
 """
 
 
-def ignore(_progress: Progress) -> None:
+def ignore(_progress: TaskProgress) -> None:
     pass
 
 
@@ -87,7 +87,7 @@ async def make(request: pytest.FixtureRequest, site: Any) -> AsyncIterator[Make]
 
 
 async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, adapt_task: Any) -> None:
-    told: list[Progress] = []
+    told: list[TaskProgress] = []
     result = await make().run(adapt_task(site), told.append)
     assert isinstance(result, AdaptResult)
     assert result.costs == {"flops": 50.0, "params": 100.0}
@@ -167,7 +167,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     engine = make(slots=2)
     (other,) = submit(engine, adapt_task(site, flops=1.0))
     await wait_until(lambda: bool(pids(site)))
-    told: list[Progress] = []
+    told: list[TaskProgress] = []
     assert isinstance(await engine.run(adapt_task(site, flops=2.0), told.append), AdaptResult)
     assert [progress.stage for progress in told] == ["starting", "in adapt"] * 3
     (site.control / "hold-adapt-1").unlink()
@@ -356,7 +356,7 @@ async def test_a_worker_that_died_idle_costs_no_attempt(
     await engine.run(adapt_task(site), ignore)
     os.kill(pids(site)[0], signal.SIGKILL)
     await wait_until(lambda: gone(pids(site)[0]))
-    told: list[Progress] = []
+    told: list[TaskProgress] = []
     assert isinstance(await engine.run(adapt_task(site), told.append), AdaptResult)
     assert [progress.stage for progress in told] == ["starting", "in adapt"]
 

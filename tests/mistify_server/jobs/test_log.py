@@ -7,7 +7,7 @@ from mistify_server.jobs.log import TELL_SECONDS, JobLog
 from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.messages import Progress
+from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import PackageResult, Result, TaskFailure
 
 GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
@@ -34,8 +34,8 @@ def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
     return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), clock)
 
 
-def progress(stage: str, step: int = 0, accuracy: float | None = None) -> Progress:
-    return Progress(stage=stage, step=step, total_steps=9, accuracy=accuracy)
+def progress(stage: str, step: int = 0, accuracy: float | None = None) -> TaskProgress:
+    return TaskProgress(stage=stage, step=step, total_steps=9, accuracy=accuracy)
 
 
 def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:

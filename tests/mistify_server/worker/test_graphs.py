@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from executors.readers.builtin import read_builtin
-from mistify.config.dataset import Augmentation, DataSettings, Scaling
+from mistify.config.dataset import Augmentation, DataSettings, InputScaling
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
@@ -108,7 +108,7 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
 
 def test_settings_that_change_or_train_a_model_are_told(bench: Bench) -> None:
     settings = DataSettings(
-        scale=Scaling(factor=2.0), augment=Augmentation(flip=True), class_weights="balanced"
+        scale=InputScaling(factor=2.0), augment=Augmentation(flip=True), class_weights="balanced"
     )
     data = DataSource(train="generated:10", test="builtin:digits-test", settings=settings)
     places = [place for place, *_ in bench.inspect(data=data).problems]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from executors.search import Predictor, Sample
-from mistify.config.dataset import Augmentation, DataSettings, Scaling
+from mistify.config.dataset import Augmentation, DataSettings, InputScaling
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
@@ -121,7 +121,7 @@ def regression(directory: Path) -> tuple[ModelSource, DataSource]:
     inputs = keras.Input((3,), name="figures")
     x = layers.Dense(12, "tanh")(inputs)
     keras.Model(inputs, layers.Dense(1, name="sum")(x)).save(directory / "sum.keras")
-    scale = Scaling(mean=(100.0,) * 3, std=(10.0,) * 3)
+    scale = InputScaling(mean=(100.0,) * 3, std=(10.0,) * 3)
     settings = DataSettings(scale=scale, validation=0.2)
     data = DataSource(train=str(directory / "train.csv"), test=str(directory / "test.csv"), settings=settings)
     return ModelSource(path=str(directory / "sum.keras")), data
@@ -163,7 +163,7 @@ def test_settings_that_do_not_fit_the_model_are_told(workshop: TaskRunner, sourc
         metric=Metric.MSE,
         class_weights=(1.0, 2.0),
         augment=Augmentation(crop=8),
-        scale=Scaling(mean=(1.0, 2.0), std=(1.0, 2.0)),
+        scale=InputScaling(mean=(1.0, 2.0), std=(1.0, 2.0)),
     )
     told: list[str] = []
     for update in ({}, {"scale": None}):

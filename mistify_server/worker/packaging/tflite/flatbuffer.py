@@ -17,7 +17,7 @@ _WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
 
 
 @dataclass(frozen=True)
-class Tensor:
+class FlatbufferTensor:
     """A tensor of a network.
 
     Attributes:
@@ -38,8 +38,8 @@ class Operator:
     """An operator with the tensors that it reads and writes, those that it is given."""
 
     name: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[FlatbufferTensor, ...]
+    outputs: tuple[FlatbufferTensor, ...]
 
     def shaped(self, shapes: Mapping[int, tuple[int, ...]]) -> "Operator":
         """The same with other shapes of its tensors, by their numbers."""
@@ -89,11 +89,13 @@ def _values(kernel: npt.NDArray[Any]) -> int:
     return len(np.unique(kernel.view(f"u{kernel.itemsize}")))
 
 
-def _tensor(model: Any, graph: Any, index: int) -> Tensor:
+def _tensor(model: Any, graph: Any, index: int) -> FlatbufferTensor:
     entry = graph.tensors[index]
     kind = flatbuffer_utils.type_to_name(entry.type)
     shape = tuple(int(size) for size in (() if entry.shape is None else entry.shape))
     stored = model.buffers[entry.buffer].data
     if stored is None or kind not in _WEIGHTS:
-        return Tensor(int(index), kind, shape, None)
-    return Tensor(int(index), kind, shape, np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape))
+        return FlatbufferTensor(int(index), kind, shape, None)
+    return FlatbufferTensor(
+        int(index), kind, shape, np.asarray(stored, np.uint8).view(_WEIGHTS[kind]).reshape(shape)
+    )

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 from math import prod
 
-from mistify.costs.operators import Kind, Operation, elementwise
-from mistify_server.worker.packaging.tflite.flatbuffer import Operator, Tensor
+from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify_server.worker.packaging.tflite.flatbuffer import FlatbufferTensor, Operator
 
 #: Operators that compute the shape of a reshape to come, and belong to that.
 _SHAPES = frozenset({"SHAPE", "STRIDED_SLICE", "PACK", "REDUCE_PROD"})
@@ -22,13 +22,13 @@ def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operat
     if operator.name == "RESHAPE":
         # Its second input is the new shape.
         flattens = any(tensor.index in computed for tensor in operator.inputs[1:])
-        return (_over(Kind.FLATTEN if flattens else Kind.RESHAPE, operator.inputs[0]),)
+        return (_over(OperatorKind.FLATTEN if flattens else OperatorKind.RESHAPE, operator.inputs[0]),)
     if operator.name in _PRODUCTS:
         return (_PRODUCTS[operator.name](operator),)
-    return (_over(_KINDS.get(operator.name, Kind.ADD), operator.outputs[0]),)
+    return (_over(_KINDS.get(operator.name, OperatorKind.ADD), operator.outputs[0]),)
 
 
-def _over(kind: Kind, tensor: Tensor) -> Operation:
+def _over(kind: OperatorKind, tensor: FlatbufferTensor) -> Operation:
     shape = tensor.shape
     return elementwise(kind, prod(shape[1:-1]), shape[-1] if shape else 1)
 
@@ -37,7 +37,7 @@ def _convolution(operator: Operator) -> Operation:
     read, kernel, written = operator.inputs[0].shape, operator.inputs[1].shape, operator.outputs[0].shape
     groups = max(read[-1] // kernel[-1], 1)
     return Operation(
-        Kind.CONVOLUTION,
+        OperatorKind.CONVOLUTION,
         prod(written[1:-1]),
         kernel[-1],
         written[-1] // groups,
@@ -52,36 +52,36 @@ def _convolution_over_volumes(operator: Operator) -> Operation:
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     *window, c_in, c_out = operator.inputs[1].shape
     positions, stride = prod(written[1:-1]), _stride(read, written)
-    return Operation(Kind.CONVOLUTION, positions, c_in, c_out, prod(window), stride)
+    return Operation(OperatorKind.CONVOLUTION, positions, c_in, c_out, prod(window), stride)
 
 
 def _transposed_convolution(operator: Operator) -> Operation:
     """Each input position makes all that the kernel covers."""
     kernel, read = operator.inputs[1].shape, operator.inputs[2].shape
-    return Operation(Kind.CONVOLUTION, prod(read[1:-1]), kernel[-1], prod(kernel[:-1]))
+    return Operation(OperatorKind.CONVOLUTION, prod(read[1:-1]), kernel[-1], prod(kernel[:-1]))
 
 
 def _depthwise(operator: Operator) -> Operation:
     read, kernel, written = operator.inputs[0].shape, operator.inputs[1].shape, operator.outputs[0].shape
     window, stride = prod(kernel[1:-1]), _stride(read, written)
-    return Operation(Kind.DEPTHWISE, prod(written[1:-1]), read[-1], written[-1], window, stride)
+    return Operation(OperatorKind.DEPTHWISE, prod(written[1:-1]), read[-1], written[-1], window, stride)
 
 
 def _fully_connected(operator: Operator) -> Operation:
     c_out, c_in = operator.inputs[1].shape
-    return Operation(Kind.DENSE, prod(operator.outputs[0].shape[:-1]), c_in, c_out)
+    return Operation(OperatorKind.DENSE, prod(operator.outputs[0].shape[:-1]), c_in, c_out)
 
 
 def _matrix_product(operator: Operator) -> Operation:
     *batch, rows, columns = operator.outputs[0].shape
     summed = prod(operator.inputs[0].shape) // max(prod(batch) * rows, 1)
-    return Operation(Kind.PRODUCT, rows, summed, columns, times=prod(batch))
+    return Operation(OperatorKind.PRODUCT, rows, summed, columns, times=prod(batch))
 
 
 def _pool(operator: Operator) -> Operation:
     """The window is not among its tensors: windows side by side are taken for granted."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
-    kind = Kind.MAX_POOL if operator.name == "MAX_POOL_2D" else Kind.AVERAGE_POOL
+    kind = OperatorKind.MAX_POOL if operator.name == "MAX_POOL_2D" else OperatorKind.AVERAGE_POOL
     stride = _stride(read, written)
     return Operation(kind, prod(written[1:-1]), written[-1], written[-1], stride, stride)
 
@@ -90,8 +90,8 @@ def _reduction(operator: Operator) -> Operation:
     """Over positions; where channels are reduced, a pass over what is read."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     if not written or written[-1] != read[-1]:
-        return elementwise(Kind.ADD, prod(read[1:-1]), read[-1])
-    return Operation(Kind.MEAN, 1, read[-1], read[-1], 1, prod(read[1:-1]))
+        return elementwise(OperatorKind.ADD, prod(read[1:-1]), read[-1])
+    return Operation(OperatorKind.MEAN, 1, read[-1], read[-1], 1, prod(read[1:-1]))
 
 
 def _stride(read: tuple[int, ...], written: tuple[int, ...]) -> int:
@@ -114,15 +114,15 @@ _PRODUCTS: Mapping[str, Callable[[Operator], Operation]] = {
 }
 
 #: What passes over what it writes; operators that are not among them take time like a sum of two tensors.
-_KINDS: Mapping[str, Kind] = {
-    "SOFTMAX": Kind.SOFTMAX,
-    "QUANTIZE": Kind.QUANTIZE,
-    "DEQUANTIZE": Kind.DEQUANTIZE,
+_KINDS: Mapping[str, OperatorKind] = {
+    "SOFTMAX": OperatorKind.SOFTMAX,
+    "QUANTIZE": OperatorKind.QUANTIZE,
+    "DEQUANTIZE": OperatorKind.DEQUANTIZE,
     **dict.fromkeys(
-        ("ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "POW", "TANH"), Kind.ACTIVATION
+        ("ELU", "EXP", "GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "POW", "TANH"), OperatorKind.ACTIVATION
     ),
     **dict.fromkeys(
-        ("CONCATENATION", "GATHER", "PAD", "RESIZE_BILINEAR", "SLICE", "TILE", "TRANSPOSE"), Kind.COPY
+        ("CONCATENATION", "GATHER", "PAD", "RESIZE_BILINEAR", "SLICE", "TILE", "TRANSPOSE"), OperatorKind.COPY
     ),
-    **dict.fromkeys(("EXPAND_DIMS", "SQUEEZE"), Kind.RESHAPE),
+    **dict.fromkeys(("EXPAND_DIMS", "SQUEEZE"), OperatorKind.RESHAPE),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from mistify_server.worker.packaging.training.builtins import UntrainableError, replaces
-from mistify_server.worker.packaging.training.windows import Axis, bands_read, cut, fitted, spread
+from mistify_server.worker.packaging.training.windows import WindowAxis, bands_read, cut, fitted, spread
 
 #: Numbers that a processor core's own cache holds.
 _CACHED = 1 << 19
@@ -19,7 +19,7 @@ _CACHED = 1 << 19
 _PARTS = (1, 2, 4)
 
 
-def _convolved(image: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
+def _convolved(image: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     groups, _, across, read, made = kernel.shape
     parts = []
     for phase, band in bands_read(fitted(image, rows, columns), rows, columns).items():
@@ -30,7 +30,7 @@ def _convolved(image: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
     return _sum(parts)
 
 
-def _image_gradient(gradient: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
+def _image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     _, _, _, read, _ = kernel.shape
     turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
 
@@ -43,7 +43,7 @@ def _image_gradient(gradient: Any, kernel: Any, rows: Axis, columns: Axis) -> An
     return spread(gradient, rows, columns, part)
 
 
-def _kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
+def _kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     groups, _, across, read, made = kernel.shape
     found: dict[int, Any] = {}
     for phase, band in bands_read(fitted(image, rows, columns), rows, columns).items():
@@ -76,7 +76,7 @@ def _cut(product: Any, block: int, blocks: int, number: int, channels: int) -> A
     return cut(product, [0, block, 0, number * channels], [-1, blocks, -1, channels])
 
 
-def _among_blocks(gradient: Any, rows: Axis, tap: int) -> Any:
+def _among_blocks(gradient: Any, rows: WindowAxis, tap: int) -> Any:
     """What places say, at the blocks that a tap of the rows reads there."""
     block, _ = rows.place(tap)
     return tf.pad(gradient, [[0, 0], [block, rows.reach - block], [0, 0], [0, 0]]) if rows.reach else gradient
@@ -125,7 +125,7 @@ def _kernel_together(kernel: Any) -> Any:
     return tf.reshape(tf.transpose(kernel, [1, 2, 3, 0, 4]), [*sizes, groups * made])
 
 
-def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[Axis, Axis]:
+def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[WindowAxis, WindowAxis]:
     """How the kernel of a two-dimensional operation goes along rows and columns.
 
     Raises:
@@ -136,7 +136,7 @@ def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[Axis, Axis]:
     strides, dilations = operation.get_attr("strides"), operation.get_attr("dilations")
     padding = operation.get_attr("padding").decode()
     rows, columns = (
-        Axis.of(kernel[at], strides[at + 1], dilations[at + 1], image[at + 1], padding) for at in (0, 1)
+        WindowAxis.of(kernel[at], strides[at + 1], dilations[at + 1], image[at + 1], padding) for at in (0, 1)
     )
     return rows, columns
 
@@ -161,7 +161,7 @@ def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
     return _side_by_side([convolve(part, kernel) for part in parts], 0)
 
 
-def _parts(batch: int | None, kernel: Any, rows: Axis, columns: Axis) -> int:
+def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> int:
     """In how many equal parts a batch is taken, so that what is read of one stays in a cache."""
     numbers = (batch or 0) * rows.padded * columns.made * columns.kernel * kernel[2]
     possible = [parts for parts in _PARTS if batch and batch % parts == 0] or [1]

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mistify_server.worker.packaging.training.builtins import replaces
 from mistify_server.worker.packaging.training.convolution import axes_of
-from mistify_server.worker.packaging.training.windows import Axis, fitted, rows_read, scattered
+from mistify_server.worker.packaging.training.windows import WindowAxis, fitted, rows_read, scattered
 
 
 @replaces("DepthwiseConv2dNative")
@@ -29,7 +29,7 @@ def _depthwise(operation: Any, image: Any, kernel: Any) -> Any:
     return convolve(image, kernel)
 
 
-def _image_gradient(upstream: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
+def _image_gradient(upstream: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     *_, channels, multiplier = kernel.shape
     split = tf.reshape(upstream, [-1, rows.made, columns.made * channels, multiplier])
     said = {}
@@ -42,7 +42,7 @@ def _image_gradient(upstream: Any, kernel: Any, rows: Axis, columns: Axis) -> An
     return scattered(said, rows, columns)
 
 
-def _kernel_gradient(image: Any, upstream: Any, kernel: Any, rows: Axis, columns: Axis) -> Any:
+def _kernel_gradient(image: Any, upstream: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     _, taps, channels, multiplier = kernel.shape
     flat = tf.reshape(upstream, [-1, 1, channels, multiplier])
     parts = [

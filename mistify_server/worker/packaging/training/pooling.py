@@ -6,15 +6,15 @@ import numpy as np
 import tensorflow as tf
 
 from mistify_server.worker.packaging.training.builtins import UntrainableError, replaces
-from mistify_server.worker.packaging.training.windows import Axis, fitted, rows_read, scattered
+from mistify_server.worker.packaging.training.windows import WindowAxis, fitted, rows_read, scattered
 
 
-def _axes(operation: Any, image: Any) -> tuple[Axis, Axis]:
+def _axes(operation: Any, image: Any) -> tuple[WindowAxis, WindowAxis]:
     if operation.get_attr("data_format") != b"NHWC":
         raise UntrainableError("a pooling whose channels are not the last axis")
     sizes, strides = operation.get_attr("ksize"), operation.get_attr("strides")
     padding = operation.get_attr("padding").decode()
-    rows, columns = (Axis.of(sizes[at], strides[at], 1, image.shape[at], padding) for at in (1, 2))
+    rows, columns = (WindowAxis.of(sizes[at], strides[at], 1, image.shape[at], padding) for at in (1, 2))
     return rows, columns
 
 
@@ -62,7 +62,7 @@ def _average_pool(operation: Any, image: Any) -> Any:
     return pool(image)
 
 
-def _counts(axis: Axis) -> np.ndarray[Any, Any]:
+def _counts(axis: WindowAxis) -> np.ndarray[Any, Any]:
     """How many rows of the image each place reads, without padding."""
     read = np.arange(axis.made)[:, None] * axis.stride + np.arange(axis.kernel) - axis.before
     counts: np.ndarray[Any, Any] = np.sum((read >= 0) & (read < axis.size), 1)

@@ -17,7 +17,7 @@ Part: TypeAlias = Callable[[Any, list[int], list[int]], Any]
 
 
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """How a kernel goes along the rows, or the columns, of an image.
 
     Attributes:
@@ -37,7 +37,7 @@ class Axis:
     made: int
 
     @classmethod
-    def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "Axis":
+    def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "WindowAxis":
         """As TensorFlow has it with the padding "SAME" or "VALID".
 
         Raises:
@@ -87,7 +87,7 @@ def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
     )
 
 
-def fitted(image: Any, rows: Axis, columns: Axis, value: float = 0.0) -> Any:
+def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
     """An image [n, rows, columns, c] padded with a value, or cut, to what is read of it."""
     after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
     pads = [[axis.before, max(more, 0)] for axis, more in zip((rows, columns), after, strict=True)]
@@ -98,7 +98,7 @@ def fitted(image: Any, rows: Axis, columns: Axis, value: float = 0.0) -> Any:
     return image
 
 
-def bands_read(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
+def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
     """For each phase of the rows, what the columns' taps read, side by side: [n, blocks, made, taps * c].
 
     The rows' taps read `rows.made` of the blocks each, from their own on.
@@ -111,7 +111,7 @@ def bands_read(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
     return {phase: _columns_read(part, columns) for phase, part in _phases(image, rows, columns).items()}
 
 
-def rows_read(image: Any, rows: Axis, columns: Axis) -> Iterator[Any]:
+def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any]:
     """For each row of the kernel, what its taps read, side by side: [n, made, made, taps * c]."""
     bands = bands_read(image, rows, columns)
     for tap in range(rows.kernel):
@@ -119,7 +119,7 @@ def rows_read(image: Any, rows: Axis, columns: Axis) -> Iterator[Any]:
         yield cut(bands[phase], [0, block, 0, 0], [-1, rows.made, -1, -1])
 
 
-def _phases(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
+def _phases(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
     """The rows of each phase that is read [n, blocks, blocks, s * c]: columns of a block are side by side."""
     width = columns.stride * image.shape[-1]
     if rows.stride == 1:
@@ -135,7 +135,7 @@ def _phases(image: Any, rows: Axis, columns: Axis) -> dict[int, Any]:
     }
 
 
-def _columns_read(part: Any, columns: Axis) -> Any:
+def _columns_read(part: Any, columns: WindowAxis) -> Any:
     channels = part.shape[-1] // columns.stride
     read = []
     for tap in range(columns.kernel):
@@ -144,7 +144,7 @@ def _columns_read(part: Any, columns: Axis) -> Any:
     return tf.concat(read, -1) if len(read) > 1 else read[0]
 
 
-def spread(gradient: Any, rows: Axis, columns: Axis, part: Part) -> Any:
+def spread(gradient: Any, rows: WindowAxis, columns: WindowAxis, part: Part) -> Any:
     """What all places of the kernel say of the image that they read: [n, rows, columns, c].
 
     Args:
@@ -166,7 +166,7 @@ def spread(gradient: Any, rows: Axis, columns: Axis, part: Part) -> Any:
     return _cropped(_interleaved(bands), rows, columns)
 
 
-def scattered(said: Mapping[tuple[int, int], Any], rows: Axis, columns: Axis) -> Any:
+def scattered(said: Mapping[tuple[int, int], Any], rows: WindowAxis, columns: WindowAxis) -> Any:
     """The same where each tap, by row and column, says something of its own [n, made, made, c]."""
     bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
     for (row, column), gradient in said.items():
@@ -178,7 +178,7 @@ def scattered(said: Mapping[tuple[int, int], Any], rows: Axis, columns: Axis) ->
     return _cropped(_interleaved(bands), rows, columns)
 
 
-def _blocks(gradient: Any, dimension: int, axis: Axis, tap: int) -> Any:
+def _blocks(gradient: Any, dimension: int, axis: WindowAxis, tap: int) -> Any:
     begin, size = [0] * 4, [-1] * 4
     begin[dimension], size[dimension] = axis.reach - axis.place(tap)[0], axis.blocks
     return cut(gradient, begin, size)
@@ -195,7 +195,7 @@ def _interleaved(bands: list[list[Any]]) -> Any:
     return tf.reshape(image, [-1, height * len(bands), width * len(bands[0]), channels])
 
 
-def _cropped(image: Any, rows: Axis, columns: Axis) -> Any:
+def _cropped(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     """Without the padding, and with zeros where nothing was read."""
     more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
     if any(more):

@@ -8,14 +8,16 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.plugins import plug_ins
 from mistify_client.monitor.policies.base import ENTRY_POINTS, Situation, make_policy
 from mistify_client.monitor.sensing.costs import BranchCosts
-from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.targets import Targets
 from tests.plug_ins import installed
 
 POLICIES = list(plug_ins(ENTRY_POINTS))
 
 figures = st.floats(0.01, 1000)
-readings = st.builds(Reading, cpu_available=st.none() | st.floats(0, 1), battery=st.none() | st.floats(0, 1))
+readings = st.builds(
+    SensorReading, cpu_available=st.none() | st.floats(0, 1), battery=st.none() | st.floats(0, 1)
+)
 costs = st.builds(
     BranchCosts, latency_ms=figures, accuracy=st.floats(0, 1), memory_bytes=st.none() | st.floats(1, 1e6)
 )
@@ -32,7 +34,7 @@ def courses(draw):
 
 def follow(policy, branches, moments):
     """Every situation with what was decided in it."""
-    now, since, branch, measured_at = 0.0, float("-inf"), 0, Reading()
+    now, since, branch, measured_at = 0.0, float("-inf"), 0, SensorReading()
     for step, ratio, idle, reading, wanted in moments:
         now += step
         measured_at = measured_at if idle else reading
@@ -97,7 +99,7 @@ def over_a_target(situation, branch=None):
 
 def test_of_equally_accurate_branches_the_faster_one_runs():
     branches = (BranchCosts(10.0, 0.8), BranchCosts(4.0, 0.8))
-    moments = [(1.0, 1.0, False, Reading(), Targets(latency="20ms"))] * 3
+    moments = [(1.0, 1.0, False, SensorReading(), Targets(latency="20ms"))] * 3
     decided = [decision.branch for _, decision in follow(make_policy({}), branches, moments)]
     assert decided == [0, 1, 1]
 

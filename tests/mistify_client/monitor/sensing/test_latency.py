@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mistify_client.monitor.sensing.latency import LatencyModel
+from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.runtime.statistics import INFERENCE
 
 
@@ -21,19 +21,19 @@ def inferences(ratios, apart, branch=0):
     [(1.0, 1.0), (2.5, 1.0), (4.0, 3.0), (100.0, 3.0)],  # the last five, or those of them that are recent
 )
 def test_inferences_that_are_not_recent_count_only_where_there_are_too_few(apart, ratio):
-    model = LatencyModel([10.0])
+    model = LatencyEstimator([10.0])
     assert model.observe(inferences([1.0, 1.0, 1.0, 3.0, 3.0], apart), 999.9)
     assert model.ratio == pytest.approx(ratio)
 
 
 def test_of_a_long_interval_the_recent_ones_count():
-    model = LatencyModel([10.0])
+    model = LatencyEstimator([10.0])
     assert model.observe(inferences([1.0] * 50 + [3.0] * 10, 1.0), 900.0)
     assert model.ratio == pytest.approx(3.0)
 
 
 def test_nothing_is_told_by_an_interval_without_an_inference_or_by_too_few():
-    model = LatencyModel([10.0])
+    model = LatencyEstimator([10.0])
     assert not model.observe(inferences([3.0] * 5, 1.0), 1000.1)
     assert not model.observe(inferences([3.0] * 2, 1.0), 999.9)
     assert not model.observe(inferences([], 1.0), 999.9)
@@ -41,7 +41,7 @@ def test_nothing_is_told_by_an_interval_without_an_inference_or_by_too_few():
 
 
 def test_a_deviation_is_shared_by_the_branch_that_is_entered_and_the_one_that_is_left():
-    model = LatencyModel([10.0, 10.0, 10.0])
+    model = LatencyEstimator([10.0, 10.0, 10.0])
     model.observe(inferences([1.0] * 5, 0.1, branch=0), 0.0)
     model.observe(inferences([1.5] * 5, 0.1, branch=1), 0.0)
     entered, left = model.corrections[1], model.corrections[0]

@@ -6,7 +6,7 @@ import pytest
 psutil = pytest.importorskip("psutil")
 
 from mistify_client.monitor.sensing import sensors  # noqa: E402
-from mistify_client.monitor.sensing.sensors import DeviceSensor, Reading  # noqa: E402
+from mistify_client.monitor.sensing.sensors import DeviceSensor, SensorReading  # noqa: E402
 
 
 def test_reads_this_device():
@@ -65,4 +65,4 @@ def test_of_several_temperatures_the_highest_counts(monkeypatch):
 
 def test_without_psutil_nothing_is_known(monkeypatch):
     monkeypatch.setattr(sensors, "psutil", None)
-    assert DeviceSensor()() == Reading()
+    assert DeviceSensor()() == SensorReading()

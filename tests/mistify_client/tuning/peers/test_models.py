@@ -19,7 +19,7 @@ from mistify_client.rpc.download import download_package
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.tuning.examples import Examples, split
-from mistify_client.tuning.peers.models import Packages, PeerOutputs
+from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.trainer import load_trainer
 from tests.disks import files_limited_to
@@ -48,7 +48,7 @@ def fetched(data):
 
 @pytest.fixture
 def packages(data, tmp_path, fetched):
-    return Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetched)
+    return PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetched)
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ class BrokenOff:
 
 def test_a_download_that_was_broken_off_is_continued(data, tmp_path, peer):
     reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
-    packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
+    packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
     with pytest.raises(MistifyError, match="connection reset"):
         packages.get(reference)
     manifest, network = packages.get(reference)
@@ -199,7 +199,7 @@ def test_a_download_that_was_broken_off_is_continued(data, tmp_path, peer):
 def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_path, peer):
     """The room is needed for what was tuned."""
     reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
-    packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
+    packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
     told = r"packages/\w+ cannot be written \(File too large\); free space"
     with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
         packages.get(reference)
@@ -222,7 +222,7 @@ def test_a_package_that_gives_something_else_is_refused(data, tmp_path):
     manifest = Manifest.load(other)
     renamed = tuple(info.model_copy(update={"name": "other"}) for info in manifest.outputs)
     manifest.model_copy(update={"outputs": renamed}).save(other)
-    packages = Packages(tmp_path / "packages", Manifest.load(data / "trainable"), Fetched(tmp_path))
+    packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), Fetched(tmp_path))
     digest = manifest.files["serve.tflite"].sha256
     with pytest.raises(MistifyError) as caught:
         packages.get(PackageReference("job-1", "other", digest))

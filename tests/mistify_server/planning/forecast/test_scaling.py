@@ -1,7 +1,7 @@
 import pytest
 
 from mistify.costs.budget import FLOPS, PARAMS
-from mistify_server.planning.forecast.scaling import Scaling, distance
+from mistify_server.planning.forecast.scaling import CostScaling, distance
 
 #: Scales 0 to 3: multiply-adds go four times up at each, parameters not at all at first.
 SCALED = [
@@ -14,8 +14,8 @@ SOURCE = SCALED[2]
 
 
 @pytest.fixture
-def scaling() -> Scaling:
-    return Scaling(SCALED, SOURCE)
+def scaling() -> CostScaling:
+    return CostScaling(SCALED, SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -31,17 +31,17 @@ def scaling() -> Scaling:
     ],
 )
 def test_all_limits_hold_at_a_scale_and_at_no_larger_one(
-    scaling: Scaling, budget: dict[str, float], scale: float
+    scaling: CostScaling, budget: dict[str, float], scale: float
 ) -> None:
     assert scaling.within(budget) == pytest.approx(scale)
 
 
-def test_costs_between_scales_lie_on_a_line_of_logarithms(scaling: Scaling) -> None:
+def test_costs_between_scales_lie_on_a_line_of_logarithms(scaling: CostScaling) -> None:
     assert scaling.costs(1.5) == pytest.approx({FLOPS: 8.0, PARAMS: 10 * 2**0.5})
     assert scaling.costs(scaling.whole) == pytest.approx(SOURCE)
 
 
-def test_a_source_is_widened_until_every_cost_is_reached_and_never_narrowed(scaling: Scaling) -> None:
+def test_a_source_is_widened_until_every_cost_is_reached_and_never_narrowed(scaling: CostScaling) -> None:
     assert scaling.exceeding({FLOPS: 32.0, PARAMS: 30.0}) == pytest.approx(2 + 0.585, abs=1e-3)
     assert scaling.exceeding({FLOPS: 2.0}) == 2.0
 
@@ -51,6 +51,6 @@ def test_distances_are_halvings_on_the_axis_where_they_are_most() -> None:
     assert distance(SOURCE, {FLOPS: 32.0}) == 0.0
 
 
-def test_halvings_count_from_the_source(scaling: Scaling) -> None:
+def test_halvings_count_from_the_source(scaling: CostScaling) -> None:
     assert scaling.halvings({FLOPS: 4.0}) == 2.0
     assert scaling.halvings({FLOPS: 64.0}) == -2.0

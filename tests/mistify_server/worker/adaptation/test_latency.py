@@ -19,7 +19,7 @@ from mistify.costs.profiles import MeasuredProfile, NominalProfile, Profile, dev
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge
 from mistify_server.worker.adaptation.latency import (
-    Reading,
+    LatencyReading,
     aimed,
     calibrated,
     corrected,
@@ -109,7 +109,7 @@ def test_where_time_is_mostly_the_same_for_all_networks_two_readings_tell(
 def test_where_the_limit_holds_already_the_last_reading_counts(limit: float, second: float) -> None:
     """As where another limit does not; the second network may take no less than the first."""
     readings = [
-        Reading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
+        LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
         for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
     ]
     assert deviation_at({"latency_ms@host": limit}, readings) == readings[-1].deviation
@@ -119,7 +119,7 @@ def test_where_the_limit_holds_already_the_last_reading_counts(limit: float, sec
 def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float, times: float) -> None:
     """The second network is predicted to take half as long as the first, 1 ms."""
     readings = [
-        Reading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
+        LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
         for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
     ]
     found = deviation_at({"latency_ms@host": 0.4}, readings)

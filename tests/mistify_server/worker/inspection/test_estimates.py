@@ -7,7 +7,7 @@ from executors.structure import analyse, residual_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
 from mistify.errors import MistifyError
-from mistify_server.planning.forecast.scaling import Scaling
+from mistify_server.planning.forecast.scaling import CostScaling
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.inspection.estimates import estimates_of
@@ -85,7 +85,7 @@ def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() 
     least = costs_of(structure.network(dict.fromkeys(structure.groups, 1)))
     assert found[0] == least
     assert 3 < found[-1][FLOPS] / structure.network().flops < 4
-    scaling = Scaling(found, costs_of(structure.network()))
+    scaling = CostScaling(found, costs_of(structure.network()))
     assert scaling.costs(scaling.whole) == pytest.approx(costs_of(structure.network()))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from executors.structure import analyse
-from mistify.costs.operators import Kind, Operation
+from mistify.costs.operators import Operation, OperatorKind
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.tflite.costs import network_cost
 
@@ -41,7 +41,7 @@ def attention_network() -> keras.Model:
     return keras.Model(inputs, layers.GlobalAveragePooling1D(name="y")(x))
 
 
-def counted(operations: list[Operation], *without: Kind) -> Counter[Operation]:
+def counted(operations: list[Operation], *without: OperatorKind) -> Counter[Operation]:
     return Counter(operation for operation in operations if operation.kind not in without)
 
 
@@ -60,10 +60,10 @@ def test_convolutions_over_volumes_have_the_channels_of_their_layers() -> None:
     x = layers.Conv3D(5, (3, 2, 1), padding="same", activation="relu")(inputs)
     x = layers.Conv3D(6, 3, 2, padding="same", use_bias=False)(x)
     model = keras.Model(inputs, layers.Dense(2, name="y")(layers.Flatten()(x)))
-    others = tuple(set(Kind) - {Kind.CONVOLUTION})
+    others = tuple(set(OperatorKind) - {OperatorKind.CONVOLUTION})
     expected = [
-        Operation(Kind.CONVOLUTION, 6 * 8 * 8, 3, 5, 3 * 2 * 1),
-        Operation(Kind.CONVOLUTION, 3 * 4 * 4, 5, 6, 3 * 3 * 3, 8),
+        Operation(OperatorKind.CONVOLUTION, 6 * 8 * 8, 3, 5, 3 * 2 * 1),
+        Operation(OperatorKind.CONVOLUTION, 3 * 4 * 4, 5, 6, 3 * 3 * 3, 8),
     ]
     for network in (network_cost(convert(model)), analyse(model).network()):
         assert counted(list(network.operations), *others) == Counter(expected)
@@ -73,7 +73,7 @@ def test_attention_is_made_of_products() -> None:
     """What lies between them depends on the converter."""
     keras.utils.set_random_seed(0)
     model = attention_network()
-    between = tuple(set(Kind) - {Kind.DENSE, Kind.PRODUCT, Kind.SOFTMAX})
+    between = tuple(set(OperatorKind) - {OperatorKind.DENSE, OperatorKind.PRODUCT, OperatorKind.SOFTMAX})
     expected = counted(list(network_cost(convert(model)).operations), *between)
     # A product of one left-hand side for all heads, or one for each.
     assert counted(list(analyse(model).network().operations), *between) == expected

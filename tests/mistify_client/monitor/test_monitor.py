@@ -8,7 +8,7 @@ from mistify.errors import MistifyError
 from mistify_client.monitor.config import MonitorConfig
 from mistify_client.monitor.daemon import Monitor
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
-from mistify_client.monitor.sensing.sensors import Reading
+from mistify_client.monitor.sensing.sensors import SensorReading
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.statistics import Recorder
@@ -39,7 +39,7 @@ class Watched:
         self.package = package
         self.load()
         self.monitor = Monitor(
-            package, lambda: self.config, self.journal, sensor=Reading, clock=lambda: self.now
+            package, lambda: self.config, self.journal, sensor=SensorReading, clock=lambda: self.now
         )
 
     def load(self):
