@@ -1,0 +1,155 @@
+"""The picture in the README, drawn from the tables of `RESULTS.md`.
+
+`python -m benchmarks.results_picture` writes `docs/pictures/results.svg`. Nothing is measured here: the left
+panel shows the goals of the section `tradeoffs`, the right one the times of `collective: ResNet-8`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import Final, TypeAlias
+
+RESULTS: Final = Path(__file__).with_name("RESULTS.md")
+PICTURE: Final = Path(__file__).parents[1] / "docs" / "pictures" / "results.svg"
+
+Points: TypeAlias = Sequence[tuple[float, float]]
+Scale: TypeAlias = Callable[[float], float]
+
+_WIDTH, _HEIGHT = 880, 360
+_COLOURS: Final = ("#1f6feb", "#d9480f", "#2b8a3e")
+_DARK, _INK, _GRID = "#1f2328", "#57606a", "#d0d7de"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One diagram of the picture.
+
+    Attributes:
+        left: Distance of the plotting area from the left edge of the picture, in pixels.
+        title: Heading above the diagram.
+        below: Label of the horizontal axis.
+        ticks: Positions and labels along the horizontal axis, which is logarithmic, from the left.
+        heights: Positions along the vertical axis, from the lowest; its unit follows each label.
+        unit: Unit of the vertical axis.
+        key: Where the names of the lines stand: the first one's place, in pixels.
+        lines: Points of each line, by its name.
+    """
+
+    left: int
+    title: str
+    below: str
+    ticks: Sequence[tuple[float, str]]
+    heights: Sequence[float]
+    unit: str
+    key: tuple[int, int]
+    lines: Mapping[str, Points]
+
+
+def table(section: str, text: str) -> list[list[str]]:
+    """Return the body cells of the first table in a section of RESULTS.md, row by row."""
+    body = re.split(rf"^## {re.escape(section)}$", text, flags=re.MULTILINE)[1].partition("\n## ")[0]
+    rows = next(part for part in body.split("\n\n") if part.startswith("|")).splitlines()
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def tradeoffs(text: str) -> dict[str, Points]:
+    """Return what the goals of each axis reached: (percent of the source's cost, accuracy in percent)."""
+    rows = table("tradeoffs", text)
+    return {
+        axis: [(100 * _number(row[at]), _number(row[at + 1])) for row in rows if row[at + 1]]
+        for axis, at in (("multiply-adds", 1), ("memory", 3), ("latency", 5))
+    }
+
+
+def times(text: str) -> dict[str, Points]:
+    """Return how long a number of goals takes: (goals, seconds), together and one by one."""
+    rows = [row for row in table("collective: ResNet-8", text) if row[0].isdecimal()]
+    return {
+        name: [(_number(row[0]), _number(row[at])) for row in rows]
+        for name, at in (("together", 4), ("one by one", 5))
+    }
+
+
+def picture(text: str) -> str:
+    """Return the picture of the tables in a text like RESULTS.md, as SVG."""
+    panels = (
+        Panel(
+            60,
+            "ResNet-8, one job of 22 goals: accuracy",
+            "cost that is left, of the source's",
+            [(share, f"{share} %") for share in (4, 10, 20, 50, 100)],
+            range(40, 91, 10),
+            " %",
+            (290, 244),
+            tradeoffs(text),
+        ),
+        Panel(
+            510,
+            "Time to port, by number of goals",
+            "goals",
+            [(count, str(count)) for count in (1, 2, 4, 8, 16, 32)],
+            range(0, 801, 200),
+            " s",
+            (530, 68),
+            times(text),
+        ),
+    )
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
+        f'height="{_HEIGHT}" font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="13">'
+    )
+    background = f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
+    return "\n".join([head, background, *(part for panel in panels for part in _drawn(panel)), "</svg>\n"])
+
+
+def _drawn(panel: Panel) -> Iterator[str]:
+    right, top, bottom = panel.left + 340, 48, 300
+    x = _scale(log(panel.ticks[0][0]), log(panel.ticks[-1][0]), panel.left, right)
+    y = _scale(panel.heights[0], panel.heights[-1], bottom, top)
+    yield _text(panel.left, 26, panel.title, fill=_DARK, size=15)
+    for height in panel.heights:
+        yield f'<path d="M{panel.left} {y(height):.0f}H{right}" stroke="{_GRID}"/>'
+        yield _text(panel.left - 8, y(height) + 4, f"{height:g}{panel.unit}", anchor="end")
+    for value, label in panel.ticks:
+        yield _text(x(log(value)), bottom + 20, label, anchor="middle")
+    yield _text((panel.left + right) / 2, bottom + 44, panel.below, anchor="middle")
+    for place, (name, points) in enumerate(panel.lines.items()):
+        yield from _line([(x(log(value)), y(height)) for value, height in points], _COLOURS[place])
+        yield from _named(name, panel.key[0], panel.key[1] + 20 * place, _COLOURS[place])
+
+
+def _line(points: Points, colour: str) -> Iterator[str]:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
+    for x, y in points:
+        yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+
+
+def _named(name: str, x: int, y: int, colour: str) -> Iterator[str]:
+    yield f'<circle cx="{x}" cy="{y - 4}" r="5" fill="{colour}"/>'
+    yield _text(x + 12, y, name, fill=_DARK)
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "start", fill: str = _INK, size: int = 13) -> str:
+    return (
+        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}">{text}</text>'
+    )
+
+
+def _scale(low: float, high: float, start: float, end: float) -> Scale:
+    return lambda value: start + (value - low) / (high - low) * (end - start)
+
+
+def _number(cell: str) -> float:
+    return float(cell.removesuffix("%").replace(",", ""))
+
+
+def main() -> None:
+    """Write the picture."""
+    PICTURE.write_text(picture(RESULTS.read_text()))
+
+
+if __name__ == "__main__":
+    main()
