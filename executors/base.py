@@ -4,13 +4,13 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final
 
 import keras
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from executors.structure import Structure
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.profiles import Profile
@@ -21,44 +21,23 @@ ENTRY_POINTS: Final = "mistify.executors"
 
 _log = logging.getLogger(__name__)
 
-#: Learning rates that suit most networks.
-_LEARNING_RATES: Final = {"sgd": 0.01, "adam": 2e-3}
 
-
-def _usual_rate(params: dict[str, Any]) -> float:
-    return _LEARNING_RATES[params.get("optimizer", "sgd")]
-
-
-class Params(BaseModel):
-    """What every algorithm can be told in `algorithm.config`.
+class Params(TrainingParams):
+    """Settings that every algorithm takes in `algorithm.config`, those of training among them.
 
     Attributes:
-        batch_size: Examples of a training step.
-        optimizer: `sgd`, with Nesterov momentum and weight decay, or `adam`, which networks without batch
-            norms may need.
-        learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
-            to go; without one, one that suits it.
         source_steps: Steps that tune the source on the data before anything is cut.
         adapt_steps: The most steps between a goal's parent and a network that meets its budget.
         tune_steps: Steps that tune a network once it meets its budget.
         max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
-        distillation: Part of the loss that comes from the source's outputs.
-        temperature: Softening of both outputs in distillation.
         schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
         seed: Where all randomness starts from.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    batch_size: int = Field(default=64, ge=1, le=4096)
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    learning_rate: float = Field(default_factory=_usual_rate, gt=0, le=1)
     source_steps: int = Field(default=2400, ge=0)
     adapt_steps: int = Field(default=400, ge=1)
     tune_steps: int = Field(default=600, ge=0)
     max_steps: int = Field(default=3000, ge=1)
-    distillation: float = Field(default=0.7, ge=0, le=1)
-    temperature: float = Field(default=2.0, gt=0)
     schedule_interval: int = Field(default=200, ge=1)
     seed: int = Field(default=0, ge=0)
 

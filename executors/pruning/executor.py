@@ -201,7 +201,7 @@ class IterativePruningExecutor(AdaptationExecutor):
         }
         halvings = -log2(share_left(source, limits))
         pace = min(max(_SLOWEST, halvings), _FASTEST)
-        self.trainer.learning_rate = pace * self._assignment.setup.learning_rate
+        self.trainer.learning_rate = pace * self._assignment.setup.params.learning_rate
 
     def _limits(self) -> Costs:
         """The costs that the next cut has to reach: on a geometric path from the start to the budget."""

@@ -50,7 +50,8 @@ def train(model: Any, training: TfmotTraining, learning_rate: float) -> None:
 
     optimizer = tf_keras.optimizers.Adam(learning_rate)
     variables = model.trainable_variables
-    share, heat = training.setup.distillation, training.setup.temperature
+    params = training.setup.params
+    share, heat = params.distillation, params.temperature
 
     def step(batch: Mapping[str, Mapping[str, tf.Tensor]], rate: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -71,7 +72,7 @@ def train(model: Any, training: TfmotTraining, learning_rate: float) -> None:
 def _run(step: Callable[..., tf.Tensor], training: TfmotTraining, learning_rate: float) -> None:
     setup, rng = training.setup, np.random.default_rng(training.seed)
     for rate in np.concatenate([np.zeros(PRIMING_STEPS), learning_rate * cosine(training.steps)]):
-        rows = rng.integers(len(setup.train), size=setup.batch_size)
+        rows = rng.integers(len(setup.train), size=setup.params.batch_size)
         some = setup.train.subset(rows)
         taught = {name: array[rows] for name, array in (setup.teacher or {}).items()}
         batch = {"inputs": dict(some.inputs), "targets": dict(some.targets), "teacher": taught}

@@ -1,45 +1,69 @@
-"""What networks are trained with: data, teacher, optimizer and rates."""
+"""What networks are trained with: data, teacher, and settings of training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from executors.data import Array, Dataset
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 
+#: Learning rates that suit most networks.
+_LEARNING_RATES: Final = {"sgd": 0.01, "adam": 2e-3}
+
+
+def _usual_rate(params: dict[str, Any]) -> float:
+    return _LEARNING_RATES[params.get("optimizer", "sgd")]
+
+
+class TrainingParams(BaseModel):
+    """Settings of training, the same for every algorithm.
+
+    Attributes:
+        batch_size: Examples of a training step.
+        optimizer: `sgd`, with Nesterov momentum and weight decay, or `adam`, which networks without batch
+            norms may need.
+        learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
+            to go; without one, one that suits it.
+        distillation: Part of the loss that comes from the teacher's outputs.
+        temperature: Softening of both outputs in distillation.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_size: int = Field(default=64, ge=1, le=4096)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = Field(default_factory=_usual_rate, gt=0, le=1)
+    distillation: float = Field(default=0.7, ge=0, le=1)
+    temperature: float = Field(default=2.0, gt=0)
+
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What networks learn from.
+    """The data, the teacher and the settings that a network is trained with.
 
     Attributes:
         train: Training data.
         test: Data that accuracy is measured on, never trained on.
-        teacher: The teacher's predictions for the training data, name of the output -> [examples, ...],
+        teacher: The teacher's predictions for the training data, name of the output -> [examples, ...];
             None to learn from the targets alone.
-        batch_size: Examples of a step.
-        optimizer: `sgd` (with Nesterov momentum and weight decay) or `adam`.
-        learning_rate: The highest learning rate.
-        distillation: Part of the loss that comes from the teacher.
-        temperature: Softening of both outputs in distillation.
+        params: Settings of training.
         settings: How the data are trained on and measured with.
     """
 
     train: Dataset
     test: Dataset
     teacher: Mapping[str, Array] | None
-    batch_size: int
-    optimizer: str
-    learning_rate: float
-    distillation: float
-    temperature: float
+    params: TrainingParams
     settings: DataSettings = field(default_factory=DataSettings)
 
     @property
     def metric(self) -> Metric:
-        """What is measured on the test data."""
+        """The metric of the test data."""
         return self.settings.metric or Metric.ACCURACY
 
     def on(self, train: Dataset) -> "TrainingSetup":
-        """The same settings on other training data, for which there is no teacher."""
+        """Return the same settings on other training data, for which there is no teacher."""
         return replace(self, train=train, teacher=None)

@@ -13,7 +13,7 @@ from executors.timing import activity
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation, Tensors, call
 from executors.training.objectives import Floats, objectives_of
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50
@@ -85,18 +85,18 @@ class Trainer:
     ) -> None:
         self.model = model
         self.evaluation = Evaluation(model)
-        self.learning_rate = setup.learning_rate
-        self._schooling = setup
+        self.learning_rate = setup.params.learning_rate
+        self._setup = setup
         self._penalty = penalty
         self._after_step = after_step
-        self._primed = memory is not None or setup.optimizer != "adam"
+        self._primed = memory is not None or setup.params.optimizer != "adam"
         self._averages = [tf.Variable(variable) for variable in model.trainable_variables]
         self._averaged = tf.Variable(0.0)
-        self._batches = _batches(len(setup.train), setup.batch_size, np.random.default_rng(seed))
+        self._batches = _batches(len(setup.train), setup.params.batch_size, np.random.default_rng(seed))
         self._objectives = objectives_of(model, setup.train, setup.settings.class_weights)
         self._augment = augmenting(model, setup.settings.augment)
         self._seed = seed % 2**31
-        self._optimizer = _optimizer(setup)
+        self._optimizer = _optimizer(setup.params)
         self._optimizer.build(model.trainable_variables)
         self._run = tf.function(self._steps, input_signature=self._signature(), autograph=False)
         if memory is not None:
@@ -136,7 +136,7 @@ class Trainer:
         paths = [variable.path for variable in self.model.trainable_variables]
         return {
             kind: dict(zip(paths, getattr(self._optimizer, kind), strict=True))
-            for kind in _MOMENTS[self._schooling.optimizer]
+            for kind in _MOMENTS[self._setup.params.optimizer]
         }
 
     def _train(self, schedule: Floats) -> float:
@@ -168,7 +168,7 @@ class Trainer:
 
     def _lesson(self) -> dict[str, Mapping[str, Array]]:
         """What a step is given some rows of."""
-        data, teacher = self._schooling.train, self._schooling.teacher
+        data, teacher = self._setup.train, self._setup.teacher
         return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
 
     def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
@@ -212,9 +212,11 @@ class Trainer:
         step = tf.cast(self._optimizer.iterations, tf.int32)
         changed = self._augment(inputs, tf.stack([self._seed, 4 * step]))
         outputs = call(self.model, changed, training=True)
-        share, heat = self._schooling.distillation, self._schooling.temperature
+        params = self._setup.params
         losses = [
-            objective.taught(outputs[name], targets[name], teacher.get(name), share, heat)
+            objective.taught(
+                outputs[name], targets[name], teacher.get(name), params.distillation, params.temperature
+            )
             for name, objective in self._objectives.items()
         ]
         loss = tf.add_n(losses)
@@ -223,10 +225,10 @@ class Trainer:
         return loss if self._penalty is None else loss + self._penalty()
 
 
-def _optimizer(setup: TrainingSetup) -> keras.optimizers.Optimizer:
-    if setup.optimizer == "adam":
-        return keras.optimizers.Adam(setup.learning_rate)
-    return keras.optimizers.SGD(setup.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
+def _optimizer(params: TrainingParams) -> keras.optimizers.Optimizer:
+    if params.optimizer == "adam":
+        return keras.optimizers.Adam(params.learning_rate)
+    return keras.optimizers.SGD(params.learning_rate, _MOMENTUM, nesterov=True, weight_decay=_WEIGHT_DECAY)
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:

@@ -48,7 +48,7 @@ from mistify_server.worker.packaging.conversion.branches import Branches, Branch
 from mistify_server.worker.packaging.orders import order_of, package_result
 from mistify_server.worker.packaging.package import make_package
 from mistify_server.worker.params import params_of
-from mistify_server.worker.setup import TrainingSetups, training_setup
+from mistify_server.worker.setup import TrainingSetups
 
 Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult
 
@@ -119,7 +119,7 @@ class TaskRunner:
         check_generated(source, task.data, train, test)
         # There is nothing new in what the source itself says.
         steps = params.source_steps if data.train == task.data.train else 0
-        setup = training_setup(train, test, None, params, task.data.settings)
+        setup = TrainingSetup(train, test, None, params, task.data.settings)
         progress = self._reporting(metric)
         source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, test, metric)

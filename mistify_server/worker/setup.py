@@ -10,7 +10,6 @@ from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
-from mistify.config.dataset import DataSettings
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import SourceCache, parts_of
 
@@ -32,7 +31,7 @@ class TrainingSetups:
         """What the students of a teacher, a checkpoint, learn from; not its predictions unless distilled."""
         train, test = map(self._cache.data, parts_of(data, signature_of(self._model(teacher))))
         predicted = self._predictions(teacher, train) if distilled else None
-        return training_setup(train, test, predicted, params, data.settings)
+        return TrainingSetup(train, test, predicted, params, data.settings)
 
     def _predictions(self, teacher: str, train: Dataset) -> Mapping[str, Array]:
         if self._taught is None or self._taught[0] != teacher or self._taught[1] is not train:
@@ -40,24 +39,3 @@ class TrainingSetups:
             outputs = Evaluation(model).outputs(train.inputs)
             self._taught = (teacher, train, predictions(objectives_of(model, train), outputs))
         return self._taught[2]
-
-
-def training_setup(
-    train: Dataset,
-    test: Dataset,
-    teacher: Mapping[str, Array] | None,
-    params: Params,
-    settings: DataSettings,
-) -> TrainingSetup:
-    """Data and a teacher's predictions with an algorithm's settings of training."""
-    return TrainingSetup(
-        train,
-        test,
-        teacher,
-        params.batch_size,
-        params.optimizer,
-        params.learning_rate,
-        params.distillation,
-        params.temperature,
-        settings,
-    )

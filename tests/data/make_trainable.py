@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
@@ -83,7 +83,7 @@ def write_package(
 ) -> None:
     """Package a network as it is."""
     settings = DataSettings(metric=metric)
-    training_setup = TrainingSetup(data(1, 80), data(2, 40), None, 16, "sgd", 0.01, 0.7, 2.0, settings)
+    training_setup = TrainingSetup(data(1, 80), data(2, 40), None, TrainingParams(batch_size=16), settings)
     order = PackageOrder(
         job_id="job-1",
         goal_id=goal,

@@ -4,7 +4,7 @@ import pytest
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 
 layers = keras.layers
 
@@ -44,4 +44,4 @@ def trained(digits):
 @pytest.fixture(scope="session")
 def training_setup(digits, trained):
     teacher = Evaluation(trained).outputs(digits[0].inputs)
-    return TrainingSetup(*digits, teacher, 32, "adam", 2e-3, distillation=0.7, temperature=2.0)
+    return TrainingSetup(*digits, teacher, TrainingParams(batch_size=32, optimizer="adam"))

@@ -7,7 +7,7 @@ from executors.data import Dataset
 from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis
@@ -196,8 +196,12 @@ def two_branches(a, b):
     outgoing = 100 * np.diag([*range(1, 2 * a, 2), *range(1, 2 * b, 2)])
     model.get_layer("side").set_weights([outgoing, np.zeros(16)])
     signs = np.array([[(-1) ** bin(i & j).count("1") for j in range(1, 17)] for i in range(32)])
-    data = Dataset({"signs": signs.astype("float32")}, {"side": np.zeros(32, np.int64)})
-    return model, TrainingSetup(data, data, None, 32, "sgd", 1e-12, 0.0, 1.0)
+    train, test = (
+        Dataset({"signs": sign * signs.astype("float32")}, {"side": np.zeros(32, np.int64)})
+        for sign in (1, -1)
+    )
+    params = TrainingParams(batch_size=32, learning_rate=1e-12, distillation=0.0)
+    return model, TrainingSetup(train, test, None, params)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +297,7 @@ def test_the_less_will_be_left_of_the_source_the_faster_it_learns(trained, train
         (FLOPS, 0.1, 2.0),
     ):
         executor = started(trained, training_setup, {axis: share * whole[axis]})
-        assert executor.trainer.learning_rate == pytest.approx(pace * training_setup.learning_rate)
+        assert executor.trainer.learning_rate == pytest.approx(pace * training_setup.params.learning_rate)
 
 
 def test_a_rebuilt_network_learns_as_fast_as_before(trained, training_setup):

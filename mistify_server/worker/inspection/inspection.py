@@ -13,6 +13,7 @@ from executors.training.augmentation import augmenting
 from executors.training.metrics import check_defined, default_metric
 from executors.training.metrics import measured as measurable
 from executors.training.objectives import check_balanced, objectives_of
+from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
@@ -28,7 +29,6 @@ from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, measured
 from mistify_server.worker.inspection.problems import ProblemCollector
 from mistify_server.worker.params import params_of
-from mistify_server.worker.setup import training_setup
 
 
 class _Data(NamedTuple):
@@ -68,7 +68,7 @@ class Examination:
                 estimates = estimates_of(structure, task, profiles)
             if estimates is not None and params is not None and data is not None and task.measures:
                 settings = task.data.settings.model_copy(update={"metric": data.metric})
-                setup = training_setup(data.train, data.test, None, params, settings)
+                setup = TrainingSetup(data.train, data.test, None, params, settings)
                 measures = set(task.measures)
                 if "accuracy" in measures and generated_count(task.data.test):
                     # It is always right about data that say what it says.

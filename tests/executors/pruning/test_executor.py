@@ -7,7 +7,7 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.pruning.executor import IterativePruningParams
 from executors.structure import analyse
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from executors.uniform import UniformExecutor
 from mistify.costs.budget import FLOPS
 
@@ -23,10 +23,14 @@ def silent_network():
     return keras.Model(inputs, layers.Dense(3, "softmax", kernel_initializer="zeros", name="y")(x))
 
 
-def training_setup(count=32):
-    rng = np.random.default_rng(0)
-    data = Dataset({"x": rng.normal(size=(count, 5)).astype("float32")}, {"y": rng.integers(0, 3, count)})
-    return TrainingSetup(data, data, None, 8, "sgd", 1e-3, distillation=0.0, temperature=1.0)
+def examples(seed, count=32):
+    rng = np.random.default_rng(seed)
+    return Dataset({"x": rng.normal(size=(count, 5)).astype("float32")}, {"y": rng.integers(0, 3, count)})
+
+
+def training_setup():
+    params = TrainingParams(batch_size=8, learning_rate=1e-3, distillation=0.0)
+    return TrainingSetup(examples(0), examples(1), None, params)
 
 
 def test_units_that_nothing_reads_are_worth_nothing():

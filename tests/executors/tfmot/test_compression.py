@@ -10,7 +10,7 @@ from executors.data import Dataset
 from executors.structure import fold_batch_norm
 from executors.tfmot import compressed
 from executors.training.evaluation import evaluate
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.config.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 
@@ -88,8 +88,8 @@ def test_a_model_of_nothing_that_tfmot_knows_is_refused():
     inputs = keras.Input((4,), name="x")
     model = keras.Model(inputs, layers.PReLU(name="y")(inputs))
     x = np.ones((8, 4), np.float32)
-    data = Dataset({"x": x}, {"y": x})
-    setup = TrainingSetup(data, data, None, 4, "sgd", 0.01, 0.7, 2.0)
+    train, test = (Dataset({"x": rows}, {"y": rows}) for rows in (x, 2 * x))
+    setup = TrainingSetup(train, test, None, TrainingParams(batch_size=4))
     with pytest.raises(MistifyError, match="none but layers that it does not know") as caught:
         compressed(model, HALF, setup, 0, 0)
     assert caught.value.code is ErrorCode.INVALID_MODEL

@@ -12,7 +12,7 @@ from executors.structure import fold_batch_norm
 from executors.tfmot import quantization_aware
 from executors.tfmot.quantization import calibrate
 from executors.tfmot.translation import translated
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 
@@ -28,10 +28,16 @@ def network(softmax=True):
 
 
 def training_setup(model, teacher=False):
-    x = np.random.default_rng(0).uniform(size=(120, 6, 6, 2)).astype(np.float32)
+    (train, outputs), (test, _) = (labelled(model, seed) for seed in (0, 1))
+    params = TrainingParams(batch_size=16, temperature=1.0)
+    return TrainingSetup(train, test, {"scores": outputs} if teacher else None, params)
+
+
+def labelled(model, seed):
+    """Images with the classes that the model gives them, and its outputs."""
+    x = np.random.default_rng(seed).uniform(size=(120, 6, 6, 2)).astype(np.float32)
     outputs = model.predict(x, verbose=0)
-    data = Dataset({"image": x}, {"scores": outputs.argmax(axis=1)})
-    return TrainingSetup(data, data, {"scores": outputs} if teacher else None, 16, "sgd", 0.01, 0.7, 1.0)
+    return Dataset({"image": x}, {"scores": outputs.argmax(axis=1)}), outputs
 
 
 def test_a_translation_computes_the_same():
@@ -93,8 +99,10 @@ def test_layers_that_tfmot_does_not_know_stay_float():
     x = layers.LayerNormalization()(layers.Dense(8, "relu", name="known")(inputs))
     model = randomised(keras.Model(inputs, layers.Dense(3, name="scores")(x)))
     x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
-    data = Dataset({model.inputs[0].name: x}, {"scores": np.arange(40) % 3})
-    aware = quantization_aware(model, TrainingSetup(data, data, None, 8, "sgd", 0.01, 0.7, 2.0), 0, 0)
+    train, test = (
+        Dataset({model.inputs[0].name: rows}, {"scores": np.arange(40) % 3}) for rows in (x, x + 1)
+    )
+    aware = quantization_aware(model, TrainingSetup(train, test, None, TrainingParams(batch_size=8)), 0, 0)
     names = [layer.name for layer in aware.layers]
     assert {"quant_known", "quant_scores"} <= set(names)
     assert [name for name in names if "normalization" in name] == [model.layers[2].name]

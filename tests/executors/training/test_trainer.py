@@ -10,7 +10,7 @@ from executors.pruning.masks import Masks
 from executors.structure import analyse, narrow, narrow_arrays
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Memory, Trainer, constant, cosine
 
 layers = keras.layers
@@ -22,6 +22,11 @@ def linear(classes=10, activation=None):
     return keras.Model(inputs, layers.Dense(classes, activation, name="digit")(layers.Flatten()(inputs)))
 
 
+def with_params(training_setup, **changes):
+    params = training_setup.params.model_copy(update=changes)
+    return dataclasses.replace(training_setup, params=params)
+
+
 def one_step(model, training_setup, **options):
     """The weights after one step of a trainer whose batch is the whole training set."""
     Trainer(model, training_setup, 0, **options).train(constant(1))
@@ -31,7 +36,8 @@ def one_step(model, training_setup, **options):
 def by_hand(model, training_setup):
     """The same step from the formulas: mean cross entropy, distillation at temperature T, Adam."""
     x, y = tf.constant(training_setup.train.inputs["image"]), training_setup.train.targets["digit"]
-    heat, share = training_setup.temperature, training_setup.distillation
+    params = training_setup.params
+    heat, share = params.temperature, params.distillation
     with tf.GradientTape() as tape:
         logits = model(x, training=True)
         loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, logits, from_logits=True))
@@ -44,14 +50,14 @@ def by_hand(model, training_setup):
     # Adam's first step moves each weight by the rate, against the sign of its gradient.
     epsilon = 1e-7 / np.sqrt(1 - 0.999**11)  # ten priming steps and this one
     return [
-        np.asarray(variable) - training_setup.learning_rate * gradient / (np.abs(gradient) + epsilon)
+        np.asarray(variable) - params.learning_rate * gradient / (np.abs(gradient) + epsilon)
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True)
     ]
 
 
 @pytest.mark.parametrize("taught", [True, False])
 def test_a_step_is_the_formula(taught, training_setup):
-    everything = dataclasses.replace(training_setup, batch_size=len(training_setup.train))
+    everything = with_params(training_setup, batch_size=len(training_setup.train))
     if not taught:
         everything = dataclasses.replace(everything, teacher=None)
     model = linear()
@@ -74,7 +80,7 @@ def test_every_example_comes_once_per_epoch(training_setup):
     numbered = dataclasses.replace(
         training_setup.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
     )
-    counted = dataclasses.replace(training_setup, train=numbered, teacher=None, batch_size=100)
+    counted = with_params(training_setup.on(numbered), batch_size=100)
     trainer = Trainer(linear(), counted, seed=5)
     for _ in range(len(seen) * 3 // 100):
         seen[next(trainer._batches)] += 1
@@ -110,14 +116,8 @@ def few(request, training_setup):
     """TrainingSetup whose batch is the whole training set, so that no order of examples matters."""
     train = training_setup.train.subset(np.arange(64))
     teacher, rate = {"digit": training_setup.teacher["digit"][:64]}, OPTIMIZERS[request.param]
-    return dataclasses.replace(
-        training_setup,
-        train=train,
-        teacher=teacher,
-        batch_size=64,
-        optimizer=request.param,
-        learning_rate=rate,
-    )
+    setup = dataclasses.replace(training_setup, train=train, teacher=teacher)
+    return with_params(setup, batch_size=64, optimizer=request.param, learning_rate=rate)
 
 
 def convolutional():
@@ -217,8 +217,8 @@ def heads():
     return keras.Model([tokens, figures], [tags, spam, layers.Dense(1, name="price")(both)])
 
 
-def examples(count=32):
-    rng = np.random.default_rng(0)
+def examples(seed=0, count=32):
+    rng = np.random.default_rng(seed)
     inputs = {
         "tokens": rng.integers(0, 2_000, (count, 4)),
         "figures": rng.integers(0, 9, (count, 2)).astype(np.uint8),
@@ -243,7 +243,9 @@ def test_losses_of_all_outputs_add_up_and_fall():
     expected = -np.log(right[counted]).mean() - np.log(yes).mean()
     expected += np.square(price[:, 0] - data.targets["price"]).mean()
 
-    trainer = Trainer(model, TrainingSetup(data, data, None, 32, "sgd", 0.003, 0.7, 2.0), 0)
+    trainer = Trainer(
+        model, TrainingSetup(data, examples(1), None, TrainingParams(batch_size=32, learning_rate=0.003)), 0
+    )
 
     assert trainer.train(constant(1) * 0) == pytest.approx(expected, rel=1e-4)
     assert trainer.train(constant(200)) < 0.8 * expected
@@ -254,7 +256,8 @@ def test_a_student_learns_what_the_teacher_says_on_every_output():
     teacher.set_weights([2 * weight + 0.1 for weight in teacher.get_weights()])
     outputs = Evaluation(teacher).outputs(data.inputs)
     taught = predictions(objectives_of(teacher, data), outputs)
-    setup = TrainingSetup(data, data, taught, 32, "adam", 0.02, distillation=1.0, temperature=2.0)
+    params = TrainingParams(batch_size=32, optimizer="adam", learning_rate=0.02, distillation=1.0)
+    setup = TrainingSetup(data, examples(1), taught, params)
     trainer = Trainer(student, setup, 0)
     before = apart(trainer.evaluation.outputs(data.inputs), outputs)
     trainer.train(constant(300))

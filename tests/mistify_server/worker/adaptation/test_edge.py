@@ -7,14 +7,13 @@ import pytest
 from executors.base import Assignment
 from executors.data import Dataset
 from executors.structure import analyse
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
 from mistify_server.worker.adaptation.edge import EdgeOutcome, source_if_better
 
 layers = keras.layers
-EXAMPLES = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +25,16 @@ def source() -> keras.Model:
 
 @pytest.fixture(scope="module")
 def training_setup(source: keras.Model) -> TrainingSetup:
-    """Examples of which the source tells three in four right."""
-    told = source.predict(EXAMPLES, verbose=0).argmax(axis=1)
-    data = Dataset({"x": EXAMPLES}, {"scores": (told + (np.arange(40) % 4 == 0)) % 4})
-    return TrainingSetup(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
+    """Test data of which the source tells three in four right, and training data of which it tells all."""
+    train, test = (np.random.default_rng(seed).normal(size=(40, 16)).astype(np.float32) for seed in (1, 0))
+    known, right = (source.predict(rows, verbose=0).argmax(axis=1) for rows in (train, test))
+    wrong = np.arange(40) % 4 == 0
+    return TrainingSetup(
+        Dataset({"x": train}, {"scores": known}),
+        Dataset({"x": test}, {"scores": (right + wrong) % 4}),
+        None,
+        TrainingParams(batch_size=8, learning_rate=1e-3, distillation=0.0),
+    )
 
 
 def handed_on(

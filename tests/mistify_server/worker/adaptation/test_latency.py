@@ -11,7 +11,7 @@ from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile
@@ -43,7 +43,11 @@ def model() -> keras.Model:
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    rng = np.random.default_rng(0)
+    return examples(0)
+
+
+def examples(seed: int) -> Dataset:
+    rng = np.random.default_rng(seed)
     return Dataset({"x": rng.normal(size=(40, 16)).astype(np.float32)}, {"scores": rng.integers(0, 4, 40)})
 
 
@@ -77,7 +81,8 @@ class Machine:
 def edge(
     model: keras.Model, data: Dataset, machine: Any, budget: dict[str, float], *others: Profile
 ) -> EdgeOutcome:
-    training_setup = TrainingSetup(data, data, None, 8, "sgd", 1e-3, 0.0, 1.0)
+    params = TrainingParams(batch_size=8, learning_rate=1e-3, distillation=0.0)
+    training_setup = TrainingSetup(data, examples(1), None, params)
     profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
     given = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
     return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)

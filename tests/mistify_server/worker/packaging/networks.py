@@ -6,7 +6,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 
 from executors.data import Dataset
 from executors.structure import analyse, freeze, narrow
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from tests.executors.structure.networks import randomised
@@ -43,11 +43,7 @@ def training_setup(model, train=80, test=70, teacher=None):
         examples_of(model, train, 1),
         examples_of(model, test, 2),
         teacher,
-        batch_size=16,
-        optimizer="sgd",
-        learning_rate=0.01,
-        distillation=0.7,
-        temperature=2.0,
+        TrainingParams(batch_size=16),
     )
 
 

@@ -10,7 +10,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.setup import TrainingSetup
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
@@ -72,7 +72,7 @@ def digits(digits_resnet):
     told = Evaluation(digits_resnet).outputs(train.inputs)
     return (
         digits_resnet,
-        TrainingSetup(train, test, told, 64, "sgd", 0.01, 0.7, 2.0),
+        TrainingSetup(train, test, told, TrainingParams()),
         Evaluation(digits_resnet).score(test, Metric.ACCURACY),
     )
 
