@@ -1,0 +1,103 @@
+"""Whatever file, function or heading the documentation names is there."""
+
+import ast
+import re
+from functools import cache
+
+import pytest
+
+from tests.paths import REPOSITORY
+
+PAGES = sorted(
+    page
+    for page in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("benchmarks/*.md"))
+    if page.is_file()
+)
+MAPS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md")
+
+FOLDERS = "mistify|executors|mistify_server|mistify_client|proto|tests|benchmarks|docs|configs"
+PATH = re.compile(rf"(?<![\w./:-])(?:{FOLDERS})/[\w./-]*\w/?")
+NAMES = re.compile(r"`([\w/]+\.py)`:\s+((?:`[\w.]+`(?:,\s+)?)+)")
+NODES = re.compile(r'\["\d+ ([\w/]+\.py)<br/>([^"]+)"\]')
+DOTTED = re.compile(r"\b(?:mistify|executors|mistify_server|mistify_client)(?:\.\w+)+")
+ENTRY_POINTS = {f"mistify.{kind}" for kind in ("executors", "policies", "correlations", "metrics", "layers")}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def defined(tree: ast.AST, prefix: str = "") -> set[str]:
+    """Return what a module defines or imports by name, and `Class.method` of the methods."""
+    names = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(prefix + node.name)
+            names |= defined(node, f"{node.name}.") if isinstance(node, ast.ClassDef) else set()
+    return names
+
+
+@cache
+def names_in(path: str) -> set[str]:
+    return defined(ast.parse((REPOSITORY / path).read_text()))
+
+
+def importable(dotted: str) -> bool:
+    """Return whether a dotted name is a module, or a name in one."""
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        module = REPOSITORY.joinpath(*parts[:count])
+        for file in (module.with_suffix(".py"), module / "__init__.py"):
+            if file.is_file():
+                rest = ".".join(parts[count:])
+                return not rest or rest in names_in(str(file))
+    return False
+
+
+def anchors(page) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def named_in(page: str) -> list[tuple[str, str]]:
+    """Return the functions that a page says are in a file, as (file, function)."""
+    text = (REPOSITORY / page).read_text()
+    listed = [(path, name) for path, names in NAMES.findall(text) for name in re.findall(r"[\w.]+", names)]
+    return listed + [(path, name) for path, names in NODES.findall(text) for name in names.split(", ")]
+
+
+@pytest.mark.parametrize("page", MAPS)
+def test_every_path_that_a_page_names_exists(page):
+    paths = {path.rstrip(".") for path in PATH.findall((REPOSITORY / page).read_text())}
+    assert len(paths) > 10
+    assert [path for path in sorted(paths) if not (REPOSITORY / path).exists()] == []
+
+
+def test_every_function_that_the_architecture_names_is_in_its_file():
+    listed = named_in("docs/architecture.md")
+    assert len(listed) > 50
+    # A node of the diagram may leave out the class.
+    missing = [
+        (path, name)
+        for path, name in listed
+        if name not in names_in(path) and not any(known.endswith(f".{name}") for known in names_in(path))
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_module_and_class_that_a_page_names_exists(page):
+    names = set(DOTTED.findall(page.read_text())) - ENTRY_POINTS
+    assert [name for name in sorted(names) if not importable(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_link_leads_somewhere(page):
+    for link in LINK.findall(page.read_text()):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
