@@ -69,6 +69,31 @@ class Traffic:
         return message
 
 
+class _PendingCall:
+    """A call that begins on one thread and is cancelled by another, whichever of the two comes first.
+
+    An interrupt can reach the caller before the thread that begins the call has handed it over. Each side
+    therefore leaves its own mark before it looks for that of the other: one of them cancels the call.
+    """
+
+    def __init__(self) -> None:
+        self._call: Any = None
+        self._cancelled = False
+
+    def begin(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
+        """Begin the call, and return it."""
+        self._call = call = method(*args, **options)
+        if self._cancelled:
+            call.cancel()
+        return call
+
+    def cancel(self) -> None:
+        """Cancel the call, now or as soon as it has begun; one that has ended stays as it is."""
+        self._cancelled = True
+        if self._call is not None:
+            self._call.cancel()
+
+
 class Connection:
     """The way to the server at one address; it is opened with the first call.
 
@@ -104,22 +129,37 @@ class Connection:
         self.channel.close()
         self._threads.shutdown(wait=False)
 
-    def call(self, method: Callable[..., Any], request: object, seconds: float) -> Any:
-        """The answer to one request, within a deadline in seconds."""
+    def call(self, method: Any, request: object, seconds: float) -> Any:
+        """Return the answer to one request; the call ends when its caller is interrupted.
+
+        Args:
+            method: of a stub, with one answer.
+            request: to send, or an iterator of them.
+            seconds: until the deadline.
+        """
+        pending = _PendingCall()
         with self._translated():
             sending = self.traffic.sending(request)
-            answer = self._wait_for(method, sending, timeout=seconds, metadata=self._metadata)
+            try:
+                call = self._wait_for(
+                    pending.begin, method.future, sending, timeout=seconds, metadata=self._metadata
+                )
+                answer = self._wait_for(call.result)
+            finally:
+                pending.cancel()
         return self.traffic.receiving(answer)
 
     def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
-        """The messages that answer one request; the call ends with the iterator."""
+        """Yield the messages that answer one request; the call ends with the iterator."""
+        pending = _PendingCall()
         with self._translated():
-            call = self._wait_for(method, self.traffic.sending(request), metadata=self._metadata)
+            sending = self.traffic.sending(request)
             try:
+                call = self._wait_for(pending.begin, method, sending, metadata=self._metadata)
                 while (message := self._wait_for(next, call, None)) is not None:
                     yield self.traffic.receiving(message)
             finally:
-                call.cancel()
+                pending.cancel()
 
     def _wait_for(self, function: Callable[..., Any], *args: object, **options: object) -> Any:
         future = self._threads.submit(function, *args, **options)

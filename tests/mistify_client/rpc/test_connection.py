@@ -1,0 +1,104 @@
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from mistify.v1 import porting_pb2 as pb
+from mistify_client.rpc.connection import Connection
+
+REQUEST = pb.GetJobRequest(job_id="job-1")
+
+
+class CallerInterrupted:
+    """A servicer that interrupts the main thread, and then waits until its call is cancelled."""
+
+    def __init__(self) -> None:
+        self._cancelled, self._done = threading.Event(), threading.Event()
+
+    def __call__(self, request: object, context: grpc.ServicerContext) -> None:
+        context.add_callback(self._cancelled.set)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        self._cancelled.wait(30)
+        self._done.set()
+
+    def was_cancelled(self) -> bool:
+        self._done.wait(60)
+        return self._cancelled.is_set()
+
+
+class LateMethod:
+    """A method of a stub that begins its call, and hands it over only after the caller has gone."""
+
+    def __init__(self, method: Callable) -> None:
+        self._method = method
+        self.caller_gone = threading.Event()
+
+    def __call__(self, *args: object, **options: object):
+        return self._late(self._method(*args, **options))
+
+    def future(self, *args: object, **options: object):
+        return self._late(self._method.future(*args, **options))
+
+    def _late(self, call):
+        self.caller_gone.wait(60)
+        return call
+
+
+@pytest.fixture
+def servicer() -> CallerInterrupted:
+    return CallerInterrupted()
+
+
+@pytest.fixture
+def connection(servicer) -> Iterator[Connection]:
+    handlers = {
+        "OneAnswer": grpc.unary_unary_rpc_method_handler(servicer),
+        "ManyRequests": grpc.stream_unary_rpc_method_handler(servicer),
+        "ManyAnswers": grpc.unary_stream_rpc_method_handler(servicer),
+    }
+    server = grpc.server(ThreadPoolExecutor(1))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
+    connection = Connection(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", None)
+    server.start()
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    yield connection
+    signal.signal(signal.SIGUSR1, before)
+    connection.close()
+    server.stop(None).wait()
+
+
+def one_answer(connection: Connection) -> tuple[LateMethod, Callable[[LateMethod], object]]:
+    method = connection.channel.unary_unary("/test/OneAnswer", pb.GetJobRequest.SerializeToString)
+    return LateMethod(method), lambda late: connection.call(late, REQUEST, 300)
+
+
+def many_requests(connection: Connection) -> tuple[LateMethod, Callable[[LateMethod], object]]:
+    method = connection.channel.stream_unary("/test/ManyRequests", pb.GetJobRequest.SerializeToString)
+    return LateMethod(method), lambda late: connection.call(late, iter([REQUEST]), 300)
+
+
+def many_answers(connection: Connection) -> tuple[LateMethod, Callable[[LateMethod], object]]:
+    method = connection.channel.unary_stream("/test/ManyAnswers", pb.GetJobRequest.SerializeToString)
+    return LateMethod(method), lambda late: list(connection.stream(late, REQUEST))
+
+
+@pytest.mark.parametrize("kind", [one_answer, many_requests, many_answers])
+def test_an_interrupt_before_the_call_is_handed_over_ends_it_on_the_server(connection, servicer, kind):
+    late, make_call = kind(connection)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        make_call(late)
+    late.caller_gone.set()
+    assert servicer.was_cancelled()
+    del caught  # it has kept the call from being collected, which would have cancelled it as well
+
+
+@pytest.mark.parametrize("kind", [one_answer, many_requests, many_answers])
+def test_an_interrupt_after_the_call_was_handed_over_ends_it_on_the_server(connection, servicer, kind):
+    late, make_call = kind(connection)
+    late.caller_gone.set()
+    with pytest.raises(KeyboardInterrupt):
+        make_call(late)
+    assert servicer.was_cancelled()
