@@ -24,6 +24,7 @@ from mistify.v1 import (
     tuning_pb2,
     tuning_pb2_grpc,
 )
+from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
@@ -53,10 +54,8 @@ _SERVICES = (
 )
 
 _OPTIONS = (
-    # The longest config text (`mistify.relaxed_json`) in the longest encoding.
-    ("grpc.max_receive_message_length", 64 * 2**20),
-    # A job with thousands of goals is one message.
-    ("grpc.max_send_message_length", 64 * 2**20),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     # Two servers on one port would each get a part of the calls.
     ("grpc.so_reuseport", 0),
 )

@@ -23,7 +23,7 @@ from mistify.costs.budget import (
     quantity_of,
 )
 from mistify.costs.catalogue import HOST
-from mistify.costs.formats import INVERSE, Legend
+from mistify.costs.formats import INVERSE, AxisFormat
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import HardwareProfile
 from mistify.costs.quantization import STORED, Quantization
@@ -73,9 +73,9 @@ class Axis:
     measure: Callable[[bytes], float] | None = None
 
     @property
-    def legend(self) -> Legend:
-        """What reports need to know of it."""
-        return Legend(
+    def format(self) -> AxisFormat:
+        """How reports show its amounts."""
+        return AxisFormat(
             INVERSE + self.quantity if self.higher_is_better else self.quantity, self.label, self.kind
         )
 
@@ -86,7 +86,7 @@ class Axis:
     def named(self, hardware: str, precision: Quantization) -> str:
         """The axis on hardware of a name and at a precision, as far as the amount depends on them."""
         at = precision if self.by_precision else Quantization.NONE
-        return axis_name(self.legend.quantity, hardware if self.by_hardware else None, at)
+        return axis_name(self.format.quantity, hardware if self.by_hardware else None, at)
 
     def costs(self, network: NetworkCost, profiles: Iterable[HardwareProfile]) -> Iterator[tuple[str, float]]:
         """What a network costs under every condition, by axis.
@@ -115,7 +115,7 @@ class Axis:
         All that compares networks and goals wants less: where higher is better, costs are the reciprocals of
         amounts. Their ratios, and so the distances between goals, stay what they are.
         """
-        return Quantity(self.legend.turned(asked.value), asked.relative)
+        return Quantity(self.format.converted(asked.value), asked.relative)
 
     def _checked(self, tell: Callable[[], float]) -> float:
         """The cost that an amount is, of a plug-in if it is one."""
@@ -132,7 +132,7 @@ class Axis:
                 ErrorCode.INTERNAL,
                 f"the metric {self.key} is said to be {amount!r}; expected a number above 0",
             )
-        return self.legend.turned(float(amount))
+        return self.format.converted(float(amount))
 
 
 _BUILT_IN: Final[Mapping[str, Axis]] = {
@@ -208,7 +208,7 @@ def axis_of(name: str) -> Axis:
         MistifyError: INVALID_CONFIG, it is that of a plug-in which is not installed here.
     """
     quantity = quantity_of(name)
-    found = next((axis for axis in known_axes() if axis.legend.quantity == quantity), None)
+    found = next((axis for axis in known_axes() if axis.format.quantity == quantity), None)
     if found is None:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
@@ -239,17 +239,17 @@ def costs_of(network: NetworkCost, profiles: Iterable[HardwareProfile] = ()) -> 
     return {name: cost for axis in known_axes() for name, cost in axis.costs(network, on)}
 
 
-def plugged_in(costs: Iterable[str]) -> tuple[Legend, ...]:
-    """The legends of those axes among some that plug-ins have added."""
+def plugged_in_formats(costs: Iterable[str]) -> tuple[AxisFormat, ...]:
+    """Return the formats of those axes of `costs` that plug-ins have added."""
     named = {quantity_of(name) for name in costs}
     return tuple(
-        axis.legend for axis in known_axes() if axis.legend.quantity in named and axis.key not in _BUILT_IN
+        axis.format for axis in known_axes() if axis.format.quantity in named and axis.key not in _BUILT_IN
     )
 
 
-def built_in_legends() -> tuple[Legend, ...]:
-    """The legends of Mistify's own axes, in the order in which they are shown."""
-    return tuple(axis.legend for axis in _BUILT_IN.values())
+def built_in_formats() -> tuple[AxisFormat, ...]:
+    """Return the formats of Mistify's own axes, in the order in which they are shown."""
+    return tuple(axis.format for axis in _BUILT_IN.values())
 
 
 def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:

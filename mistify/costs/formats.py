@@ -1,4 +1,4 @@
-"""How people read the amounts on an axis of costs: what a client is told of axes that plug-ins add."""
+"""The way people read amounts on an axis of costs; a server sends it to clients for axes of plug-ins."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ INVERSE: Final = "1/"
 
 
 @dataclass(frozen=True)
-class Legend:
-    """Of a quantity.
+class AxisFormat:
+    """How the amounts of one axis are named, converted and written.
 
     Attributes:
-        quantity: What it is called in costs and budgets; `1/frames_per_s` of reciprocals.
-        label: What people call it.
+        quantity: Its name in costs and budgets; `1/frames_per_s` for reciprocals.
+        label: Its name for people.
         kind: How its amounts are written.
     """
 
@@ -28,29 +28,33 @@ class Legend:
 
     @property
     def name(self) -> str:
-        """What the amounts are called, whatever costs are."""
+        """The name of the amounts, without the mark of reciprocals."""
         return self.quantity.removeprefix(INVERSE)
 
     @property
     def inverse(self) -> bool:
-        """Whether costs are the reciprocals of amounts, as more is better."""
+        """True where costs are reciprocals of amounts, because more is better."""
         return self.quantity.startswith(INVERSE)
 
-    def turned(self, value: float) -> float:
-        """The amount of a cost, and the cost of an amount."""
+    def converted(self, value: float) -> float:
+        """Convert a cost to its amount, or an amount to its cost."""
         return 1 / value if self.inverse else value
 
     def amount(self, cost: float, digits: int | None = None) -> str:
-        """What a cost amounts to, in the unit that suits it."""
-        return self.kind.format(self.turned(cost), digits)
+        """Write the amount of a cost in the unit that suits it."""
+        return self.kind.format(self.converted(cost), digits)
 
-    def spelled(self, cost: float) -> str:
-        """What a cost amounts to, in the plain unit."""
-        value, unit = self.turned(cost), self.kind.plain or self.label
+    def in_plain_unit(self, cost: float) -> str:
+        """Write the amount of a cost in the plain unit."""
+        value, unit = self.converted(cost), self.kind.plain or self.label
         return f"{value:,.0f} {unit}" if self.kind.whole else f"{value:,.4g} {unit}"
 
     def cost(self, costs: Costs, hardware: str, precision: Quantization) -> float | None:
-        """The cost on some hardware and at some precision, as far as it depends on them, if it is there."""
+        """Return the cost on the given hardware and at the given precision, as far as it depends on them.
+
+        Returns:
+            None if `costs` has no such axis.
+        """
         names = (
             axis_name(self.quantity, where, at)
             for where in (hardware, None)
@@ -59,14 +63,14 @@ class Legend:
         return next((costs[name] for name in names if name in costs), None)
 
     def on(self, axis: str) -> str:
-        """What an axis of this quantity is called: `latency on jetson-nano`, `memory in int8`."""
+        """Name an axis of this quantity for people: `latency on jetson-nano`, `memory in int8`."""
         hardware, precision = conditions_of(axis)
         where = f" on {hardware}" if hardware else ""
         return self.label + where + ("" if precision is Quantization.NONE else f" in {precision.value}")
 
 
-def legend_of(axis: str, legends: Iterable[Legend]) -> Legend:
-    """The legend of an axis among some; where it is not there, its name and plain numbers have to do."""
+def format_of(axis: str, formats: Iterable[AxisFormat]) -> AxisFormat:
+    """Return the format of an axis, or one with its bare name and plain numbers if none of `formats` fits."""
     quantity = quantity_of(axis)
-    known = next((legend for legend in legends if legend.quantity == quantity), None)
-    return known or Legend(quantity, quantity.removeprefix(INVERSE), PLAIN)
+    known = next((axis_format for axis_format in formats if axis_format.quantity == quantity), None)
+    return known or AxisFormat(quantity, quantity.removeprefix(INVERSE), PLAIN)

@@ -10,7 +10,7 @@ from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import Budget, Costs
-from mistify.costs.formats import Legend
+from mistify.costs.formats import AxisFormat
 
 
 class JobState(Enum):
@@ -57,13 +57,13 @@ class PackageFile:
 class Source:
     """The model that is ported, as it came. `accuracy` is what `metric` says of it.
 
-    `legends` say how the costs are read that plug-ins of the server have added.
+    `formats` say how to read the costs that plug-ins of the server have added.
     """
 
     costs: Costs
     accuracy: float
     metric: Metric = Metric.ACCURACY
-    legends: tuple[Legend, ...] = ()
+    formats: tuple[AxisFormat, ...] = ()
 
 
 @dataclass(frozen=True)

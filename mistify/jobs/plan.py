@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mistify.config.metric import Metric
 from mistify.costs.budget import Budget, Costs
-from mistify.costs.formats import Legend
+from mistify.costs.formats import AxisFormat
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class PlannedBatch:
         edges: Parents first.
         seconds: What the whole batch takes, with as many workers as there are.
         evidence: What predictions rest on, in words.
-        legends: How the costs are read that plug-ins of the server have added.
+        formats: How to read the costs that plug-ins of the server have added.
     """
 
     model: str
@@ -81,7 +81,7 @@ class PlannedBatch:
     edges: tuple[PlannedEdge, ...]
     seconds: float
     evidence: str
-    legends: tuple[Legend, ...] = ()
+    formats: tuple[AxisFormat, ...] = ()
 
 
 @dataclass(frozen=True)

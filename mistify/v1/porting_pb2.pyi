@@ -62,7 +62,7 @@ class PortingPlan(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PlannedBatch, _Mapping]]] = ..., out_of_reach: _Optional[_Iterable[_Union[OutOfReach, _Mapping]]] = ...) -> None: ...
 
 class PlannedBatch(_message.Message):
-    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "legends")
+    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats")
     class SourceCostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -79,7 +79,7 @@ class PlannedBatch(_message.Message):
     EDGES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
-    LEGENDS_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     model: str
     metric: str
     source_costs: _containers.ScalarMap[str, float]
@@ -89,8 +89,8 @@ class PlannedBatch(_message.Message):
     edges: _containers.RepeatedCompositeFieldContainer[PlannedEdge]
     seconds: float
     evidence: str
-    legends: _containers.RepeatedCompositeFieldContainer[Legend]
-    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., legends: _Optional[_Iterable[_Union[Legend, _Mapping]]] = ...) -> None: ...
+    formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ...) -> None: ...
 
 class PlannedEdge(_message.Message):
     __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "accuracy_target", "steps", "seconds", "warning")
@@ -218,7 +218,7 @@ class Job(_message.Message):
     def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("costs", "accuracy", "metric", "legends")
+    __slots__ = ("costs", "accuracy", "metric", "formats")
     class CostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -229,14 +229,14 @@ class Source(_message.Message):
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
-    LEGENDS_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     costs: _containers.ScalarMap[str, float]
     accuracy: float
     metric: str
-    legends: _containers.RepeatedCompositeFieldContainer[Legend]
-    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., legends: _Optional[_Iterable[_Union[Legend, _Mapping]]] = ...) -> None: ...
+    formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
+    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ...) -> None: ...
 
-class Legend(_message.Message):
+class AxisFormat(_message.Message):
     __slots__ = ("quantity", "label", "units", "written", "whole", "relative", "expected")
     class UnitsEntry(_message.Message):
         __slots__ = ("key", "value")

@@ -2,7 +2,7 @@
 
 from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify.v1 import porting_pb2 as pb
-from mistify.wire.porting import legends_from_proto, legends_to_proto, metric_from_proto
+from mistify.wire.porting import formats_from_proto, formats_to_proto, metric_from_proto
 
 
 def plan_to_proto(plan: Plan) -> pb.PortingPlan:
@@ -41,7 +41,7 @@ def _batch_to_proto(batch: PlannedBatch) -> pb.PlannedBatch:
         edges=map(_edge_to_proto, batch.edges),
         seconds=batch.seconds,
         evidence=batch.evidence,
-        legends=legends_to_proto(batch.legends),
+        formats=formats_to_proto(batch.formats),
     )
 
 
@@ -57,7 +57,7 @@ def _batch_from_proto(message: pb.PlannedBatch) -> PlannedBatch:
         edges=tuple(map(_edge_from_proto, message.edges)),
         seconds=message.seconds,
         evidence=message.evidence,
-        legends=legends_from_proto(message.legends),
+        formats=formats_from_proto(message.formats),
     )
 
 

@@ -9,7 +9,7 @@ from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
-from mistify.costs.formats import Legend
+from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import (
@@ -181,48 +181,50 @@ def error_from_proto(message: pb.ErrorInfo) -> MistifyError:
     return MistifyError(code, message.message, problems)
 
 
-def legends_to_proto(legends: Iterable[Legend]) -> list[pb.Legend]:
-    """Legends as messages."""
+def formats_to_proto(formats: Iterable[AxisFormat]) -> list[pb.AxisFormat]:
+    """Formats as messages."""
     return [
-        pb.Legend(
-            quantity=legend.quantity,
-            label=legend.label,
-            units={name: float(size) for name, size in legend.kind.units.items() if name},
-            written=legend.kind.written,
-            whole=legend.kind.whole,
-            relative=legend.kind.relative,
-            expected=legend.kind.expected,
+        pb.AxisFormat(
+            quantity=axis_format.quantity,
+            label=axis_format.label,
+            units={name: float(size) for name, size in axis_format.kind.units.items() if name},
+            written=axis_format.kind.written,
+            whole=axis_format.kind.whole,
+            relative=axis_format.kind.relative,
+            expected=axis_format.kind.expected,
         )
-        for legend in legends
+        for axis_format in formats
     ]
 
 
-def legends_from_proto(messages: Iterable[pb.Legend]) -> tuple[Legend, ...]:
-    """Legends from messages.
+def formats_from_proto(messages: Iterable[pb.AxisFormat]) -> tuple[AxisFormat, ...]:
+    """Formats from messages.
 
     Raises:
         MistifyError: they have units that this version does not know.
     """
-    return tuple(Legend(message.quantity, message.label, _kind_from_proto(message)) for message in messages)
+    return tuple(
+        AxisFormat(message.quantity, message.label, _kind_from_proto(message)) for message in messages
+    )
 
 
-def _kind_from_proto(message: pb.Legend) -> QuantityKind:
+def _kind_from_proto(message: pb.AxisFormat) -> QuantityKind:
     units = {"": 1.0, **message.units}
     if not message.written or not set(message.written) <= units.keys():
-        raise _unknown("a legend", f"in units {sorted(units)}, written in {list(message.written)}")
+        raise _unknown("an axis's format", f"in units {sorted(units)}, written in {list(message.written)}")
     return QuantityKind(
         message.expected, sized(units), tuple(message.written), relative=message.relative, whole=message.whole
     )
 
 
 def _source_to_proto(source: Source) -> pb.Source:
-    legends = legends_to_proto(source.legends)
-    return pb.Source(costs=source.costs, accuracy=source.accuracy, metric=source.metric, legends=legends)
+    formats = formats_to_proto(source.formats)
+    return pb.Source(costs=source.costs, accuracy=source.accuracy, metric=source.metric, formats=formats)
 
 
 def _source_from_proto(message: pb.Source) -> Source:
-    legends = legends_from_proto(message.legends)
-    return Source(dict(message.costs), message.accuracy, metric_from_proto(message.metric), legends)
+    formats = formats_from_proto(message.formats)
+    return Source(dict(message.costs), message.accuracy, metric_from_proto(message.metric), formats)
 
 
 def _quantization_to_proto(quantization: QuantizationConfig) -> pb.Quantization:

@@ -34,15 +34,15 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
     edges = [
         {
             **asdict(edge),
-            "budget": amounts(edge.budget, batch.legends),
-            "costs": amounts(edge.costs, batch.legends),
+            "budget": amounts(edge.budget, batch.formats),
+            "costs": amounts(edge.costs, batch.formats),
         }
         for edge in batch.edges
     ]
     return {
         "model": batch.model,
         "metric": batch.metric.value,
-        "source_costs": amounts(batch.source_costs, batch.legends),
+        "source_costs": amounts(batch.source_costs, batch.formats),
         "source_accuracy": batch.source_accuracy and asdict(batch.source_accuracy),
         "source_steps": batch.source_steps,
         "source_seconds": batch.source_seconds,
@@ -74,7 +74,7 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
     costs = _shown(edge.costs, edge.budget)
     figures = [
         f"{batch.metric} {_estimate(batch.metric, edge.accuracy)}",
-        shares(costs, Source(batch.source_costs, 0.0, batch.metric, batch.legends)),
+        shares(costs, Source(batch.source_costs, 0.0, batch.metric, batch.formats)),
         f"{edge.steps:,} steps",
         _duration(edge.seconds),
     ]

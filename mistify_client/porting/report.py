@@ -63,7 +63,7 @@ def report(job: Job) -> dict[str, object]:
     `spent` are seconds by activity, the most first, summed over all tasks.
     """
     source = job.source
-    legends = source.legends if source else ()
+    formats = source.formats if source else ()
     return {
         "job": job.id,
         "seconds": job.seconds,
@@ -76,7 +76,10 @@ def report(job: Job) -> dict[str, object]:
             "accuracy": source.accuracy,
             "metric": source.metric.value,
         },
-        "metrics": {legend.name: {"label": legend.label, "unit": legend.kind.plain} for legend in legends},
+        "metrics": {
+            axis_format.name: {"label": axis_format.label, "unit": axis_format.kind.plain}
+            for axis_format in formats
+        },
         "goals": [_goal_report(goal, source) for goal in job.goals],
     }
 
@@ -92,7 +95,7 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
         "hardware": _hardware(goal),
-        "budget": amounts(goal.budget, source.legends if source else ()),
+        "budget": amounts(goal.budget, source.formats if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
         "branches": [
             {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
@@ -113,9 +116,9 @@ def _plugged_in(
 ) -> dict[str, float | None]:
     """What a network has of what plug-ins have added, under the conditions that it depends on."""
     found: dict[str, float | None] = {}
-    for legend in source.legends if source else ():
-        cost = legend.cost(costs, hardware, precision)
-        found[legend.name] = None if cost is None else legend.turned(cost)
+    for axis_format in source.formats if source else ():
+        cost = axis_format.cost(costs, hardware, precision)
+        found[axis_format.name] = None if cost is None else axis_format.converted(cost)
     return found
 
 
@@ -179,7 +182,11 @@ def table(job: Job, width: int = 80) -> Table:
 def _asked_of_plug_ins(goals: Iterable[Goal], source: Source | None) -> list[str]:
     """The columns of what plug-ins have added and goals limit."""
     limited = {quantity_of(axis) for goal in goals for axis in goal.budget}
-    return [legend.label for legend in (source.legends if source else ()) if legend.quantity in limited]
+    return [
+        axis_format.label
+        for axis_format in (source.formats if source else ())
+        if axis_format.quantity in limited
+    ]
 
 
 def _where_time_went(spent: Mapping[str, float]) -> str | None:
@@ -243,10 +250,10 @@ def _plugged_in_cells(
     hardware: str = HOST.name,
     precision: Quantization = Quantization.NONE,
 ) -> dict[str, str]:
-    legends = source.legends if source else ()
+    formats = source.formats if source else ()
     return {
-        legend.label: amount(legend.quantity, legend.cost(costs, hardware, precision), legends)
-        for legend in legends
+        axis_format.label: amount(axis_format.quantity, axis_format.cost(costs, hardware, precision), formats)
+        for axis_format in formats
     }
 
 

@@ -14,8 +14,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
 from mistify.wire.address import TLS, is_on_this_machine
-
-ERROR_METADATA = "mistify-error-bin"
+from mistify.wire.limits import ERROR_METADATA, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
 #: How gRPC tells of a server whose certificate is not trusted, or is that of another one.
 _UNPROVEN = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
@@ -27,11 +26,9 @@ _TRUSTED = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 DIRECTLY = (("grpc.enable_http_proxy", 0),)
 
 _CHANNEL_OPTIONS = (
-    # A job with thousands of goals is one message.
-    ("grpc.max_receive_message_length", 64 * 2**20),
-    # An error arrives with all of its problems.
-    ("grpc.max_metadata_size", 2**20),
-    ("grpc.absolute_max_metadata_size", 2**20),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     # Go back to a restarted server soon.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),

@@ -8,13 +8,10 @@ import grpc
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.wire import porting
+from mistify.wire.limits import ERROR_METADATA, MAX_METADATA_BYTES
 
-#: Trailing metadata with the whole error (`ErrorInfo`).
-ERROR_METADATA = "mistify-error-bin"
-
-# Metadata are meant to be small: the client sets its limit to 1 MiB (`grpc.max_metadata_size`), of which
-# base64 takes a third.
-_MOST_ERROR_BYTES = 512 * 1024
+# Base64 adds a third to what metadata hold, and gRPC adds metadata of its own.
+_MOST_ERROR_BYTES = MAX_METADATA_BYTES // 2
 
 _log = logging.getLogger(__name__)
 

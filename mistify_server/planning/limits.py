@@ -93,7 +93,7 @@ def nearest_limit(config: PortingConfig, axis: str, inspection: Inspection) -> s
         least /= inspection.costs[source_axis(axis)]
     elif hardware_of(axis):
         least *= _NEXT_TIME
-    amount = Decimal(repr(found.legend.turned(least)))
+    amount = Decimal(repr(found.format.converted(least)))
     digit = Decimal(1).scaleb(amount.adjusted() - 2)
     rounded = amount.quantize(digit, ROUND_FLOOR if found.higher_is_better else ROUND_CEILING)
     return found.kind.format(Quantity(float(rounded), relative))
@@ -102,7 +102,7 @@ def nearest_limit(config: PortingConfig, axis: str, inspection: Inspection) -> s
 def _too_tight(index: int, axis: str, config: PortingConfig, limit: float, inspection: Inspection) -> Problem:
     """A limit below the least that a network can cost; of what is the better the more, above the most."""
     found, asked, adaptable = axis_of(axis), config.limits()[axis], inspection.adaptable
-    amount, least = found.legend.spelled(limit), found.legend.spelled(inspection.floor[axis])
+    amount, least = found.format.in_plain_unit(limit), found.format.in_plain_unit(inspection.floor[axis])
     bound = "most" if found.higher_is_better else "least"
     what = f"the {bound} that this network can become" if adaptable else _WHAT_IT_TAKES
     nearest = nearest_limit(config, axis, inspection)

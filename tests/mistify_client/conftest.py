@@ -25,6 +25,7 @@ from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorIn
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify.wire import porting
+from mistify.wire.limits import ERROR_METADATA
 from mistify.wire.plans import plan_to_proto
 from mistify_client.rpc.retry import Backoff
 from tests.paths import DATA
@@ -160,7 +161,7 @@ class PortingFake(PortingServicer):
     @staticmethod
     def _abort(context: grpc.ServicerContext, error: MistifyError) -> None:
         info = porting.error_to_proto(error).SerializeToString()
-        context.set_trailing_metadata((("mistify-error-bin", info),))
+        context.set_trailing_metadata(((ERROR_METADATA, info),))
         context.abort(grpc.StatusCode[error.code.grpc_status], error.message)
 
 

@@ -16,6 +16,7 @@ from mistify.jobs.job import Job, JobEvent
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
+from mistify.wire.limits import ERROR_METADATA
 from mistify_server.server import ServerSettings, running_server
 from mistify_server.store.directory import Store, open_store
 from mistify_server.store.plans import BatchPlan, NodePlan
@@ -138,7 +139,7 @@ class Caller:
 
 
 def error_of(error: Any) -> MistifyError:
-    attached = dict(error.trailing_metadata()).get("mistify-error-bin")
+    attached = dict(error.trailing_metadata()).get(ERROR_METADATA)
     assert attached is not None, error
     translated = porting.error_from_proto(pb.ErrorInfo.FromString(attached))
     assert translated.code.grpc_status == error.code().name

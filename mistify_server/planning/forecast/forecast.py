@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mistify.config.metric import Metric
-from mistify.costs.axes import plugged_in
+from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Costs
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
@@ -97,7 +97,7 @@ class Forecast:
             edges=tuple(edges.values()),
             seconds=self._source_seconds + max(*ends.values(), whole / slots),
             evidence=self._experience.evidence(self._subject, self._estimates.traits.kind),
-            legends=plugged_in(plan.source_costs),
+            formats=plugged_in_formats(plan.source_costs),
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:

@@ -13,7 +13,7 @@ from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
-from mistify.costs.axes import plugged_in
+from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
 from mistify.jobs.job import (
     BranchFigures,
@@ -166,7 +166,7 @@ def job_of(session: Session, row: JobRow) -> Job:
 
 def _source(made: SourceResult, planned_costs: Costs) -> Source:
     costs = {**planned_costs, **made.source_costs}
-    return Source(costs, made.source_accuracy, made.metric, plugged_in(costs))
+    return Source(costs, made.source_accuracy, made.metric, plugged_in_formats(costs))
 
 
 def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mistify.config.batch import parse_batch
 from mistify.costs.axes import Axis, Condition, axis_of, known_axes
 from mistify.costs.budget import axis_name, conditions_of, hardware_of, meets, share_left, source_axis
-from mistify.costs.formats import Legend, legend_of
+from mistify.costs.formats import AxisFormat, format_of
 from mistify.costs.network import LayerCost, NetworkCost
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import STORED, Quantization
@@ -125,26 +125,26 @@ def test_more_is_better_means_a_limit_from_below(amount, limit, relative):
     wanted = limit * amount if relative else limit
     (_, other), *_ = axis(lambda network, at: wanted, higher_is_better=True).costs(NETWORK, [])
     assert other == pytest.approx(budget[name])
-    assert SPEED.legend.turned(budget[name]) == pytest.approx(wanted)
+    assert SPEED.format.converted(budget[name]) == pytest.approx(wanted)
     assert SPEED.limit(asked).value == pytest.approx(limit)
     if not math.isclose(amount, wanted):
         assert meets({name: cost}, budget) == (amount > wanted)
 
 
 def test_legends_speak_of_amounts():
-    assert SPEED.legend.amount(0.02) == "50J"
-    assert SPEED.legend.spelled(0.02) == "50 J"
-    assert SPEED.legend.name == "energy_j"
-    assert SPEED.legend.on("1/energy_j@board@int8") == "energy on board in int8"
-    assert axis_of("flops").legend.spelled(12_500) == "12,500 multiply-adds"
-    assert axis_of("memory_bytes@int8").legend.spelled(1e6) == "1,000,000 B"
+    assert SPEED.format.amount(0.02) == "50J"
+    assert SPEED.format.in_plain_unit(0.02) == "50 J"
+    assert SPEED.format.name == "energy_j"
+    assert SPEED.format.on("1/energy_j@board@int8") == "energy on board in int8"
+    assert axis_of("flops").format.in_plain_unit(12_500) == "12,500 multiply-adds"
+    assert axis_of("memory_bytes@int8").format.in_plain_unit(1e6) == "1,000,000 B"
 
 
 def test_a_legend_that_is_not_known_makes_do_with_the_name():
-    assert legend_of("1/frames_per_s@board", []) == legend_of("1/frames_per_s", [SPEED.legend])
-    assert legend_of("1/frames_per_s", []).amount(0.02) == "50"
-    assert legend_of("1/energy_j@board", [SPEED.legend]) == SPEED.legend
-    assert Legend("a", "b", COUNT).on("a@int8") == "b in int8"
+    assert format_of("1/frames_per_s@board", []) == format_of("1/frames_per_s", [SPEED.format])
+    assert format_of("1/frames_per_s", []).amount(0.02) == "50"
+    assert format_of("1/energy_j@board", [SPEED.format]) == SPEED.format
+    assert AxisFormat("a", "b", COUNT).on("a@int8") == "b in int8"
 
 
 def test_each_axis_is_known_by_its_key_and_its_quantity():

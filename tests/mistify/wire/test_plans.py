@@ -2,13 +2,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistify.config.metric import Metric
-from mistify.costs.formats import Legend
+from mistify.costs.formats import AxisFormat
 from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify.parsing.quantities import measured_in
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire.plans import plan_from_proto, plan_to_proto
 
-ENERGY = Legend("energy_mj", "energy", measured_in({"mJ": 1.0, "J": 1e3}))
+ENERGY = AxisFormat("energy_mj", "energy", measured_in({"mJ": 1.0, "J": 1e3}))
 
 finite = st.floats(allow_nan=False)
 costs = st.dictionaries(st.text(max_size=20), finite, max_size=3)
@@ -41,7 +41,7 @@ batches = st.builds(
     edges=st.lists(edges, max_size=2).map(tuple),
     seconds=finite,
     evidence=texts,
-    legends=st.sampled_from([(), (ENERGY,)]),
+    formats=st.sampled_from([(), (ENERGY,)]),
 )
 plans = st.builds(
     Plan,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from mistify.config.compression import CompressionConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
-from mistify.costs.formats import Legend
+from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import (
@@ -73,14 +73,14 @@ units = st.dictionaries(
     max_size=3,
 )
 kinds = units.map(lambda units: measured_in({**units, "W": 1})) | st.sampled_from((TIME, COUNT, BYTES, PLAIN))
-legends = st.builds(Legend, names, texts, kinds)
+formats = st.builds(AxisFormat, names, texts, kinds)
 jobs = st.builds(
     Job,
     id=names,
     state=st.sampled_from(JobState),
     goals=st.lists(goals, max_size=3).map(tuple),
     created_unix_ms=int64,
-    source=st.none() | st.builds(Source, costs, finite, legends=st.lists(legends, max_size=2).map(tuple)),
+    source=st.none() | st.builds(Source, costs, finite, formats=st.lists(formats, max_size=2).map(tuple)),
     seconds=finite,
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from mistify.config.compression import CompressionConfig
 from mistify.config.quantization import QuantizationConfig
-from mistify.costs.formats import Legend
+from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, Source
 from mistify.parsing.quantities import measured_in
@@ -268,10 +268,10 @@ def test_amounts_have_three_digits(axis, value, text):
 
 def plugged_in(job):
     """A job in which energy and, the more of it the better, speed are limited by the goal `half`."""
-    legends = (
-        Legend("energy_mj", "energy", measured_in({"uJ": 1e-3, "mJ": 1})),
-        Legend("1/frames_per_s", "speed", measured_in({"fps": 1})),
-        Legend("carbon_g", "carbon", measured_in({"g": 1})),
+    formats = (
+        AxisFormat("energy_mj", "energy", measured_in({"uJ": 1e-3, "mJ": 1})),
+        AxisFormat("1/frames_per_s", "speed", measured_in({"fps": 1})),
+        AxisFormat("carbon_g", "carbon", measured_in({"g": 1})),
     )
     half, tenth = job.goals
     costs = {"energy_mj": 2.0, "energy_mj@int8": 0.5, "1/frames_per_s@host": 0.1, "carbon_g": 7.0}
@@ -282,7 +282,7 @@ def plugged_in(job):
         budget={"energy_mj@int8": 0.4, "1/frames_per_s@pi": 0.04},
         achieved={**costs, **half.achieved, "energy_mj@int8": 0.3, "1/frames_per_s@pi": 0.02},
     )
-    return replace(job, goals=(half, tenth), source=replace(job.source, costs=costs, legends=legends))
+    return replace(job, goals=(half, tenth), source=replace(job.source, costs=costs, formats=formats))
 
 
 def test_metrics_of_plug_ins_are_reported_at_the_goals_precision_and_hardware(service):
@@ -313,8 +313,8 @@ def test_the_table_has_metrics_that_goals_limit(service):
 
 def test_what_a_server_sends_is_shown_as_it_stands(service):
     job = plugged_in(service.fake.job)
-    energy, *others = job.source.legends
-    source = replace(job.source, legends=(replace(energy, label="energy [mJ]"), *others))
+    energy, *others = job.source.formats
+    source = replace(job.source, formats=(replace(energy, label="energy [mJ]"), *others))
     goals = tuple(replace(goal, algorithm="mine [/b]") for goal in job.goals)
     shown = "\n".join(lines_of_table(replace(job, source=source, goals=goals), 140))
     assert "energy [mJ]" in shown

@@ -14,6 +14,7 @@ from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.porting_pb2 import ErrorInfo
 from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify.wire import tuning as serde
+from mistify.wire.limits import ERROR_METADATA
 from mistify.wire.porting import error_from_proto
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
@@ -195,7 +196,7 @@ def test_malformed_uploads_are_refused_and_the_server_goes_on(  # noqa: PLR0917
     client.join(fleet.device(0, WIDTH).key)
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
         TuningStub(channel).Publish(iter(requests(package)), timeout=60)
-    attached = dict(caught.value.trailing_metadata())["mistify-error-bin"]
+    attached = dict(caught.value.trailing_metadata())[ERROR_METADATA]
     assert told in str(error_from_proto(ErrorInfo.FromString(attached)))
     assert not list((store / "weights").glob("??/*"))
     enter(client, package, 0)

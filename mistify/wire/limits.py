@@ -1,0 +1,13 @@
+"""Figures and keys that both ends of a connection have to agree on."""
+
+from typing import Final
+
+#: Trailing metadata of a failed call: the whole error, as an `ErrorInfo` message.
+ERROR_METADATA: Final = "mistify-error-bin"
+
+#: The largest message, in bytes: a job with thousands of goals is one message, and so is a config text of
+#: the greatest length (`mistify.parsing.jsonc`) in its longest encoding.
+MAX_MESSAGE_BYTES: Final = 64 * 2**20
+
+#: The largest metadata of a call, in bytes: an error arrives with all of its problems.
+MAX_METADATA_BYTES: Final = 2**20
