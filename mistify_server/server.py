@@ -37,6 +37,7 @@ from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
 from mistify_server.jobs.running import RunningJobs
 from mistify_server.jobs.service import PortingService
+from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.resolution.data_roots import DataRoots
 from mistify_server.planning.resolution.models import ModelRepository
 from mistify_server.planning.resolution.resolver import BatchResolver
@@ -138,12 +139,14 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
             open_engine(settings.engine, settings.store, settings.worker, settings.slots)
         )
         jobs = RunningJobs(store, engine)
-        examiner = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices, engine)
+        resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
         tuning = TuningService(store, index)
         tuning.sweep()
         services = Services(
-            PortingService(store, jobs, examiner), tuning, DeviceService(store.devices, store.jobs)
+            PortingService(store, jobs, resolver, BatchInspector(engine)),
+            tuning,
+            DeviceService(store.devices, store.jobs),
         )
         server = _grpc_server(services, health_service, settings.token)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)

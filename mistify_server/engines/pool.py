@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from mistify.errors import ErrorCode
+from mistify.errors import ErrorCode, Problem
 from mistify_server.engines.base import Engine, OnProgress
 from mistify_server.engines.supervision import (
     SupervisedWorker,
@@ -133,13 +133,13 @@ class PooledEngine(Engine):
 
 def _unloadable(what: str) -> TaskFailure:
     """The failure of a task whose model brings down whoever loads it: it would do so again."""
-    problem = (
+    problem = Problem(
         "model",
         f"a model that {what}",
         "one that a worker can load",
         "save it again, or a smaller one",
     )
-    return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {what}", problems=[problem])
+    return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {what}", problems=(problem,))
 
 
 def _failure(message: str, code: ErrorCode = ErrorCode.INTERNAL) -> TaskFailure:

@@ -6,7 +6,7 @@ from functools import partial
 
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.budget import Costs, exceeded, excess
-from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.log import JobLog
@@ -307,4 +307,4 @@ def _failed(goal: Goal, reason: str) -> Goal:
 def _reason(result: Result) -> str:
     if not isinstance(result, TaskFailure):
         return f"the worker answered with {result.kind}"
-    return "\n".join([result.message, *(str(Problem(*problem)) for problem in result.problems)])
+    return "\n".join([result.message, *map(str, result.problems)])

@@ -4,23 +4,26 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
-from itertools import starmap
+from itertools import chain, starmap
 
 from mistify.config.batch import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.jobs.running import RunningJobs
-from mistify_server.planning.addition import JobSnapshot
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.forecast.forecast import Forecast, as_it_is, forecast_of, told
-from mistify_server.planning.limits import out_of_reach, within_reach
+from mistify_server.planning.inspector import BatchInspector
+from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
+from mistify_server.planning.rejection import reject
 from mistify_server.planning.resolution.resolver import BatchResolver
+from mistify_server.planning.snapshot import JobSnapshot
 from mistify_server.planning.tree import plan_batch
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
+from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 
 #: Of a package's file, in bytes.
@@ -40,15 +43,21 @@ class PortingService:
     """The service over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is."""
 
     def __init__(
-        self, store: Store, jobs: RunningJobs, examiner: BatchResolver, now: Callable[[], datetime] = _now
+        self,
+        store: Store,
+        jobs: RunningJobs,
+        resolver: BatchResolver,
+        inspector: BatchInspector,
+        now: Callable[[], datetime] = _now,
     ) -> None:
         self._store = store
         self._jobs = jobs
-        self._examiner = examiner
+        self._resolver = resolver
+        self._inspector = inspector
         self._now = now
 
     async def submit(self, config_text: str, idempotency_key: str) -> Job:
-        """Examine a batch of configs and start a job for it.
+        """Resolve and inspect a batch of configs, check its limits, plan it, and start a job for it.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
@@ -62,8 +71,13 @@ class PortingService:
         if known is not None:
             return known
         configs = await asyncio.to_thread(parse_batch, config_text)
-        examined = await self._examiner.examine(collective_batches(configs))
-        planned = await asyncio.to_thread(lambda: list(starmap(self._planned, examined)))
+        problems = ProblemCollector()
+        resolved = self._resolver.resolve(collective_batches(configs), problems)
+        inspected = await self._inspector.inspect(resolved, problems)
+        inspected = [batch.with_precisions() for batch in inspected]
+        problems.add(chain.from_iterable(starmap(unreachable, inspected)))
+        reject(problems.problems)
+        planned = await asyncio.to_thread(lambda: list(starmap(self._planned, inspected)))
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         now = self._now()
         submission = Submission(
@@ -92,12 +106,15 @@ class PortingService:
             MistifyError: as of `submit`, but for limits that no network can meet, which the plan has.
         """
         configs = await asyncio.to_thread(parse_batch, config_text)
-        examined = await self._examiner.survey(collective_batches(configs))
-        beyond = [limit for resolved, inspection in examined for limit in out_of_reach(resolved, inspection)]
-        possible = [(within_reach(resolved, found), found) for resolved, found in examined]
-        some = [(resolved, found) for resolved, found in possible if resolved.batch.configs]
-        batches = await asyncio.to_thread(lambda: list(starmap(self._foreseen, some)))
-        return Plan(tuple(batches), tuple(beyond))
+        problems = ProblemCollector()
+        resolved = self._resolver.resolve(collective_batches(configs), problems)
+        inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step"))
+        inspected = [batch.with_precisions() for batch in inspected]
+        problems.add(chain.from_iterable(starmap(unusable, inspected)))
+        reject(problems.problems)
+        reachable = [batch for batch in starmap(within_reach, inspected) if batch.batch.batch.configs]
+        batches = await asyncio.to_thread(lambda: list(starmap(self._foreseen, reachable)))
+        return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, inspected))))
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
         """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
@@ -122,13 +139,17 @@ class PortingService:
         configs = await asyncio.to_thread(parse_batch, config_text)
         if self._added(job_id, config_text, idempotency_key):
             return jobs.job(job_id)
-        standing = self._standing(job_id)
-        findings = await self._examiner.inspect(standing.unmeasured(standing.fitting(configs)))
+        snapshot = self._snapshot(job_id)
+        problems = ProblemCollector()
+        uninspected = snapshot.uninspected(snapshot.resolve(configs))
+        inspected = await self._inspector.inspect(uninspected, problems)
+        reject(problems.problems)
         # The job may have gone on meanwhile. Nothing is awaited from here on: it stays as it now stands.
         if self._added(job_id, config_text, idempotency_key):
             return jobs.job(job_id)
-        standing = self._standing(job_id)
-        plans, goals = standing.grown(standing.fitting(configs), findings, jobs)
+        snapshot = self._snapshot(job_id)
+        inspections = {batch.number: inspection for batch, inspection in inspected}
+        plans, goals = snapshot.insert(snapshot.resolve(configs), inspections, jobs)
         addition = Addition(goals, plans, config_text, idempotency_key or None)
         jobs.add_goals(job_id, addition)
         self._jobs.grow(job_id, addition)
@@ -187,12 +208,12 @@ class PortingService:
         by_id = {goal.id: goal for goal in goals}
         if forecast is None:
             return as_it_is(plan, by_id)
-        return forecast.planned(by_id, self._examiner.engine.slots)
+        return forecast.planned(by_id, self._inspector.engine.slots)
 
     def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
         return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)
 
-    def _standing(self, job_id: str) -> JobSnapshot:
+    def _snapshot(self, job_id: str) -> JobSnapshot:
         return JobSnapshot(
             self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices
         )

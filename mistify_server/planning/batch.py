@@ -1,13 +1,14 @@
-"""A batch whose models, data and devices were looked up."""
+"""A collective batch on its way to a plan: resolved, then inspected."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from mistify.config.batch import CollectiveBatch, profiles_of
 from mistify.config.metric import Metric
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredProfile, Profile, by_name
-from mistify_server.planning.precision import settled
+from mistify_server.planning.precision import choose_precision
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import InspectTask, Measure
@@ -17,8 +18,13 @@ from mistify_server.tasks.tasks import InspectTask, Measure
 class ResolvedBatch:
     """A collective batch whose model and data were found.
 
-    `devices` are the measured ones that its goals name. `precision_choices` say of goals, by their ids, why
-    the server chose their precision.
+    Attributes:
+        number: Of the batch in its job.
+        batch: The configs.
+        model: Where the model comes from.
+        data: Where the data come from.
+        devices: The measured devices that the goals name.
+        precision_choices: The id of a goal -> why the server chose its precision.
     """
 
     number: int
@@ -30,25 +36,25 @@ class ResolvedBatch:
 
     @property
     def hardware(self) -> dict[str, Profile]:
-        """The profiles of this machine and of what the goals name."""
+        """The profiles of this machine and of the hardware that the goals name."""
         return by_name([HOST, *profiles_of(self.batch.configs), *self.devices])
 
-    def settled(self, inspection: Inspection) -> "ResolvedBatch":
-        """The batch with a precision for each goal that leaves it to the server."""
-        decided = [settled(config, inspection) for config in self.batch.configs]
-        choices = {config.id: choice for config, choice in decided if choice}
-        configs = tuple(config for config, _ in decided)
+    def with_precisions(self, inspection: Inspection) -> "ResolvedBatch":
+        """Return the batch with a precision for each goal that leaves it to the server."""
+        chosen = [choose_precision(config, inspection) for config in self.batch.configs]
+        choices = {config.id: reason for config, reason in chosen if reason}
+        configs = tuple(config for config, _ in chosen)
         return replace(self, batch=replace(self.batch, configs=configs), precision_choices=choices)
 
-    def measured_by(self, metric: Metric | None) -> "ResolvedBatch":
-        """The batch with the metric that was found to suit its data."""
+    def with_metric(self, metric: Metric | None) -> "ResolvedBatch":
+        """Return the batch with the metric that an inspection chose for its data."""
         settings = self.data.settings.model_copy(update={"metric": metric})
         return replace(self, data=self.data.model_copy(update={"settings": settings}))
 
-    def inspection(self, measures: Collection[Measure] = ()) -> InspectTask:
-        """The task of looking at the batch's model and data, and measuring the source.
+    def inspect_task(self, measures: Collection[Measure] = ()) -> InspectTask:
+        """Return the task that inspects the batch's model and data.
 
-        Whoever asks for accuracy wants to know whether that is likely.
+        The source's accuracy is measured wherever a goal has an accuracy target: the forecast needs it.
         """
         targets = any(config.adaptation_goal.accuracy is not None for config in self.batch.configs)
         return InspectTask(
@@ -59,3 +65,14 @@ class ResolvedBatch:
             hardware=self.hardware,
             measures=tuple(sorted({*measures, "accuracy"} if targets else measures)),
         )
+
+
+class InspectedBatch(NamedTuple):
+    """A batch and the worker's inspection of its model and data."""
+
+    batch: ResolvedBatch
+    inspection: Inspection
+
+    def with_precisions(self) -> "InspectedBatch":
+        """Return the batch with a precision for each goal that leaves it to the server."""
+        return self._replace(batch=self.batch.with_precisions(self.inspection))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from mistify.config.batch import CollectiveBatch, goal_budget, goal_path
+from mistify.config.batch import goal_budget, goal_path
 from mistify.config.porting import PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import hardware_of, source_axis
@@ -14,7 +14,7 @@ from mistify.jobs.plan import OutOfReach
 from mistify.package.manifest import BRANCH_INPUT
 from mistify.parsing.quantities import Quantity
 from mistify.parsing.validation import shown
-from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.tasks.results import Inspection
 
 #: What is said of graphs without layers.
@@ -28,16 +28,18 @@ _GIVE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
 _NEXT_TIME = 1.25
 
 
-def unreachable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
+def unreachable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Problem]:
     """Every limit that lies below the least that the network can become, and what cannot be done with it."""
-    yield from unusable(batch, inspection)
+    yield from unusable(resolved, inspection)
+    batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
         for axis, limit in below_least(config, inspection).items():
             yield _too_tight(index, axis, config, limit, inspection)
 
 
-def unusable(batch: CollectiveBatch, inspection: Inspection) -> Iterator[Problem]:
+def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Problem]:
     """What cannot be done with the network, whatever the limits."""
+    batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
         if not inspection.adaptable:
             yield from _untrainable(index, config)
@@ -62,7 +64,7 @@ def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Ou
             )
 
 
-def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> ResolvedBatch:
+def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBatch:
     """The batch with those of its goals whose limits a network can meet."""
     batch = resolved.batch
     possible = [
@@ -71,7 +73,9 @@ def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> ResolvedBat
         if not below_least(config, inspection)
     ]
     configs, indices = tuple(c for c, _ in possible), tuple(i for _, i in possible)
-    return replace(resolved, batch=replace(batch, configs=configs, indices=indices))
+    return InspectedBatch(
+        replace(resolved, batch=replace(batch, configs=configs, indices=indices)), inspection
+    )
 
 
 def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:

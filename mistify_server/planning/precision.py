@@ -29,7 +29,7 @@ _TOLERATED_LOSS: Final = 0.01
 _TOLERATED_GROWTH: Final = 0.1
 
 
-def settled(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfig, str]:
+def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfig, str]:
     """A config with a precision, and why it is that one; as it is, without a word, where it names one.
 
     A limit leaves a share of the network: what it is of the source's cost at a precision. What is lost by

@@ -19,7 +19,7 @@ _SOURCE = -1
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
     """The goal tree of a batch, parents first, and its goals in the order of the configs."""
-    resolved = resolved.measured_by(inspection.metric)
+    resolved = resolved.with_metric(inspection.metric)
     batch = resolved.batch
     bare = BatchPlan(
         number=resolved.number,

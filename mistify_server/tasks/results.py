@@ -6,6 +6,7 @@ from pydantic import Field
 
 from mistify.config.metric import Metric
 from mistify.costs.profiles import Profile
+from mistify.errors import Problem
 from mistify.jobs.job import BranchFigures
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates
@@ -32,8 +33,7 @@ class Inspection(TaskDone):
     machine's own profile calibrated by measuring the source. `estimates` are None where nothing can be
     adapted.
 
-    A problem is (subject, given, expected, fix); subject is `model`, `dataset.train`, `dataset.test`
-    or `algorithm.config.NAME`, to be prefixed with the place in the config.
+    The place of a problem is one in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
     """
 
     kind: Literal["inspection"] = "inspection"
@@ -44,7 +44,7 @@ class Inspection(TaskDone):
     hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None
     estimates: EdgeEstimates | None = None
-    problems: list[tuple[str, str, str, str]] = Field(default_factory=list)
+    problems: tuple[Problem, ...] = ()
 
 
 class SourceResult(TaskDone):
@@ -123,7 +123,7 @@ class TaskFailure(Message):
     kind: Literal["failure"] = "failure"
     code: str
     message: str
-    problems: list[tuple[str, str, str, str]] = Field(default_factory=list)
+    problems: tuple[Problem, ...] = ()
 
 
 Result = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | TaskFailure

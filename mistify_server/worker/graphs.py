@@ -23,12 +23,12 @@ from mistify.costs.profiles import by_name
 from mistify.errors import Problem
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.messages import TaskProgress
+from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
 from mistify_server.worker.adaptation.latency import calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
-from mistify_server.worker.inspection.problems import ProblemCollector
 from mistify_server.worker.packaging.graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
 from mistify_server.worker.packaging.orders import order_of, package_result
@@ -77,15 +77,15 @@ class GraphRunner:
 
     def _inspect(self, task: InspectTask) -> Inspection:
         problems = ProblemCollector()
-        problems.collect("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        problems.problems += _unused(task.data)
-        graph = problems.collect("model", lambda: self._cache.graph(task.model))
+        problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
+        problems.add(_unused(task.data))
+        graph = problems.load("model", lambda: self._cache.graph(task.model))
         costs: Costs = {}
         metric = None
         profiles = tuple(task.hardware.values())
-        network = None if graph is None else problems.collect("model", lambda: convert_graph(graph))
+        network = None if graph is None else problems.load("model", lambda: convert_graph(graph))
         if graph is not None and network is not None:
-            cost = problems.collect("model", lambda: network_cost(network))
+            cost = problems.load("model", lambda: network_cost(network))
             if cost is not None:
                 profiles = calibrated_by(profiles, cost, network)
                 costs = costs_of(cost, profiles)
@@ -98,21 +98,21 @@ class GraphRunner:
             adaptable=False,
             hardware=by_name(profiles),
             metric=metric,
-            problems=problems.told,
+            problems=tuple(problems.problems),
         )
 
     def _examine_data(
         self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph
     ) -> Metric | None:
         train, test = (
-            problems.collect(f"dataset.{part}", lambda key=key: self._cache.data(key))  # type: ignore[misc]
+            problems.load(f"dataset.{part}", lambda key=key: self._cache.data(key))  # type: ignore[misc]
             for part, key in zip(("train", "test"), parts_of(data, graph.signature), strict=True)
         )
         if train is None or test is None:
             return None
         objectives = objectives_for(graph.signature, train)
         metric = data.settings.metric or default_metric(objectives)
-        problems.examine("metric", lambda: check_defined(metric, objectives, test.targets))
+        problems.check("dataset.metric", lambda: check_defined(metric, objectives, test.targets))
         return metric
 
     def _prepare(self, task: SourceTask) -> SourceResult:

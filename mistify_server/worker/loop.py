@@ -123,8 +123,7 @@ def _outcome(do: Do, task: Task) -> Result:
     except MemoryError:
         raise
     except MistifyError as error:
-        problems = [(p.place, p.given, p.expected, p.fix) for p in error.problems]
-        return TaskFailure(code=error.code.name, message=error.message, problems=problems)
+        return TaskFailure(code=error.code.name, message=error.message, problems=error.problems)
     except FloatingPointError as error:
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=str(error))
     except OSError as error:

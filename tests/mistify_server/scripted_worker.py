@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mistify.costs.budget import size_axis
+from mistify.errors import Problem
 from mistify.jobs.job import BranchFigures
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.messages import LOADING, TaskProgress
@@ -99,11 +100,11 @@ class ScriptedWorker:
         try:
             network = self.network(task.model.path)
         except ValueError:
-            problem = ("model", task.model.path, "a model", "save it again")
-            return TaskFailure(code="INVALID_MODEL", message="no model", problems=[problem])
+            problem = Problem("model", task.model.path, "a model", "save it again")
+            return TaskFailure(code="INVALID_MODEL", message="no model", problems=(problem,))
         if "y" not in json.loads(Path(task.data.train).read_text()):
-            shape = ("dataset.train", "no array y", "arrays x and y", "add it")
-            return Inspection(costs={}, floor={}, problems=[shape])
+            shape = Problem("dataset.train", "no array y", "arrays x and y", "add it")
+            return Inspection(costs={}, floor={}, problems=(shape,))
         return Inspection(**network)
 
     def branch(self, task: BranchTask) -> Result:

@@ -21,13 +21,13 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs
 from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.adaptation.latency import calibrated
 from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, measured
-from mistify_server.worker.inspection.problems import ProblemCollector
 from mistify_server.worker.params import params_of
 
 
@@ -48,12 +48,10 @@ class Examination:
     def inspect(self, task: InspectTask) -> Inspection:
         """What was found, with all problems."""
         problems = ProblemCollector()
-        model = problems.collect("model", lambda: self._cache.source(task.model))
+        model = problems.load("model", lambda: self._cache.source(task.model))
         if model is not None:
-            model = problems.examine("scale", partial(scaled, model, task.data.settings.scale))
-        params = problems.collect(
-            "algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config)
-        )
+            model = problems.check("dataset.scale", partial(scaled, model, task.data.settings.scale))
+        params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
         data = None if model is None else self._examine_data(problems, task.data, model)
         costs: Costs = {}
         floor: Costs = {}
@@ -64,7 +62,7 @@ class Examination:
             structure = analyse(model)
             costs = costs_of(structure.network(), profiles)
             floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-            if params is not None and not problems.problems:
+            if params is not None and not problems:
                 estimates = estimates_of(structure, task, profiles)
             if estimates is not None and params is not None and data is not None and task.measures:
                 settings = task.data.settings.model_copy(update={"metric": data.metric})
@@ -82,7 +80,7 @@ class Examination:
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
             estimates=estimates,
-            problems=problems.told,
+            problems=tuple(problems.problems),
         )
 
     def _examine_data(
@@ -90,7 +88,7 @@ class Examination:
     ) -> "_Data | None":
         """The data, and what is measured of the model on them; problems with either are added."""
         train, test = (
-            problems.collect(f"dataset.{part}", partial(self._examined, key, model))
+            problems.load(f"dataset.{part}", partial(self._examined, key, model))
             for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
         )
         if train is None or test is None:
@@ -100,13 +98,15 @@ class Examination:
         weights = data.settings.class_weights
         # An example of generated data says nothing of the classes that there will be.
         if generated_count(data.test):
-            problems.examine("metric", partial(measurable, metric, objectives))
+            problems.check("dataset.metric", partial(measurable, metric, objectives))
         else:
-            problems.examine("metric", partial(check_defined, metric, objectives, test.targets))
-        problems.examine("class_weights", partial(objectives_of, model, train, weights))
+            problems.check("dataset.metric", partial(check_defined, metric, objectives, test.targets))
+        problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
         if not generated_count(data.train):
-            problems.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
-        problems.examine("augment", partial(augmenting, model, data.settings.augment))
+            problems.check(
+                "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
+            )
+        problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
         return _Data(train, test, metric)
 
     def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
@@ -129,11 +129,11 @@ def check_generated(model: keras.Model, asked: DataSource, train: Dataset, test:
     problems = ProblemCollector()
     if generated_count(asked.test):
         objectives = objectives_of(model, train)
-        problems.examine("metric", partial(check_defined, asked.metric, objectives, test.targets))
+        problems.check("dataset.metric", partial(check_defined, asked.metric, objectives, test.targets))
     if generated_count(asked.train):
         weights = asked.settings.class_weights
-        problems.examine("class_weights", partial(check_balanced, signature_of(model), train, weights))
-    if problems.problems:
+        problems.check("dataset.class_weights", partial(check_balanced, signature_of(model), train, weights))
+    if problems:
         raise MistifyError(
             ErrorCode.INVALID_DATASET, "the data that were generated cannot be used", problems.problems
         )

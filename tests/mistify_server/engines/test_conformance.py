@@ -209,8 +209,8 @@ async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
     assert result.message == f"the model could not be loaded: the worker ended with {told}".replace(
         "ended with signal", "was ended by signal"
     )
-    ((subject, *_),) = result.problems
-    assert subject == "model"
+    (problem,) = result.problems
+    assert problem.place == "model"
     assert len(pids(site)) == 1
     assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
 

@@ -15,7 +15,7 @@ from mistify.config.porting import PortingConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import STORED, Quantization
 from mistify.jobs.job import Goal, GoalState
-from mistify_server.planning.precision import KNOWN_LOSS, Attempt, safer, settled
+from mistify_server.planning.precision import KNOWN_LOSS, Attempt, choose_precision, safer
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
 
 COSTS = {
@@ -46,7 +46,7 @@ def inspected(**floor: float) -> Inspection:
 
 
 def chosen(asked: PortingConfig, inspection: Inspection | None = None) -> tuple[str, str]:
-    found, why = settled(asked, inspection or inspected())
+    found, why = choose_precision(asked, inspection or inspected())
     return found.quantization.precision.value, why
 
 

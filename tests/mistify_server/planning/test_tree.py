@@ -7,6 +7,7 @@ import pytest
 
 from mistify.config.batch import collective_batches, parse_batch
 from mistify.config.branches import BranchesConfig
+from mistify.config.porting import PortingConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import meets
 from mistify.costs.catalogue import HOST, catalogue
@@ -38,6 +39,11 @@ def resolved(
     ]
     (batch,) = collective_batches(parse_batch(json.dumps(configs)))
     return ResolvedBatch(3, batch, ModelSource(builtin="m"), DataSource(train="a", test="b"))
+
+
+def with_configs(resolved: ResolvedBatch, *configs: PortingConfig) -> ResolvedBatch:
+    """The batch with other configs."""
+    return replace(resolved, batch=replace(resolved.batch, configs=configs))
 
 
 def inspection(**floor: float) -> Inspection:
@@ -157,20 +163,20 @@ def test_seeds_follow_from_the_settings() -> None:
 def test_a_goal_below_the_least_possible_is_a_problem(
     goal: dict[str, object], floor: dict[str, float], message: str
 ) -> None:
-    (problem,) = unreachable(resolved(goal).batch, inspection(**floor))
+    (problem,) = unreachable(resolved(goal), inspection(**floor))
     assert str(problem) == message
 
 
 def test_a_goal_at_the_least_possible_is_none() -> None:
-    assert list(unreachable(resolved({"FLOP": 125_000}).batch, inspection(flops=125_000.0))) == []
+    assert list(unreachable(resolved({"FLOP": 125_000}), inspection(flops=125_000.0))) == []
 
 
 @pytest.mark.parametrize("part", ["head", 2])
 def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int) -> None:
     fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
-    batch = resolved({"FLOP": "1x"}, {"FLOP": "1x"}).batch
-    tuned = batch.configs[1].model_copy(update={"tuning": TuningConfig(trainable=part)})
-    (problem,) = unreachable(replace(batch, configs=(batch.configs[0], tuned)), fixed)
+    plain = resolved({"FLOP": "1x"}, {"FLOP": "1x"})
+    tuned = plain.batch.configs[1].model_copy(update={"tuning": TuningConfig(trainable=part)})
+    (problem,) = unreachable(with_configs(plain, plain.batch.configs[0], tuned), fixed)
     assert (problem.place, problem.given) == ("[1].tuning.trainable", json.dumps(part))
     assert problem.expected.startswith('"none", as it takes layers: this model has no Keras structure')
     assert problem.fix == "leave it out"
@@ -180,9 +186,9 @@ def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None
     """Limits that it meets as it is, of whatever precision, will do."""
     fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
     fits = resolved({"FLOP": "1x", "size": "20KB"}, {"num_of_params": 5000}, quantization=["none", "int8"])
-    assert list(unreachable(fits.batch, fixed)) == []
+    assert list(unreachable(fits, fixed)) == []
     cut = resolved({"FLOP": "0.5x"}, {"FLOP": "1x"}, quantization=["none", "int8-qat"])
-    training, limit = unreachable(cut.batch, fixed)
+    training, limit = unreachable(cut, fixed)
     assert limit.place == "[0].adaptation_goal.FLOP"
     assert "at least 1,000,000 multiply-adds" in limit.expected
     assert training.place == "[1].quantization"
@@ -192,11 +198,11 @@ def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None
 
 @pytest.mark.parametrize("names", [("image",), ("image", "branch")])
 def test_the_input_that_tells_the_branch_is_no_other(names: tuple[str, ...]) -> None:
-    batch = resolved({"FLOP": "1x"}, {"FLOP": "0.5x"}).batch
+    plain = resolved({"FLOP": "1x"}, {"FLOP": "0.5x"})
     branches = BranchesConfig.model_validate({"count": 2, "from": "0.5x", "to": "1x"})
-    branched = batch.configs[1].model_copy(update={"branches": branches})
+    branched = plain.batch.configs[1].model_copy(update={"branches": branches})
     found = Inspection(costs=COSTS, floor={}, inputs=names)
-    problems = list(unreachable(replace(batch, configs=(batch.configs[0], branched)), found))
+    problems = list(unreachable(with_configs(plain, plain.batch.configs[0], branched), found))
     assert [(problem.place, problem.given) for problem in problems] == (
         [("[1].branches", '2 branches of a model with an input "branch"')] if "branch" in names else []
     )

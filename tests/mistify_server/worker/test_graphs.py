@@ -111,15 +111,15 @@ def test_settings_that_change_or_train_a_model_are_told(bench: Bench) -> None:
         scale=InputScaling(factor=2.0), augment=Augmentation(flip=True), class_weights="balanced"
     )
     data = DataSource(train="generated:10", test="builtin:digits-test", settings=settings)
-    places = [place for place, *_ in bench.inspect(data=data).problems]
+    places = [problem.place for problem in bench.inspect(data=data).problems]
     assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
 
 
 def test_data_that_do_not_fit_are_told(bench: Bench, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.zeros((4, 8, 8, 2), np.float32), y=np.arange(4))
     data = DataSource(train=str(tmp_path / "data.npz"), test="builtin:digits-test")
-    ((place, given, *_),) = bench.inspect(data=data).problems
-    assert (place, given) == ("dataset.train", "x of shape (4, 8, 8, 2)")
+    (problem,) = bench.inspect(data=data).problems
+    assert (problem.place, problem.given) == ("dataset.train", "x of shape (4, 8, 8, 2)")
 
 
 def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
@@ -128,6 +128,6 @@ def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
     workshop = TaskRunner(artifacts_of(tmp_path), lambda _: None)
     found: Any = workshop.do(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
-    (problem,) = [problem for problem in found.problems if problem[0] == "model"]
-    assert problem[1] == "the operations MatrixDeterminant"
+    (problem,) = [problem for problem in found.problems if problem.place == "model"]
+    assert problem.given == "the operations MatrixDeterminant"
     assert not found.costs

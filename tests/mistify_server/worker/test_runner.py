@@ -136,7 +136,7 @@ def test_figures_are_ported_by_their_squared_error(workshop: TaskRunner, tmp_pat
         "algorithm_config": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
     }
     found: Any = workshop.do(InspectTask(model=model, **common))
-    assert (found.metric, found.problems) == (Metric.MSE, [])
+    assert (found.metric, found.problems) == (Metric.MSE, ())
     settings = data.settings.model_copy(update={"metric": found.metric})
     common["data"] = data.model_copy(update={"settings": settings})
     root: Any = workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))
@@ -169,7 +169,7 @@ def test_settings_that_do_not_fit_the_model_are_told(workshop: TaskRunner, sourc
     for update in ({}, {"scale": None}):
         data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
         found: Any = workshop.do(InspectTask(model=source, **{**COMMON, "data": data}))
-        told += [problem[0] for problem in found.problems]
+        told += [problem.place for problem in found.problems]
     assert told == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
 
 

@@ -30,9 +30,9 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
         return workshop.do(InspectTask(model=model, measures=("accuracy",), **common))
 
     found = inspected(Metric.ROC_AUC)
-    assert found.problems == []
+    assert found.problems == ()
     assert found.estimates.accuracy == 1.0
-    assert [place for place, *_ in inspected(Metric.MSE).problems] == ["dataset.metric"]
+    assert [problem.place for problem in inspected(Metric.MSE).problems] == ["dataset.metric"]
 
 
 def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:

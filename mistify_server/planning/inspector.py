@@ -1,0 +1,70 @@
+"""Inspection: workers load the models and data of resolved batches and measure the sources."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.engines.base import Engine
+from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.tasks.messages import TaskProgress
+from mistify_server.tasks.problems import ProblemCollector
+from mistify_server.tasks.results import Inspection, Result, TaskFailure
+from mistify_server.tasks.tasks import InspectTask, Measure
+
+
+@dataclass(frozen=True)
+class BatchInspector:
+    """Has batches inspected by the workers of an engine."""
+
+    engine: Engine
+
+    async def inspect(
+        self, batches: Sequence[ResolvedBatch], problems: ProblemCollector, measures: Collection[Measure] = ()
+    ) -> list[InspectedBatch]:
+        """Return the batches whose source could be measured.
+
+        Args:
+            batches: With their models and data.
+            problems: Collects what is wrong with models, data and settings.
+            measures: To be found out by running the sources.
+
+        Raises:
+            MistifyError: A worker failed for a reason that is none of the configs' problems.
+        """
+        results = await self._run([batch.inspect_task(measures) for batch in batches])
+        inspections = (
+            _inspection_of(batch, result, problems) for batch, result in zip(batches, results, strict=True)
+        )
+        return [
+            InspectedBatch(batch, inspection)
+            for batch, inspection in zip(batches, inspections, strict=True)
+            if inspection is not None
+        ]
+
+    async def _run(self, tasks: Sequence[InspectTask]) -> list[Result]:
+        """Run all tasks at once; the first exception ends the others."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = [group.create_task(self.engine.run(task, _ignore)) for task in tasks]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        return [task.result() for task in running]
+
+
+def _inspection_of(batch: ResolvedBatch, result: Result, problems: ProblemCollector) -> Inspection | None:
+    """Return the inspection if the source could be measured; add its problems."""
+    place = f"[{batch.batch.indices[0]}]"
+    if not isinstance(result, Inspection | TaskFailure):
+        raise MistifyError(ErrorCode.INTERNAL, f"the worker answered the inspection with {result.kind}")
+    problems.add(replace(problem, place=f"{place}.{problem.place}") for problem in result.problems)
+    if isinstance(result, Inspection):
+        return result if result.costs else None
+    if not result.problems:
+        code = ErrorCode.__members__.get(result.code, ErrorCode.INTERNAL)
+        raise MistifyError(code, f"{place} could not be inspected: {result.message}")
+    return None
+
+
+def _ignore(_progress: TaskProgress) -> None:
+    """Ignore progress: nobody watches an inspection."""

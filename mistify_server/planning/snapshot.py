@@ -1,0 +1,202 @@
+"""A running or ended job, and the goals that are added to it: what they have to fit, how its trees grow."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, starmap
+from typing import TypeAlias
+
+from mistify.config.batch import CollectiveBatch, collective_batches
+from mistify.config.porting import PortingConfig
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import Profile
+from mistify.errors import Problem, invalid_config
+from mistify.jobs.job import Goal, Job
+from mistify.parsing.validation import InvalidValue
+from mistify_server.devices.naming import find_devices
+from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.forecast.forecast import forecast_of, told
+from mistify_server.planning.insertion import insert_goals, promises
+from mistify_server.planning.limits import unreachable
+from mistify_server.planning.rejection import reject
+from mistify_server.planning.tree import asked_goals
+from mistify_server.store.devices import DeviceStore
+from mistify_server.store.jobs import JobStore
+from mistify_server.store.plans import BatchPlan, BatchState
+from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.results import Inspection
+
+#: The number of a batch -> its inspection.
+Inspections: TypeAlias = Mapping[int, Inspection]
+
+#: Parts of a config that a collective batch shares -> their values in a batch and in a plan.
+_COMMON: Mapping[str, tuple[Callable[[CollectiveBatch], object], Callable[[BatchPlan], object]]] = {
+    "model": (lambda batch: batch.model, lambda plan: plan.model_name),
+    "dataset": (
+        lambda batch: batch.dataset.model_dump(mode="json", exclude_defaults=True),
+        lambda plan: plan.dataset.model_dump(mode="json", exclude_defaults=True),
+    ),
+    "algorithm": (
+        lambda batch: batch.algorithm.model_dump(),
+        lambda plan: {"name": plan.algorithm, "config": plan.algorithm_config},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class JobSnapshot:
+    """A job as the store has it at one moment (paper 4.3, streaming).
+
+    Attributes:
+        job: With its goals.
+        states: The job's batches, with the checkpoints that exist.
+        devices: All measured devices that the server knows.
+    """
+
+    job: Job
+    states: Sequence[BatchState]
+    devices: DeviceStore
+
+    def resolve(self, configs: Sequence[PortingConfig]) -> list[ResolvedBatch]:
+        """Return new configs by the batch of the job with the same model, data and algorithm.
+
+        The batch keeps the model and the data that these names meant when the job was submitted.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every config of no batch, id that the job has already, hardware
+                profile with other figures than in the job, and unknown name of hardware.
+        """
+        problems = [*self._repeated_ids(configs), *self._changed_hardware(configs)]
+        resolved = []
+        for batch in collective_batches(configs):
+            plan = self._find_plan(batch, problems)
+            if plan is not None:
+                devices = find_devices(batch, self.devices, problems, known=plan.hardware)
+                resolved.append(ResolvedBatch(plan.number, batch, plan.model, plan.data, devices))
+        if problems:
+            raise invalid_config(problems)
+        return resolved
+
+    def uninspected(self, batches: Sequence[ResolvedBatch]) -> list[ResolvedBatch]:
+        """Return the batches with hardware or limits on axes that the job's inspections have not covered."""
+        return [batch for batch in batches if not _covered(batch, self._plan(batch))]
+
+    def insert(
+        self, batches: Sequence[ResolvedBatch], inspections: Inspections, history: JobStore
+    ) -> tuple[list[BatchPlan], list[Goal]]:
+        """Insert the goals of new configs into the job's trees.
+
+        Args:
+            batches: As resolved by this snapshot.
+            inspections: Of those that are `uninspected`.
+            history: All jobs, from which the forecast learns.
+
+        Returns:
+            The plans with the goals, and the goals in the order of the configs.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every limit below the least that a network can become.
+        """
+        plans = [_with_inspection(self._plan(batch), batch, inspections) for batch in batches]
+        inspected = [
+            InspectedBatch(batch, _inspection_of(plan)).with_precisions()
+            for batch, plan in zip(batches, plans, strict=True)
+        ]
+        reject(list(chain.from_iterable(starmap(unreachable, inspected))))
+        grown_plans: list[BatchPlan] = []
+        goals: dict[int, Goal] = {}
+        for (batch, _), plan in zip(inspected, plans, strict=True):
+            grown, inserted = self._insert(batch, plan, history)
+            grown_plans.append(grown)
+            goals |= dict(zip(batch.batch.indices, inserted, strict=True))
+        return grown_plans, [goals[index] for index in sorted(goals)]
+
+    def _insert(
+        self, batch: ResolvedBatch, plan: BatchPlan, history: JobStore
+    ) -> tuple[BatchPlan, list[Goal]]:
+        """Insert goals into one tree, with algorithms and warnings."""
+        promised = promises(self._state(batch), self.job.goals)
+        grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
+        forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
+        return (grown, goals) if forecast is None else (forecast.plan, told(goals, forecast))
+
+    def _state(self, batch: ResolvedBatch) -> BatchState:
+        return next(state for state in self.states if state.plan.number == batch.number)
+
+    def _plan(self, batch: ResolvedBatch) -> BatchPlan:
+        return self._state(batch).plan
+
+    def _find_plan(self, batch: CollectiveBatch, problems: list[Problem]) -> BatchPlan | None:
+        """Return the plan of a batch, or None and add the first part of the config that the job lacks."""
+        plans = [state.plan for state in self.states]
+        for part, (of_batch, of_plan) in _COMMON.items():
+            matches = [plan for plan in plans if _json(of_plan(plan)) == _json(of_batch(batch))]
+            if not matches:
+                in_job = " or ".join(dict.fromkeys(_json(of_plan(plan)) for plan in plans))
+                invalid = InvalidValue(
+                    of_batch(batch), f"{in_job}, as in the job", "start a job of its own for it"
+                )
+                problems.append(invalid.problem(f"[{batch.indices[0]}].{part}"))
+                return None
+            plans = matches
+        return plans[0]
+
+    def _repeated_ids(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:
+        known = {goal.id.casefold() for goal in self.job.goals}
+        for index, config in enumerate(configs):
+            if config.id.casefold() in known:
+                expected = (
+                    f"an id unlike those of the goals of the job {self.job.id}, also without regard to case"
+                )
+                yield InvalidValue(config.id, expected, "rename it").problem(f"[{index}].id")
+
+    def _changed_hardware(self, configs: Sequence[PortingConfig]) -> Iterator[Problem]:
+        known: dict[str, Profile] = {}
+        for state in self.states:
+            known |= state.plan.hardware
+        for index, config in enumerate(configs):
+            profile = config.profile
+            # The host's figures are calibrated, and so never those of a config.
+            if profile is None or profile.name == HOST.name or known.get(profile.name, profile) == profile:
+                continue
+            expected = f"{known[profile.name]}, as in the job"
+            invalid = InvalidValue(str(profile), expected, "give it another name")
+            yield invalid.problem(f"[{index}].hardware")
+
+
+def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
+    """Return whether the plan has all hardware of a batch, and the source's costs on all axes with limits."""
+    axes = set().union(*(config.limits() for config in batch.batch.configs))
+    return batch.hardware.keys() <= plan.hardware.keys() and axes <= plan.source_costs.keys()
+
+
+def _with_inspection(plan: BatchPlan, batch: ResolvedBatch, inspections: Inspections) -> BatchPlan:
+    """Return a plan with the costs on new hardware; costs that it has already stay."""
+    inspection = inspections.get(plan.number)
+    if inspection is None:
+        return plan
+    return plan.model_copy(
+        update={
+            "hardware": {**batch.hardware, **inspection.hardware, **plan.hardware},
+            "source_costs": {**inspection.costs, **plan.source_costs},
+            "floor": {**inspection.floor, **plan.floor},
+            "estimates": _with_costs(plan.estimates, inspection.estimates),
+        }
+    )
+
+
+def _with_costs(known: EdgeEstimates | None, new: EdgeEstimates | None) -> EdgeEstimates | None:
+    """Return estimates with the costs on new hardware."""
+    if known is None or new is None:
+        return known
+    scaled = ({**added, **costs} for added, costs in zip(new.scaled, known.scaled, strict=True))
+    return known.model_copy(update={"scaled": tuple(scaled)})
+
+
+def _inspection_of(plan: BatchPlan) -> Inspection:
+    """Return what the plan has kept of its source's inspection."""
+    return Inspection(costs=plan.source_costs, floor=plan.floor, inputs=plan.inputs, adaptable=plan.adaptable)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,59 @@
+"""Problems with what a user gave, collected until all of it has been looked at."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from mistify.errors import MistifyError, Problem
+from mistify.parsing.validation import InvalidValue
+
+T = TypeVar("T")
+
+
+class ProblemCollector:
+    """Collects problems, so that a user learns of all of them at once.
+
+    Attributes:
+        problems: In the order in which they were found. The server gives each its place in the configs
+            (`[3].dataset.train`), a worker its place in a config (`dataset.train`).
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.problems)
+
+    def add(self, problems: Iterable[Problem]) -> None:
+        """Add problems."""
+        self.problems += problems
+
+    def check(self, place: str, look: Callable[[], T]) -> T | None:
+        """Return the result of `look`, or None if it finds a value that cannot be used.
+
+        Args:
+            place: Where the value stands.
+            look: Raises `InvalidValue`, which becomes a problem at that place.
+        """
+        try:
+            return look()
+        except InvalidValue as error:
+            self.problems.append(error.problem(place))
+            return None
+
+    def load(self, place: str, load: Callable[[], T]) -> T | None:
+        """Return the result of `load`, or None if a model, data or settings cannot be used.
+
+        Args:
+            place: Where they stand. The algorithm's settings keep the places that the error has.
+            load: Raises `MistifyError`, whose problems are added.
+        """
+        try:
+            return load()
+        except MistifyError as error:
+            problems = error.problems or (Problem(place, str(error), "something usable", "correct it"),)
+            self.problems += [Problem(_place(place, p), p.given, p.expected, p.fix) for p in problems]
+            return None
+
+
+def _place(place: str, problem: Problem) -> str:
+    return problem.place if problem.place.startswith("algorithm.config") else place
