@@ -14,7 +14,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobState
 
 Config = Callable[..., dict[str, object]]
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5)
 
 
