@@ -1,33 +1,103 @@
-"""Writing JSON files that are never half written."""
+"""Atomic writes, durable writes and locks of files."""
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
+
+#: Follows the name of a file that is still being written.
+PART = ".part"
 
 
-def write_json(path: Path, value: object) -> None:
-    """Write a JSON file so that a reader finds the old or the new content, nothing between.
+@contextmanager
+def replacing(path: Path, *, durable: bool = False, private: bool = False) -> Iterator[IO[bytes]]:
+    """Yield an open file that takes the place of another one when the block ends without an error.
 
-    A power cut may leave nothing of either: this waits for no disk. `write_durably` does.
+    A reader finds the old or the new content, nothing between. Until then the file is `NAME.part`.
+
+    Args:
+        path: of the file that is replaced; there need not be one.
+        durable: wait for the disk, so that no power cut brings the old content back. Without it a power cut
+            may leave nothing of either.
+        private: only the owner may read the file.
+
+    Raises:
+        OSError: the file cannot be written; the old one stays.
     """
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    partial = path.with_name(path.name + PART)
+    if private:
+        partial.unlink(missing_ok=True)
+        file: IO[bytes] = os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+    else:
+        file = partial.open("wb")
+    with file:
+        yield file
+        if durable:
+            sync_file(file)
+    partial.replace(path)
+    if durable:
+        sync_path(path.parent)
 
 
-def write_durably(path: Path, value: object) -> None:
-    """Write a JSON file that a crash at any moment leaves with the old or the new content.
+def write_bytes(path: Path, content: bytes, *, durable: bool = False, private: bool = False) -> None:
+    """Write a file as `replacing` does."""
+    with replacing(path, durable=durable, private=private) as file:
+        file.write(content)
 
-    Once this returns no power cut brings the old one back.
-    """
-    partial = path.with_name(f"{path.name}.part")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-    directory = os.open(path.parent, os.O_RDONLY)
+
+def write_text(path: Path, text: str, *, durable: bool = False) -> None:
+    """Write a UTF-8 file as `replacing` does."""
+    write_bytes(path, text.encode(), durable=durable)
+
+
+def write_json(path: Path, value: object, *, durable: bool = False) -> None:
+    """Write a JSON file as `replacing` does."""
+    write_text(path, json.dumps(value, indent=2) + "\n", durable=durable)
+
+
+def sync_file(file: IO[bytes]) -> None:
+    """Wait until what was written to an open file is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file, or the names in a directory, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file or directory for this thread alone; others, also of other processes, wait."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lock(file: int | IO[Any]) -> None:
+    """Lock an open file or directory until it is closed; wait while another one holds it."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def try_lock(file: int | IO[Any], *, shared: bool = False) -> bool:
+    """Lock an open file or directory until it is closed, and return True; return False where it is held.
+
+    Args:
+        file: or its descriptor.
+        shared: let others have a shared lock at the same time.
+    """
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

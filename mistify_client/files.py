@@ -1,10 +1,7 @@
-"""Files and directories: those that a user names, checked before anything is started; and taking turns."""
+"""Files and directories that a user names, checked before anything is started."""
 
-import fcntl
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from mistify.errors import Problem, invalid_config
@@ -58,14 +55,3 @@ def output_directory(path: Path, option: str = "--out") -> None:
 def cache_directory() -> Path:
     """Where downloads are kept if nobody says where."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a file or directory for this thread alone; others, also of other processes, wait."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
-from mistify.files import write_durably
+from mistify.files import write_json
 from mistify.package.manifest import Manifest
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile
@@ -80,7 +80,7 @@ def profile_device(
                     client.devices()
             measured = _measured(name, counts)
             if table is not None:
-                write_durably(table, _TABLE.dump_python(measured, mode="json"))
+                write_json(table, _TABLE.dump_python(measured, mode="json"), durable=True)
         if server is None and store is None:
             return
         with _reached(server, store, token_file) as client:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from mistify.errors import MistifyError
-from mistify.files import write_durably
+from mistify.files import write_json
 from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import ReportingConfig
 from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
@@ -141,7 +141,7 @@ class Reporting:
     def _keep(self, package: Manifest, taken: Taken) -> None:
         self._known = {**self._known, _key(package): taken}
         with suppress(OSError):  # then the next daemon measures again
-            write_durably(self._path, _KNOWN.dump_python(self._known, mode="json"))
+            write_json(self._path, _KNOWN.dump_python(self._known, mode="json"), durable=True)
 
 
 def _key(package: Manifest) -> str:

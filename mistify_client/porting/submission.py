@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mistify.errors import MistifyError
-from mistify.files import write_durably
+from mistify.files import write_json
 from mistify.jobs.job import Job, JobState
 from mistify_client.rpc.porting import PortingClient
 
@@ -42,7 +42,7 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
             return job
     # The key is written down before it is used: a job never gets lost between the two.
     submission = SavedSubmission(uuid.uuid4().hex, digest, server)
-    write_durably(out / SUBMISSION, asdict(submission))
+    write_json(out / SUBMISSION, asdict(submission), durable=True)
     try:
         return client.submit(config, submission.key)
     except MistifyError as error:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import locked
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, describe_file
-from mistify_client.files import locked
 
 #: Opens a file of the package: name, offset -> its bytes from there on.
 ReadFrom = Callable[[str, int], Iterable[bytes]]

@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from mistify.files import write_json
+from mistify.files import locked, write_json
 from mistify.package.manifest import Manifest
-from mistify_client.files import locked
 from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 
 _FILE: Final = "execution.json"

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify_client.files import locked
+from mistify.files import locked
 
 #: How many of the last inferences are kept.
 CAPACITY: Final = 1024

@@ -8,7 +8,7 @@ import mmap
 from pathlib import Path
 from typing import Final
 
-from mistify_client.files import locked
+from mistify.files import locked
 
 #: The branch of a version that nobody has switched yet: the package's default.
 DEFAULT_BRANCH: Final = -1

@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files import locked
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo, verify
-from mistify_client.files import locked
 from mistify_client.runtime.switchboard import Switchboard
 
 _VERSIONS = "versions"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mistify.files import write_durably
+from mistify.files import write_json
 
 
 class Phase(StrEnum):
@@ -91,5 +91,5 @@ class Ledger:
         """
         asked = tuple(dict.fromkeys((*self.asked, replacement.goal)))
         content = {"replacement": replacement.model_dump(mode="json"), "asked": asked}
-        write_durably(self._path, content)
+        write_json(self._path, content, durable=True)
         self.replacement, self.asked = replacement, asked

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import locked
 from mistify.package.manifest import Manifest
-from mistify_client.files import locked
 from mistify_client.runtime.versions import state_directory
 
 

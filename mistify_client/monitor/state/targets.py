@@ -9,7 +9,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
 from mistify.config.porting import Figure
 from mistify.errors import Problem, invalid_config
-from mistify.files import write_durably
+from mistify.files import write_json
 from mistify.parsing.quantities import Quantity, format_bytes, format_time, parse_bytes, parse_time
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify_client.monitor.state.state import stamp
@@ -125,7 +125,7 @@ def read_changes(path: Path) -> dict[str, str | None]:
 
 def write_changes(path: Path, changes: Mapping[str, str | None]) -> None:
     """Keep changes, so that a reader finds the old or the new ones, nothing between; power cuts included."""
-    write_durably(path, dict(changes))
+    write_json(path, dict(changes), durable=True)
 
 
 def _check(changes: Mapping[str, object], source: str) -> None:

@@ -14,10 +14,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from mistify.files import locked
 from mistify.package.manifest import Manifest, verify
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
-from mistify_client.files import locked
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.runtime.model import load
 from mistify_client.runtime.switchboard import Switchboard
