@@ -15,6 +15,7 @@ from mistify_server.store.models import ModelStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.jobs import SqlJobStore, SqlModelStore
+from mistify_server.store.sql.migrations.migrate import is_outdated, migrate
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
@@ -44,10 +45,16 @@ class Store:
 def open_store(directory: Path) -> Iterator[Store]:
     """Open a store, made where there is none. Several processes can have it open.
 
+    One that an older Mistify wrote is migrated first, for which no server may use it.
+
     Raises:
-        MistifyError: STORE_VERSION, it is of another version; UNAVAILABLE, it cannot be used.
+        MistifyError: STORE_VERSION, it cannot be migrated, or a newer Mistify wrote it; UNAVAILABLE, it
+            cannot be used.
     """
     _make(directory)
+    if is_outdated(directory / _DATABASE):
+        with serving(directory):
+            pass
     database = Database.open(directory / _DATABASE)
     try:
         yield Store(
@@ -67,8 +74,11 @@ def open_store(directory: Path) -> Iterator[Store]:
 def serving(directory: Path) -> Iterator[None]:
     """Be the one server of a store; the lock ends with the process, however that ends.
 
+    A store that an older Mistify wrote is migrated.
+
     Raises:
-        MistifyError: UNAVAILABLE, another server has the store, or it cannot be used.
+        MistifyError: UNAVAILABLE, another server has the store, or it cannot be used; STORE_VERSION, it
+            cannot be migrated, or a newer Mistify wrote it.
     """
     _make(directory)
     with _translated(directory):
@@ -86,6 +96,7 @@ def serving(directory: Path) -> Iterator[None]:
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):
             files.clear_incoming()
+        migrate(directory / _DATABASE)
         yield
     finally:
         os.close(handle)

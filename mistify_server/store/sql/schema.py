@@ -1,11 +1,11 @@
-"""The tables of the store."""
+"""The tables of the store.
+
+A change of a table, or of the JSON in one, needs a step in `migrations.steps`, which raises the version.
+"""
 
 from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
-
-#: Raised with every change of a table.
-SCHEMA_VERSION = 13
 
 
 class Table(DeclarativeBase):

@@ -1,0 +1,57 @@
+"""Failures of a store's disk, as advice to the operator."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy.exc import DatabaseError
+
+from mistify.errors import ErrorCode, MistifyError
+
+_ADVICE = {
+    sqlite3.SQLITE_FULL: (
+        ErrorCode.UNAVAILABLE,
+        "is on a full disk; free space, then start the server again",
+    ),
+    sqlite3.SQLITE_READONLY: (ErrorCode.UNAVAILABLE, "is read-only; give the server write access to it"),
+    sqlite3.SQLITE_PERM: (ErrorCode.UNAVAILABLE, "cannot be accessed; give the server write access to it"),
+    sqlite3.SQLITE_CANTOPEN: (ErrorCode.UNAVAILABLE, "cannot be opened; give the server write access to it"),
+    sqlite3.SQLITE_IOERR: (
+        ErrorCode.UNAVAILABLE,
+        "cannot be read or written; check its disk, then start the server again",
+    ),
+    sqlite3.SQLITE_BUSY: (ErrorCode.UNAVAILABLE, "is busy with another process; try again later"),
+    sqlite3.SQLITE_CORRUPT: (ErrorCode.STORE_VERSION, "is damaged; restore a backup or use another --store"),
+    sqlite3.SQLITE_NOTADB: (
+        ErrorCode.STORE_VERSION,
+        "holds a mistify.db that is no database; use another --store",
+    ),
+}
+
+
+@contextmanager
+def translated(store: Path) -> Iterator[None]:
+    """Raise failures of the disk as what the operator has to do, and failures of the program as they are.
+
+    Raises:
+        MistifyError: UNAVAILABLE or STORE_VERSION, by what SQLite says.
+    """
+    try:
+        yield
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        explained = disk_failure(error, store)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+def disk_failure(error: BaseException, store: Path) -> MistifyError | None:
+    """Return what the operator has to do about a failure of the disk; None for any other failure."""
+    cause = error.orig if isinstance(error, DatabaseError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    advice = None if code is None else _ADVICE.get(code & 0xFF)
+    if advice is None:
+        return None
+    error_code, text = advice
+    return MistifyError(error_code, f"the store {store} {text}")

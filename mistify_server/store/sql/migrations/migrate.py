@@ -1,0 +1,135 @@
+"""Migration of a database that an older Mistify has written."""
+
+import logging
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from importlib.metadata import version as installed
+from pathlib import Path
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.artifacts import sync_directory
+from mistify_server.store.sql.failures import disk_failure, translated
+from mistify_server.store.sql.migrations.steps import OLDEST, STEPS
+
+#: Of the tables as `mistify_server.store.sql.schema` has them.
+SCHEMA_VERSION = OLDEST + len(STEPS)
+
+#: Keys of the table `meta`.
+VERSION_KEY = "schema_version"
+_WRITER_KEY = "mistify_version"
+
+#: How long a writer waits for another one.
+BUSY_SECONDS = 30
+
+_DISTRIBUTION = "mistify-porting"
+
+_log = logging.getLogger(__name__)
+
+
+def version_rows() -> list[tuple[str, str]]:
+    """Return the rows of the table `meta` that this Mistify writes: the schema, and its own version."""
+    return [(VERSION_KEY, str(SCHEMA_VERSION)), (_WRITER_KEY, installed(_DISTRIBUTION))]
+
+
+def is_outdated(path: Path) -> bool:
+    """Check whether a database has to be migrated; one that does not exist yet has not.
+
+    Raises:
+        MistifyError: STORE_VERSION, a newer Mistify wrote it, or one that is too old; UNAVAILABLE, it cannot
+            be read.
+    """
+    if not path.exists():
+        return False
+    with translated(path.parent), closing(_connect(path)) as connection:
+        meta = _meta(connection)
+    version = meta.get(VERSION_KEY, str(SCHEMA_VERSION))
+    if not version.isdecimal() or not OLDEST <= int(version) <= SCHEMA_VERSION:
+        raise _unknown(version, meta.get(_WRITER_KEY), path.parent)
+    return int(version) < SCHEMA_VERSION
+
+
+def migrate(path: Path) -> None:
+    """Bring a database to the current schema by all steps that it lacks, or leave it as it is.
+
+    Before the first step a copy is kept beside it, named with the old version. Nothing happens to a database
+    of the current schema, or to one that does not exist.
+
+    Args:
+        path: Of a database that nobody else writes to.
+
+    Raises:
+        MistifyError: STORE_VERSION, as `is_outdated`, or a step failed; UNAVAILABLE, it cannot be written.
+    """
+    if not is_outdated(path):
+        return
+    try:
+        with closing(_connect(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            old = int(_meta(connection)[VERSION_KEY])
+            copy = _keep_copy(path, old)
+            for step in STEPS[old - OLDEST :]:
+                step(connection)
+            _check_foreign_keys(connection)
+            connection.executemany("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", version_rows())
+            connection.execute("COMMIT")
+    except Exception as error:
+        raise disk_failure(error, path.parent) or _failed(error, path.parent) from error
+    _log.info(
+        "migrated the store %s from schema %d to %d; %s has the old one",
+        path.parent,
+        old,
+        SCHEMA_VERSION,
+        copy,
+    )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a database for transactions that begin and end where the caller says."""
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def _meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the facts about the store; none where the database is still empty."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        return {}
+    return dict(connection.execute("SELECT key, value FROM meta"))
+
+
+def _keep_copy(path: Path, version: int) -> Path:
+    """Copy a database, as it is without the open transaction, and return the path of the copy."""
+    copy = path.with_name(f"{path.name}.v{version}")
+    partial = copy.with_name(f"{copy.name}.partial")
+    partial.unlink(missing_ok=True)
+    # A connection that writes cannot be copied: SQLite would wait for it forever.
+    with closing(_connect(path)) as source, closing(_connect(partial)) as target:
+        source.backup(target)
+    shutil.copymode(path, partial)
+    os.replace(partial, copy)
+    sync_directory(path.parent)
+    return copy
+
+
+def _check_foreign_keys(connection: sqlite3.Connection) -> None:
+    broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+    if broken:
+        raise ValueError(f"rows refer to rows that are not there: {broken[:3]}")
+
+
+def _unknown(version: str, writer: str | None, store: Path) -> MistifyError:
+    own = f"its schema is {version}, Mistify {installed(_DISTRIBUTION)} reads {OLDEST} to {SCHEMA_VERSION}"
+    if version.isdecimal() and int(version) < OLDEST:
+        text = f"the store {store} is too old ({own}); run the Mistify that wrote it, or use another --store"
+    else:
+        newer = f"Mistify {writer}" if writer else "a newer Mistify"
+        text = f"the store {store} was written by {newer} ({own}); run {newer}, or use another --store"
+    return MistifyError(ErrorCode.STORE_VERSION, text)
+
+
+def _failed(error: Exception, store: Path) -> MistifyError:
+    return MistifyError(
+        ErrorCode.STORE_VERSION,
+        f"the store {store} cannot be migrated to schema {SCHEMA_VERSION} and is as it was "
+        f"({type(error).__name__}: {error}); run the Mistify that wrote it, and report this",
+    )

@@ -1,0 +1,126 @@
+import fcntl
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.store.directory import open_store
+from mistify_server.store.models import NamedModel
+from mistify_server.store.sql.migrations import migrate
+from mistify_server.store.sql.migrations.steps import OLDEST, STEPS, Step
+
+CURRENT = migrate.SCHEMA_VERSION
+NAMES = ("tiny", "small")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A store of the current schema with two models, old as soon as there are more steps."""
+    with open_store(tmp_path) as store:
+        for name in NAMES:
+            store.models.add(NamedModel(name, "artifact", "file.h5"))
+    return tmp_path
+
+
+@pytest.fixture
+def add_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def add(*steps: Step) -> None:
+        monkeypatch.setattr(migrate, "STEPS", (*STEPS, *steps))
+        monkeypatch.setattr(migrate, "SCHEMA_VERSION", CURRENT + len(steps))
+
+    return add
+
+
+def contents(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return list(connection.iterdump())
+
+
+def set_meta(store: Path, **values: object) -> None:
+    with closing(sqlite3.connect(store / "mistify.db")) as connection, connection:
+        for key, value in values.items():
+            connection.execute("UPDATE meta SET value = ? WHERE key = ?", (str(value), key))
+
+
+def step(statement: str) -> Step:
+    return lambda connection: [*connection.execute(statement)] and None
+
+
+FIRST = step("UPDATE models SET name = name || '!'")
+SECOND = step("UPDATE models SET name = name || '?'")
+
+
+def refused(store: Path, text: str, code: ErrorCode = ErrorCode.STORE_VERSION) -> None:
+    before = contents(store / "mistify.db")
+    with pytest.raises(MistifyError, match=text) as raised, open_store(store):
+        pass
+    assert raised.value.code is code
+    assert contents(store / "mistify.db") == before
+
+
+def test_the_steps_that_a_store_lacks_are_taken_in_order(old: Path, add_steps: Callable[..., None]) -> None:
+    add_steps(FIRST, SECOND)
+    for _ in range(2):
+        with open_store(old) as store:
+            assert {model.name for model in store.models.all()} == {"tiny!?", "small!?"}
+    add_steps(FIRST, SECOND, FIRST)
+    with open_store(old) as store:
+        assert {model.name for model in store.models.all()} == {"tiny!?!", "small!?!"}
+
+
+def test_the_database_before_the_first_step_is_kept(old: Path, add_steps: Callable[..., None]) -> None:
+    before = contents(old / "mistify.db")
+    add_steps(FIRST, SECOND)
+    with open_store(old):
+        pass
+    copy = old / f"mistify.db.v{CURRENT}"
+    assert contents(copy) == before != contents(old / "mistify.db")
+    assert copy.stat().st_mode == (old / "mistify.db").stat().st_mode
+    assert not list(old.glob("*.partial"))
+
+
+def test_a_store_of_the_current_schema_is_not_copied(old: Path) -> None:
+    with open_store(old):
+        pass
+    assert not list(old.glob("mistify.db.v*"))
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        step("UPDATE nowhere SET x = 1"),
+        lambda connection: {}["absent"],
+        step(
+            "INSERT INTO events (job_id, sequence, unix_ms, kind, body) VALUES ('nobody', 1, 1, 'job', '{}')"
+        ),
+    ],
+)
+def test_a_store_stays_as_it_was_when_a_later_step_fails(
+    old: Path, add_steps: Callable[..., None], failing: Step
+) -> None:
+    add_steps(FIRST, failing)
+    refused(old, "cannot be migrated .* is as it was")
+    add_steps(FIRST, SECOND)
+    with open_store(old) as store:
+        assert {model.name for model in store.models.all()} == {"tiny!?", "small!?"}
+
+
+def test_a_store_of_a_newer_mistify_names_it(old: Path) -> None:
+    set_meta(old, schema_version=CURRENT + 1, mistify_version="7.8.9")
+    refused(old, f"written by Mistify 7.8.9 .*schema is {CURRENT + 1}, .* run Mistify 7.8.9")
+
+
+@pytest.mark.parametrize("version", [OLDEST - 1, "new"])
+def test_a_store_of_no_known_schema_is_refused(old: Path, version: object) -> None:
+    set_meta(old, schema_version=version)
+    refused(old, f"schema is {version}.* or use another --store")
+
+
+def test_a_store_is_not_migrated_under_a_server(old: Path, add_steps: Callable[..., None]) -> None:
+    add_steps(FIRST)
+    with (old / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused(old, "in use by another server", ErrorCode.UNAVAILABLE)
