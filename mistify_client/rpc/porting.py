@@ -11,7 +11,7 @@ from mistify.jobs.plan import Plan
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
-from mistify.wire.plans import plan_from_proto
+from mistify.wire.porting import plan_from_proto
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.connection import Traffic
 from mistify_client.rpc.download import ReadFrom, download_package

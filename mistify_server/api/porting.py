@@ -6,7 +6,7 @@ from typing import Any
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
-from mistify.wire.plans import plan_to_proto
+from mistify.wire.porting import plan_to_proto
 from mistify_server.jobs.service import PortingService
 
 

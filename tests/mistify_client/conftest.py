@@ -26,7 +26,7 @@ from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingServicer, add_PortingServicer_to_server
 from mistify.wire import porting
 from mistify.wire.limits import ERROR_METADATA
-from mistify.wire.plans import plan_to_proto
+from mistify.wire.porting import plan_to_proto
 from mistify_client.rpc.retry import Backoff
 from tests.paths import DATA
 

@@ -2,21 +2,15 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mistify.config.branches import BranchesConfig
-from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
 from mistify.jobs.job import (
-    BranchFigures,
     Goal,
     GoalState,
     Job,
@@ -45,8 +39,8 @@ Event: TypeAlias = JobState | GoalState | ProgressUpdate
 #: The id of the goal that an event is about, None for the job and for its source, and what happened.
 Told: TypeAlias = tuple[str | None, Event]
 
-_BRANCHES: TypeAdapter[tuple[BranchFigures, ...]] = TypeAdapter(tuple[BranchFigures, ...])
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
+_GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)
 _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
@@ -81,35 +75,15 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
 def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
     """The rows of new goals, the first of which gets the position `first` in the job."""
     return [
-        GoalRow(
-            job_id=job_id,
-            id=goal.id,
-            position=position,
-            batch=goal.batch,
-            budget=dict(goal.budget),
-            accuracy_target=goal.accuracy_target,
-            metric=goal.metric.value,
-            quantization=goal.quantization.model_dump(mode="json"),
-            branches=goal.branches and goal.branches.model_dump(mode="json", by_alias=True),
-            compression=None if goal.compression is None else goal.compression.model_dump(mode="json"),
-            tuning=goal.tuning.model_dump(mode="json"),
-            parent=goal.parent,
-            algorithm=goal.algorithm,
-            choice=goal.choice,
-            warning=goal.warning,
-            state=goal.state.value,
-            achieved=dict(goal.achieved),
-            measured=dict(goal.measured),
-            accuracy=goal.accuracy,
-            reason=goal.reason,
-            note=goal.note,
-            seconds=goal.seconds,
-            steps=goal.steps,
-            branch_figures=_BRANCHES.dump_python(goal.branch_figures, mode="json"),
-            precision_choice=goal.precision_choice,
-        )
+        GoalRow(job_id=job_id, position=position, **_columns(goal))
         for position, goal in enumerate(goals, first)
     ]
+
+
+def _columns(goal: Goal) -> dict[str, Any]:
+    """Return what the row of a goal has of it; its files have rows of their own."""
+    columns: dict[str, Any] = _GOAL.dump_python(goal, mode="json", by_alias=True, exclude={"files"})
+    return columns
 
 
 def addition_row(job_id: str, addition: Addition) -> AdditionRow:
@@ -124,18 +98,8 @@ def addition_row(job_id: str, addition: Addition) -> AdditionRow:
 
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
     """Bring a goal's rows to where the goal stands."""
-    row.state = goal.state.value
-    row.budget = dict(goal.budget)
-    row.quantization = goal.quantization.model_dump(mode="json")
-    row.achieved = dict(goal.achieved)
-    row.measured = dict(goal.measured)
-    row.accuracy = goal.accuracy
-    row.reason = goal.reason
-    row.note = goal.note
-    row.seconds = goal.seconds
-    row.steps = goal.steps
-    row.branch_figures = _BRANCHES.dump_python(goal.branch_figures, mode="json")
-    row.precision_choice = goal.precision_choice
+    for column, value in _columns(goal).items():
+        setattr(row, column, value)
     for file in goal.files:
         session.merge(
             FileRow(job_id=row.job_id, goal_id=row.id, name=file.name, size=file.size, sha256=file.sha256)
@@ -151,11 +115,12 @@ def job_of(session: Session, row: JobRow) -> Job:
     files: dict[str, list[PackageFile]] = {}
     for file in session.scalars(select(FileRow).filter_by(job_id=row.id).order_by(FileRow.name)):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
-    goals = session.scalars(select(GoalRow).filter_by(job_id=row.id).order_by(GoalRow.position))
+    query = select(GoalRow.__table__).filter_by(job_id=row.id).order_by(GoalRow.position)
+    goals = session.execute(query).mappings()
     return Job(
         id=row.id,
         state=JobState(row.state),
-        goals=tuple(goal_of(goal, files.get(goal.id, ())) for goal in goals),
+        goals=tuple(_GOAL.validate_python({**goal, "files": files.get(goal["id"], ())}) for goal in goals),
         created_unix_ms=row.created_unix_ms,
         source=None if result is None else _source(result, planned_costs),
         seconds=row.seconds,
@@ -167,36 +132,6 @@ def job_of(session: Session, row: JobRow) -> Job:
 def _source(made: SourceResult, planned_costs: Costs) -> Source:
     costs = {**planned_costs, **made.source_costs}
     return Source(costs, made.source_accuracy, made.metric, plugged_in_formats(costs))
-
-
-def goal_of(row: GoalRow, files: Iterable[PackageFile]) -> Goal:
-    """A goal from its row."""
-    return Goal(
-        id=row.id,
-        batch=row.batch,
-        budget=row.budget,
-        accuracy_target=row.accuracy_target,
-        metric=Metric(row.metric),
-        quantization=QuantizationConfig.model_validate(row.quantization),
-        branches=None if row.branches is None else BranchesConfig.model_validate(row.branches),
-        compression=None if row.compression is None else CompressionConfig.model_validate(row.compression),
-        tuning=TuningConfig.model_validate(row.tuning),
-        parent=row.parent,
-        algorithm=row.algorithm,
-        choice=row.choice,
-        warning=row.warning,
-        state=GoalState(row.state),
-        achieved=row.achieved,
-        measured=row.measured,
-        accuracy=row.accuracy,
-        reason=row.reason,
-        note=row.note,
-        seconds=row.seconds,
-        steps=row.steps,
-        files=tuple(files),
-        branch_figures=_BRANCHES.validate_python(row.branch_figures),
-        precision_choice=row.precision_choice,
-    )
 
 
 def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> CheckpointRow:

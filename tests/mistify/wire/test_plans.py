@@ -6,7 +6,7 @@ from mistify.costs.formats import AxisFormat
 from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify.parsing.quantities import measured_in
 from mistify.v1 import porting_pb2 as pb
-from mistify.wire.plans import plan_from_proto, plan_to_proto
+from mistify.wire.porting import plan_from_proto, plan_to_proto
 
 ENERGY = AxisFormat("energy_mj", "energy", measured_in({"mJ": 1.0, "J": 1e3}))
 

@@ -9,7 +9,7 @@ import pytest
 from mistify.errors import ErrorCode
 from mistify.jobs.plan import OutOfReach, Plan
 from mistify.v1 import porting_pb2 as pb
-from mistify.wire.plans import plan_from_proto
+from mistify.wire.porting import plan_from_proto
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.changes import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
