@@ -1,10 +1,12 @@
-"""What holds for all tests."""
+"""Settings and fixtures of all tests."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 (hooks)
 
 # Nothing is asserted about time: a machine may be busy.
 settings.register_profile("mistify", deadline=None)

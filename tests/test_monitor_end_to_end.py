@@ -12,7 +12,8 @@ import pytest
 from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.rpc.porting import PortingClient
-from tests.test_end_to_end import MISTIFY, SETTINGS, server
+from tests.servers import MISTIFY, server
+from tests.test_end_to_end import SETTINGS
 
 DEADLINE_SECONDS = 300.0
 COMMON = {
@@ -50,7 +51,7 @@ def ported(directory: Path, address: str) -> tuple[Path, str]:
 
 @pytest.mark.slow
 def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -> None:
-    with server(tmp_path / "store", "127.0.0.1:0") as (address, _):
+    with server(tmp_path / "store") as (address, _):
         package, job_id = ported(tmp_path, address)
         shipped = Manifest.load(package)
         assert [branch.share for branch in shipped.branches] == [0.6, 1.0]

@@ -1,0 +1,57 @@
+"""What is missing is skipped by default, and fails where everything has to be there."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from tests.paths import REPOSITORY
+from tests.requirements import REQUIRE_ALL
+
+MODULES = {
+    "test_whole.py": "import pytest\npytest.importorskip('no_such_module')\n",
+    "test_one.py": """
+import pytest
+
+def test_needs_a_package():
+    pytest.importorskip("no_such_module")
+
+@pytest.mark.skipif(True, reason="nothing can be mounted")
+def test_needs_privileges():
+    pass
+
+@pytest.mark.xfail
+def test_is_known_to_fail():
+    raise AssertionError
+
+def test_passes():
+    pass
+""",
+}
+
+
+def outcomes(directory: Path, required: str, *options: str) -> Counter[str]:
+    """Return how many tests of `MODULES` ended in which way."""
+    for name, text in MODULES.items():
+        (directory / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.requirements", "-p", "no:cacheprovider", *options]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), REQUIRE_ALL: required}
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(
+        [*command, directory], cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    found = re.findall(r"(\d+) (passed|failed|skipped|xfailed|error)", done.stdout.splitlines()[-1])
+    assert (done.returncode == 0) == (not {"failed", "error"} & {word for _, word in found}), done.stdout
+    return Counter({word: int(count) for count, word in found})
+
+
+def test_what_is_missing_is_skipped(tmp_path: Path) -> None:
+    assert outcomes(tmp_path, "0") == {"skipped": 3, "xfailed": 1, "passed": 1}
+
+
+def test_what_is_missing_fails_where_it_is_required(tmp_path: Path) -> None:
+    """In the processes of xdist, too."""
+    expected = {"error": 1, "failed": 1, "skipped": 1, "xfailed": 1, "passed": 1}
+    assert outcomes(tmp_path, "1", "--continue-on-collection-errors", "--numprocesses", "1") == expected
