@@ -20,7 +20,7 @@ from mistify.costs.quantization import Quantization
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
 
 TRAIN: Final = "cifar10/train.npz"
@@ -205,16 +205,16 @@ class Porting:
                 data=self.data,
                 algorithm=self._algorithm,
                 algorithm_config=self._settings,
-                quantization=QuantizationConfig(precision=precision),
-                goal_id=precision.value,
-                job_id="benchmark",
-                budget={},
-                accuracy_target=None,
+                settings=PackageSettings(
+                    goal_id=precision.value,
+                    job_id="benchmark",
+                    quantization=QuantizationConfig(precision=precision),
+                    tuning=tuning or TuningConfig(),
+                ),
                 costs=dict(checkpoint.costs),
                 accuracy=checkpoint.accuracy,
                 hardware={},
                 seed=0,
-                tuning=tuning or TuningConfig(),
             )
         )
         if not isinstance(result, PackageResult):

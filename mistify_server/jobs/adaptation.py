@@ -24,7 +24,14 @@ from mistify_server.tasks.results import (
     SourceResult,
     TaskFailure,
 )
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    PackageSettings,
+    PackageTask,
+    SourceTask,
+    Task,
+)
 
 # Packages go first, as they end goals; then the trees are descended depth first.
 _PACKAGE_RANK, _TREE_RANK = 0, 1
@@ -255,25 +262,32 @@ class CollectiveAdaptation:
     def _package_task(self, goal: Goal, index: int, adapted: AdaptResult, root: SourceResult) -> PackageTask:
         plan = self._plan
         return PackageTask(
+            settings=_package_settings(self._log.job_id, goal),
             checkpoint=adapted.checkpoint,
+            costs=adapted.costs,
+            accuracy=adapted.accuracy,
             branches=self._branches.get(goal.id),
-            saved_model=goal.branches is not None and goal.branches.saved_model,
             teacher=root.teacher,
             data=root.data or plan.data,
             algorithm=plan.algorithm,
             algorithm_config=plan.algorithm_config,
-            quantization=goal.quantization,
-            compression=goal.compression,
-            tuning=goal.tuning,
-            goal_id=goal.id,
-            job_id=self._log.job_id,
-            budget=dict(goal.budget),
-            accuracy_target=goal.accuracy_target,
-            costs=adapted.costs,
-            accuracy=adapted.accuracy,
             hardware=plan.hardware,
             seed=self._nodes[index].seed,
         )
+
+
+def _package_settings(job_id: str, goal: Goal) -> PackageSettings:
+    """Return what a goal asks of its package."""
+    return PackageSettings(
+        job_id=job_id,
+        goal_id=goal.id,
+        budget=dict(goal.budget),
+        accuracy_target=goal.accuracy_target,
+        quantization=goal.quantization,
+        compression=goal.compression,
+        tuning=goal.tuning,
+        saved_model=goal.branches is not None and goal.branches.saved_model,
+    )
 
 
 def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageResult) -> str:

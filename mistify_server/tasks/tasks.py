@@ -8,6 +8,7 @@ from mistify.config.compression import CompressionConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.profiles import Profile
+from mistify.costs.quantization import Quantization
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import BranchResult
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -85,31 +86,62 @@ class BranchTask(Adaptation):
     costs: dict[str, float]
 
 
+class PackageSettings(Message):
+    """The settings of a package: what its goal asks for.
+
+    Attributes:
+        job_id: The id of the job.
+        goal_id: The id of the goal in it.
+        budget: The goal's limits, by axis.
+        accuracy_target: What the package should reach, by the metric of the data; None for no target.
+        quantization: The precision of the package.
+        compression: What its kernels are compressed to; None for nothing.
+        tuning: How it is trained on a device.
+        saved_model: Whether a package with branches has them as a SavedModel as well.
+    """
+
+    job_id: str
+    goal_id: str
+    budget: dict[str, float] = Field(default_factory=dict)
+    accuracy_target: float | None = None
+    quantization: QuantizationConfig = QuantizationConfig()
+    compression: CompressionConfig | None = None
+    tuning: TuningConfig = TuningConfig()
+    saved_model: bool = False
+
+    @property
+    def needs_training(self) -> bool:
+        """Return whether the network is trained while it is packaged."""
+        return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
+
+
 class PackageTask(Message):
     """Turn a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
-    `costs` and `accuracy` are the checkpoint's; `hardware` is as it was calibrated with the source.
-    `branches` are what the package can switch between, the checkpoint among them; None where it cannot.
-    `saved_model` asks for them as a SavedModel, too.
+    Attributes:
+        settings: What the goal asks of the package.
+        checkpoint: The artifact of the adapted network.
+        costs: Of the checkpoint, by axis.
+        accuracy: Of the checkpoint.
+        branches: What the package can switch between, the checkpoint among them; None where it cannot.
+        teacher: The artifact of the tuned source.
+        data: What is trained on, calibrated with and measured on.
+        algorithm: Whose settings `algorithm_config` has.
+        algorithm_config: The settings of training.
+        hardware: The profiles whose latency is estimated, as they were calibrated with the source.
+        seed: Of training.
     """
 
     kind: Literal["package"] = "package"
+    settings: PackageSettings
     checkpoint: str
+    costs: dict[str, float]
+    accuracy: float
     branches: BranchResult | None = None
-    saved_model: bool = False
     teacher: str
     data: DataSource
     algorithm: str
     algorithm_config: dict[str, object]
-    quantization: QuantizationConfig
-    compression: CompressionConfig | None = None
-    tuning: TuningConfig = Field(default_factory=TuningConfig)
-    goal_id: str
-    job_id: str
-    budget: dict[str, float]
-    accuracy_target: float | None
-    costs: dict[str, float]
-    accuracy: float
     hardware: dict[str, Profile]
     seed: int
 

@@ -31,7 +31,7 @@ from mistify_server.worker.adaptation.latency import calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.packaging.graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
-from mistify_server.worker.packaging.orders import order_of, package_result
+from mistify_server.worker.packaging.package import package_result
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.params import params_of
@@ -147,7 +147,7 @@ class GraphRunner:
         self._say(TaskProgress(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
         graph = self._graph(task.checkpoint)
         cost = network_cost(self._network(task.checkpoint))
-        package = package_graph(graph, cost, order_of(task), *self._data(task.data, graph))
+        package = package_graph(graph, cost, task, *self._data(task.data, graph))
         return package_result(package, self._artifacts)
 
     @activity("measuring")

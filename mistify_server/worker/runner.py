@@ -45,8 +45,7 @@ from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.graphs import GraphRunner
 from mistify_server.worker.inspection.inspection import Examination, check_generated
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
-from mistify_server.worker.packaging.orders import order_of, package_result
-from mistify_server.worker.packaging.package import make_package
+from mistify_server.worker.packaging.package import make_package, package_result
 from mistify_server.worker.params import params_of
 from mistify_server.worker.setup import TrainingSetups
 
@@ -287,12 +286,9 @@ class TaskRunner:
         self._reporting(task.data.metric)("packaging", 0, 1, task.costs, task.accuracy)
         params = params_of(task.algorithm, task.algorithm_config)
         model = self._model(task.checkpoint)
-        order = replace(
-            order_of(task, params.tune_steps),
-            branches=self._branches(task.branches) if task.branches else None,
-        )
-        setup = self._setups.of(task.teacher, task.data, params, distilled=order.learns)
-        made = package_result(make_package(model, order, setup), self._artifacts)
+        branches = self._branches(task.branches) if task.branches else None
+        setup = self._setups.of(task.teacher, task.data, params, distilled=task.settings.needs_training)
+        made = package_result(make_package(model, task, setup, params.tune_steps, branches), self._artifacts)
         reason = task.branches.reason if task.branches else ""
         return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
 

@@ -16,9 +16,10 @@ from executors.data import Dataset
 from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
-from mistify_server.worker.packaging.package import PackageOrder, make_package
+from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.tasks import PackageSettings, PackageTask
+from mistify_server.worker.packaging.package import make_package
 
 HERE = Path(__file__).parent
 BATCH, STEPS, RATE, KD_WEIGHT = 8, 20, 0.05, 0.5
@@ -84,19 +85,25 @@ def write_package(
     """Package a network as it is."""
     settings = DataSettings(metric=metric)
     training_setup = TrainingSetup(data(1, 80), data(2, 40), None, TrainingParams(batch_size=16), settings)
-    order = PackageOrder(
-        job_id="job-1",
-        goal_id=goal,
-        budget={"flops": 1e6},
-        accuracy_target=None,
-        quantization=QuantizationConfig(),
+    task = PackageTask(
+        settings=PackageSettings(
+            job_id="job-1",
+            goal_id=goal,
+            budget={"flops": 1e6},
+            tuning=TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH),
+        ),
+        checkpoint="checkpoint.keras",
         costs={"flops": 9e5},
         accuracy=0.5,
-        metric=metric,
-        tuning=TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH),
+        teacher="teacher.keras",
+        data=DataSource(train="train.npz", test="test.npz", settings=settings),
+        algorithm="uniform",
+        algorithm_config={},
+        hardware={},
+        seed=0,
     )
     directory.mkdir(exist_ok=True)
-    for name, content in make_package(model, order, training_setup).files.items():
+    for name, content in make_package(model, task, training_setup).files.items():
         (directory / name).write_bytes(content)
 
 

@@ -75,20 +75,21 @@ class ScriptedWorker:
             case BranchTask():
                 return self.branch(task)
             case PackageTask():
+                precision, compression = task.settings.quantization.precision, task.settings.compression
                 network = self.artifacts.path(task.checkpoint).read_bytes()
-                manifest = json.dumps({"goal": task.goal_id, "job": task.job_id}).encode()
+                manifest = json.dumps({"goal": task.settings.goal_id, "job": task.settings.job_id}).encode()
                 return PackageResult(
                     files={
                         "serve.tflite": self.artifacts.put(network * 20_000, ".tflite"),
                         "manifest.json": self.artifacts.put(manifest, ".json"),
                     },
                     achieved={
-                        size_axis(task.quantization.precision): len(network) * 20_000.0,
-                        **({"zero_share": task.compression.sparsity or 0.0} if task.compression else {}),
+                        size_axis(precision): len(network) * 20_000.0,
+                        **({"zero_share": compression.sparsity or 0.0} if compression else {}),
                     },
                     measured={f"latency_ms@{name}": 0.5 for name in task.hardware},
-                    accuracy=task.accuracy - (0.05 if task.quantization.precision.integer else 0.0),
-                    note="as int8: not faster" if task.quantization.precision.integer else "",
+                    accuracy=task.accuracy - (0.05 if precision.integer else 0.0),
+                    note="as int8: not faster" if precision.integer else "",
                     branches=[
                         BranchFigures(branch.share, branch.costs, {"latency_ms@host": 0.5}, task.accuracy)
                         for branch in (task.branches.branches if task.branches else ())

@@ -14,6 +14,7 @@ from executors.training.objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.network import NetworkCost
 from mistify.costs.quantization import Quantization
+from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.converter import (
     Examples,
     Function,
@@ -23,7 +24,6 @@ from mistify_server.worker.packaging.conversion.converter import (
 from mistify_server.worker.packaging.package import (
     Converted,
     Package,
-    PackageOrder,
     described,
     representative,
 )
@@ -53,7 +53,7 @@ def convert_graph(
 
 
 def package_graph(
-    graph: FrozenGraph, cost: NetworkCost, order: PackageOrder, train: Dataset, test: Dataset
+    graph: FrozenGraph, cost: NetworkCost, task: PackageTask, train: Dataset, test: Dataset
 ) -> Package:
     """Convert a graph, compare, measure, and describe it.
 
@@ -61,20 +61,20 @@ def package_graph(
         MistifyError: CORRUPT_PACKAGE, the package computes something else than the graph; INVALID_MODEL, it
             cannot be converted.
     """
-    examples = None
-    if order.quantization.precision is Quantization.INT8:
+    examples, quantization = None, task.settings.quantization
+    if quantization.precision is Quantization.INT8:
         given = representative(train)
         examples = {spec.name: given[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in graph.inputs}
     converted = Converted(
-        network=convert_graph(graph, order.quantization, examples),
+        network=convert_graph(graph, quantization, examples),
         inputs=[spec.name for spec in graph.inputs],
         outputs=graph.outputs,
         originals=[partial(_run, graph)],
         float32=partial(convert_graph, graph),
-        accuracy=order.accuracy,
+        accuracy=task.accuracy,
         cost=cost,
     )
-    return described(converted, order, objectives_for(graph.signature, train), test)
+    return described(converted, task, objectives_for(graph.signature, train), test)
 
 
 def _run(graph: FrozenGraph, inputs: Examples) -> dict[str, np.ndarray]:

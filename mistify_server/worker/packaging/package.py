@@ -8,6 +8,7 @@ from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from itertools import repeat
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
@@ -20,17 +21,14 @@ from executors.tfmot import compressed, quantization_aware
 from executors.training.evaluation import call, evaluate
 from executors.training.objectives import Objective, empty_classes, named, objectives_of
 from executors.training.setup import TrainingSetup
-from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
-from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import known_axes
-from mistify.costs.budget import Budget, Costs, latency_axis
+from mistify.costs.budget import Costs, latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile, by_name
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import BranchFigures
 from mistify.package.manifest import (
     MANIFEST,
     Branch,
@@ -41,6 +39,9 @@ from mistify.package.manifest import (
     branch_signature,
 )
 from mistify.package.training import TRAIN
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks.results import PackageResult
+from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork, convert_branches
 from mistify_server.worker.packaging.conversion.converter import (
     REPRESENTATIVE_EXAMPLES,
@@ -64,43 +65,27 @@ _TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class PackageOrder:
-    """What a package is made for, and what its checkpoint was measured to be.
-
-    `profiles` are those of the hardware whose latency it is told, as they were calibrated with the source.
-    `training_steps` and `seed` are of quantization-aware training and of compression, if they are asked for.
-    `branches` are what the package can switch between, the checkpoint among them; `saved_model` asks for them
-    in that form as well. `tuning` is how it is trained on a device.
-    """
-
-    job_id: str
-    goal_id: str
-    budget: Budget
-    accuracy_target: float | None
-    quantization: QuantizationConfig
-    costs: Costs
-    accuracy: float
-    metric: Metric
-    profiles: tuple[Profile, ...] = ()
-    training_steps: int = 0
-    seed: int = 0
-    branches: Branches | None = None
-    saved_model: bool = False
-    compression: CompressionConfig | None = None
-    tuning: TuningConfig = field(default_factory=TuningConfig)
-
-    @property
-    def learns(self) -> bool:
-        """Whether the package takes training."""
-        return self.compression is not None or self.quantization.precision is Quantization.INT8_QAT
-
-
-@dataclass(frozen=True)
 class Package:
     """The files of a package, and what its manifest says."""
 
     files: dict[str, bytes]
     manifest: Manifest
+
+
+def package_result(package: Package, artifacts: Artifacts) -> PackageResult:
+    """Put the files of a package into the artifacts, and return them with its figures."""
+    manifest = package.manifest
+    return PackageResult(
+        files={name: artifacts.put(content, Path(name).suffix) for name, content in package.files.items()},
+        achieved=manifest.achieved,
+        measured=manifest.measured,
+        accuracy=manifest.accuracy,
+        note=manifest.note,
+        branches=tuple(
+            BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)
+            for branch in manifest.branches
+        ),
+    )
 
 
 #: What makes outputs of inputs, by their names.
@@ -121,6 +106,8 @@ class Converted:
         cost: What it costs.
         note: What else there is to say of it.
         training: What trains it on a device; None where nothing does.
+        branches: The networks that it can switch between; None where it cannot.
+        others: Further files of the package, by name.
     """
 
     network: bytes
@@ -132,24 +119,38 @@ class Converted:
     cost: NetworkCost
     note: str = ""
     training: Trainable | None = None
+    branches: Branches | None = None
     others: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def make_package(model: keras.Model, order: PackageOrder, setup: TrainingSetup) -> Package:
+def make_package(
+    model: keras.Model,
+    task: PackageTask,
+    setup: TrainingSetup,
+    training_steps: int = 0,
+    branches: Branches | None = None,
+) -> Package:
     """Convert a checkpoint, compare, measure, and describe it.
+
+    Args:
+        model: The checkpoint of the task.
+        task: What is asked for.
+        setup: What the checkpoint was trained with and is measured on.
+        training_steps: Of quantization-aware training and of compression, where they are asked for.
+        branches: The networks of the task's branches.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
             quantization-aware training or compression is asked for and cannot treat the model.
     """
-    accuracy = order.accuracy
-    if order.compression is not None:
-        model = compressed(model, order.compression, setup, order.training_steps, order.seed)
-        accuracy = evaluate(model, setup.test, order.metric)
-    networks = order.branches.networks if order.branches else ()
+    accuracy, settings = task.accuracy, task.settings
+    if settings.compression is not None:
+        model = compressed(model, settings.compression, setup, training_steps, task.seed)
+        accuracy = evaluate(model, setup.test, task.data.metric)
+    networks = branches.networks if branches else ()
     objectives = objectives_of(model, setup.train)
     models = [branch.model for branch in networks] or [model]
-    made = _convert(model, order, setup)
+    made = _convert(model, task, setup, training_steps, branches)
     converted = Converted(
         network=made.network,
         inputs=[tensor.name for tensor in model.inputs],
@@ -160,54 +161,55 @@ def make_package(model: keras.Model, order: PackageOrder, setup: TrainingSetup) 
         cost=analyse(model).network(),
         note=_untaught(model, setup.train),
         training=made,
-        others={SAVED_MODEL: zipped_saved_model(order.branches)}
-        if order.branches and order.saved_model
-        else {},
+        branches=branches,
+        others={SAVED_MODEL: zipped_saved_model(branches)} if branches and settings.saved_model else {},
     )
-    return described(converted, order, objectives, setup.test)
+    return described(converted, task, objectives, setup.test)
 
 
 def described(
-    converted: Converted, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
+    converted: Converted, task: PackageTask, objectives: Mapping[str, Objective], test: Dataset
 ) -> Package:
     """The package of a network, with what is measured of it.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
     """
-    network, precision = converted.network, order.quantization.precision
-    networks = order.branches.networks if order.branches else ()
-    default = order.branches.default if order.branches else 0
+    network, settings = converted.network, task.settings
+    precision, branches = settings.quantization.precision, converted.branches
+    networks = branches.networks if branches else ()
+    default = branches.default if branches else 0
+    profiles = tuple(task.hardware.values())
     numbers = range(len(converted.originals))
-    each = [_measure(converted, number, order, objectives, test) for number in numbers]
+    each = [_measure(converted, number, task, objectives, test) for number in numbers]
     measured = each[default]
     served = Served(network, measured.latency.median_ms, measured.accuracy.accuracy)
-    found = {} if order.compression is None else measured_compression(network)
+    found = {} if settings.compression is None else measured_compression(network)
     counted = {
         name: cost for axis in known_axes() for name, cost in axis.measured(network, precision).items()
     }
-    memory = order.branches.memory(precision) if order.branches else {}
+    memory = branches.memory(precision) if branches else {}
     runner = Runner(network)
     trained = converted.training or Trainable(network)
     files = {SERVE: network, **({TRAIN: trained.training} if trained.training else {}), **converted.others}
     manifest = Manifest(
-        job=order.job_id,
-        goal=order.goal_id,
-        budget=dict(order.budget),
-        metric=order.metric,
-        accuracy_target=order.accuracy_target,
-        achieved={**order.costs, **memory, **counted, **found},
-        measured=on_all_hardware(measured.latency.median_ms, converted.cost, order.profiles),
+        job=settings.job_id,
+        goal=settings.goal_id,
+        budget=settings.budget,
+        metric=task.data.metric,
+        accuracy_target=settings.accuracy_target,
+        achieved={**task.costs, **memory, **counted, **found},
+        measured=on_all_hardware(measured.latency.median_ms, converted.cost, profiles),
         accuracy=measured.accuracy.accuracy,
         accuracy_examples=measured.accuracy.examples,
         latency=measured.latency,
         inputs=tuple(runner.inputs[name] for name in converted.inputs),
         outputs=tuple(runner.outputs[name] for name in converted.outputs),
         quantization=precision,
-        branches=tuple(map(_branch, networks, each, repeat(order.profiles))),
+        branches=tuple(map(_branch, networks, each, repeat(profiles))),
         default_branch=default,
-        compression=order.compression,
-        note=_note(converted, served, found, order),
+        compression=settings.compression,
+        note=_note(converted, served, found, task),
         tunable=dict(trained.tunable),
         training=trained.record,
         training_note=trained.note,
@@ -224,18 +226,18 @@ def described(
     return Package({**files, MANIFEST: description}, manifest)
 
 
-def _note(converted: Converted, package: Served, found: Costs, order: PackageOrder) -> str:
+def _note(converted: Converted, package: Served, found: Costs, task: PackageTask) -> str:
     """What is to be said of a network, what was lost by the compression, and not gained by the precision."""
     notes = [converted.note]
-    if order.compression is not None:
+    compression, precision = task.settings.compression, task.settings.quantization.precision
+    if compression is not None:
         notes.append(
-            compression_losses(order.compression, found, converted.accuracy, order.accuracy, order.metric)
+            compression_losses(compression, found, converted.accuracy, task.accuracy, task.data.metric)
         )
-    precision = order.quantization.precision
-    if precision is not Quantization.NONE and not order.branches:
+    if precision is not Quantization.NONE and not converted.branches:
         network = converted.float32()
         float32 = Served(network, measure_latency(network).median_ms, converted.accuracy)
-        notes.append(drawbacks(precision, package, float32, order.metric))
+        notes.append(drawbacks(precision, package, float32, task.data.metric))
     return "; ".join(filter(None, notes))
 
 
@@ -252,14 +254,14 @@ class _Measured:
 
 
 def _measure(
-    converted: Converted, branch: int, order: PackageOrder, objectives: Mapping[str, Objective], test: Dataset
+    converted: Converted, branch: int, task: PackageTask, objectives: Mapping[str, Objective], test: Dataset
 ) -> _Measured:
     """Compare a package, or a branch of it, with what it was made from, and measure it."""
-    signature = branch_signature(branch) if order.branches else None
+    signature = branch_signature(branch) if converted.branches else None
     runner = Runner(converted.network, signature or SIGNATURE)
-    _compare(converted.originals[branch], runner, test, order.quantization.precision)
+    _compare(converted.originals[branch], runner, test, task.settings.quantization.precision)
     latency = measure_latency(converted.network, signature=signature)
-    return _Measured(latency, measure_accuracy(runner, test, objectives, order.metric))
+    return _Measured(latency, measure_accuracy(runner, test, objectives, task.data.metric))
 
 
 def _branch(branch: BranchNetwork, measured: _Measured, profiles: tuple[Profile, ...]) -> Branch:
@@ -291,20 +293,26 @@ def on_all_hardware(
     return {latency_axis(HOST.name): measured_ms, **there}
 
 
-def _convert(model: keras.Model, order: PackageOrder, setup: TrainingSetup) -> Trainable:
-    quantization = order.quantization
-    if order.branches:
+def _convert(
+    model: keras.Model,
+    task: PackageTask,
+    setup: TrainingSetup,
+    training_steps: int,
+    branches: Branches | None,
+) -> Trainable:
+    settings, quantization = task.settings, task.settings.quantization
+    if branches:
         scales = representative(setup.train) if quantization.precision.integer else None
-        return Trainable(convert_branches(order.branches, quantization, scales))
+        return Trainable(convert_branches(branches, quantization, scales))
     match quantization.precision:
-        case Quantization.NONE if order.compression is None and order.tuning.trainable != "none":
+        case Quantization.NONE if settings.compression is None and settings.tuning.trainable != "none":
             objectives = objectives_of(model, setup.train, setup.settings.class_weights)
             some = setup.test.subset(np.arange(min(_COMPARED_EXAMPLES, len(setup.test))))
-            return convert_trainable(model, objectives, order.tuning, some.inputs)
+            return convert_trainable(model, objectives, settings.tuning, some.inputs)
         case Quantization.INT8:
             return Trainable(convert(model, quantization, representative(setup.train)))
         case Quantization.INT8_QAT:
-            aware = quantization_aware(model, setup, order.training_steps, order.seed)
+            aware = quantization_aware(model, setup, training_steps, task.seed)
             forward = partial(_call_in_order, aware)
             return Trainable(convert_function(Function.like(model, forward, aware), quantization))
         case _:

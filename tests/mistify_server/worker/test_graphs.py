@@ -17,7 +17,7 @@ from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.results import Inspection, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask
+from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageSettings, PackageTask, SourceTask
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.runner import TaskRunner
 from tests.saved_models import Digits, save_digits
@@ -85,8 +85,10 @@ def test_the_source_is_measured_and_stays(bench: Bench) -> None:
 def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) -> None:
     result = bench.do(
         PackageTask(
-            checkpoint=bench.root.root, teacher=bench.root.teacher, goal_id="goal", job_id="job", budget={},
-            quantization=QuantizationConfig.model_validate(precision), accuracy_target=None,
+            checkpoint=bench.root.root, teacher=bench.root.teacher,
+            settings=PackageSettings(
+                goal_id="goal", job_id="job", quantization=QuantizationConfig.model_validate(precision)
+            ),
             costs=bench.root.root_costs, accuracy=bench.root.source_accuracy, seed=0, **COMMON,
         )
     )  # fmt: skip

@@ -9,10 +9,9 @@ import pytest
 from executors.search import Predictor, Sample
 from mistify.config.dataset import Augmentation, DataSettings, InputScaling
 from mistify.config.metric import Metric
-from mistify.config.quantization import QuantizationConfig
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageSettings, PackageTask, SourceTask, Task
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 
@@ -83,11 +82,7 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
         PackageTask(
             checkpoint=quarter.checkpoint,
             teacher=root.teacher,
-            quantization=QuantizationConfig(),
-            goal_id="quarter",
-            job_id="job-1",
-            budget={},
-            accuracy_target=None,
+            settings=PackageSettings(goal_id="quarter", job_id="job-1"),
             costs=quarter.costs,
             accuracy=quarter.accuracy,
             seed=0,

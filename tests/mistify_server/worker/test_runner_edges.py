@@ -18,7 +18,7 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageTask, SourceTask
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 
@@ -167,11 +167,7 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
             checkpoint=goal.checkpoint,
             branches=made,
             teacher=tree.root.teacher,
-            quantization=QuantizationConfig(),
-            goal_id="whole",
-            job_id="job-1",
-            budget=edge["budget"],
-            accuracy_target=None,
+            settings=PackageSettings(goal_id="whole", job_id="job-1", budget=edge["budget"]),
             costs=goal.costs,
             accuracy=goal.accuracy,
             seed=0,
@@ -195,11 +191,11 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
         PackageTask(
             checkpoint=root.root,
             teacher=root.teacher,
-            quantization=QuantizationConfig.model_validate(precision),
-            goal_id="whole",
-            job_id="job-1",
-            budget={},
-            accuracy_target=None,
+            settings=PackageSettings(
+                goal_id="whole",
+                job_id="job-1",
+                quantization=QuantizationConfig.model_validate(precision),
+            ),
             costs=root.root_costs,
             accuracy=root.teacher_accuracy,
             seed=0,

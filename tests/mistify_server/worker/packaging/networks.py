@@ -1,4 +1,6 @@
-"""What the tests of this directory share: a small network, data for it, a look into converted networks."""
+"""A small network, data for it, a task that packages it, and a look into converted networks."""
+
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -8,10 +10,15 @@ from executors.data import Dataset
 from executors.structure import analyse, freeze, narrow
 from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.costs.axes import costs_of
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import by_name
+from mistify_server.tasks.sources import DataSource
+from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers
+PI = replace(HOST.slower(10.0), name="pi")
 
 #: The layers that networks with branches have in common.
 BASE = ("stem", "stem_norm", "stem_relu")
@@ -44,6 +51,22 @@ def training_setup(model, train=80, test=70, teacher=None):
         examples_of(model, test, 2),
         teacher,
         TrainingParams(batch_size=16),
+    )
+
+
+def package_task(accuracy=0.75, **settings):
+    """Return a task that asks for a package with these settings; nothing is loaded by what it names."""
+    return PackageTask(
+        settings=PackageSettings(job_id="job-1", goal_id="half", **settings),
+        checkpoint="checkpoint.keras",
+        costs={"flops": 9e5, "params": 100.0, "latency_ms@pi": 3.0},
+        accuracy=accuracy,
+        teacher="teacher.keras",
+        data=DataSource(train="train.npz", test="test.npz"),
+        algorithm="uniform",
+        algorithm_config={},
+        hardware=by_name([HOST, PI]),
+        seed=0,
     )
 
 

@@ -10,7 +10,6 @@ from ai_edge_litert.interpreter import Interpreter
 from executors.data import Dataset
 from executors.structure import analyse, fold_batch_norm
 from mistify.config.dataset import DataSettings
-from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.catalogue import HOST
@@ -21,25 +20,17 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import package as packaging
-from mistify_server.worker.packaging.package import PackageOrder, make_package, on_all_hardware
-from tests.mistify_server.worker.packaging.networks import images, network, training_setup
+from mistify_server.worker.packaging.package import make_package, on_all_hardware
+from tests.mistify_server.worker.packaging.networks import images, network, package_task, training_setup
 
 layers = keras.layers
-PI = replace(HOST.slower(10.0), name="pi")
-ORDER = PackageOrder(
-    job_id="job-1",
-    goal_id="half",
+TASK = package_task(
     budget={"flops": 1e6},
     accuracy_target=0.7,
-    quantization=QuantizationConfig(),
-    costs={"flops": 9e5, "params": 100.0, "latency_ms@pi": 3.0},
-    accuracy=0.75,
-    metric=Metric.ACCURACY,
-    profiles=(HOST, PI),
     tuning=TuningConfig(trainable="network", optimizer="sgd"),
 )
-FLOAT16 = QuantizationConfig(precision=Quantization.FLOAT16)
-INT8 = replace(ORDER, quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
+FLOAT16 = package_task(quantization=QuantizationConfig(precision=Quantization.FLOAT16))
+INT8 = package_task(quantization=QuantizationConfig(precision=Quantization.INT8, inputs="int8"))
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +45,7 @@ def setup(model):
 
 @pytest.fixture(scope="module")
 def package(model, setup):
-    return make_package(model, ORDER, setup)
+    return make_package(model, TASK, setup)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +63,7 @@ def test_a_package_describes_itself(package, tmp_path):
     assert (manifest.job, manifest.goal) == ("job-1", "half")
     assert (manifest.budget, manifest.accuracy_target) == ({"flops": 1e6}, 0.7)
     size = len(package.files["serve.tflite"])
-    assert manifest.achieved == {**ORDER.costs, "size_bytes": size}
+    assert manifest.achieved == {**TASK.costs, "size_bytes": size}
     assert manifest.files["serve.tflite"].size == size
     assert manifest.versions.keras == keras.__version__
     assert manifest.quantization is Quantization.NONE
@@ -137,7 +128,7 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, mon
     convert = packaging.convert_trainable
     monkeypatch.setattr(packaging, "convert_trainable", lambda _, *given: convert(made, *given))
     with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
-        make_package(model, ORDER, setup)
+        make_package(model, TASK, setup)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
@@ -145,7 +136,7 @@ def test_outputs_that_are_no_numbers_are_refused(model, setup):
     broken = keras.models.clone_model(model)
     broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
     with pytest.raises(MistifyError, match="differ from its checkpoint"):
-        make_package(broken, ORDER, setup)
+        make_package(broken, TASK, setup)
 
 
 def test_inputs_of_whole_numbers_will_do(model, setup):
@@ -182,9 +173,9 @@ def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package,
         np.testing.assert_array_equal(found[name], weight)
 
 
-@pytest.mark.parametrize("order", [INT8, replace(ORDER, quantization=FLOAT16)], ids=["int8", "float16"])
-def test_packages_of_another_precision_have_no_training_network(model, setup, order):
-    package = make_package(model, order, setup)
+@pytest.mark.parametrize("task", [INT8, FLOAT16], ids=["int8", "float16"])
+def test_packages_of_another_precision_have_no_training_network(model, setup, task):
+    package = make_package(model, task, setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
 
@@ -197,14 +188,14 @@ def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_ne
     data = Dataset(
         {"image": rng.normal(size=(40, 4, 4, 4, 2)).astype(np.float32)}, {"scores": rng.integers(0, 3, 40)}
     )
-    package = make_package(volumes, ORDER, replace(training_setup(network()), train=data, test=data))
+    package = make_package(volumes, TASK, replace(training_setup(network()), train=data, test=data))
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
     assert "cannot be trained on a device" in package.manifest.training_note
 
 
 def test_only_what_is_asked_for_is_trained(model, setup):
-    head = make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
+    head = make_package(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
     assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
     assert len(head.files["train.tflite"]) < 100_000
 
@@ -212,7 +203,7 @@ def test_only_what_is_asked_for_is_trained(model, setup):
 def test_class_weights_count_in_the_training_network(model, setup):
     weighted = replace(setup, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
     trainer = opened(
-        make_package(model, replace(ORDER, tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
+        make_package(model, package_task(tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
     )
     classes = np.array([1, 2, 2, 0])
     told = trainer.infer(images(4))["scores"]
@@ -229,12 +220,12 @@ def test_convolutions_over_one_dimension_are_trained_on_a_device():
         {"image": np.random.default_rng(0).normal(size=(70, 8, 2)).astype(np.float32)},
         {"scores": np.arange(70) % 3},
     )
-    package = make_package(model, ORDER, replace(training_setup(network()), train=data, test=data))
+    package = make_package(model, TASK, replace(training_setup(network()), train=data, test=data))
     assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
     assert package.manifest.training_note == ""
 
 
 def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, setup):
-    package = make_package(model, replace(ORDER, tuning=TuningConfig()), setup)
+    package = make_package(model, package_task(), setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training_note == ""

@@ -17,8 +17,13 @@ from mistify.package.manifest import branch_signature
 from mistify_server.worker.packaging.conversion.branches import convert_branches
 from mistify_server.worker.packaging.package import make_package
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests.mistify_server.worker.packaging.networks import branch, four_branches, images, training_setup
-from tests.mistify_server.worker.packaging.test_package import ORDER
+from tests.mistify_server.worker.packaging.networks import (
+    branch,
+    four_branches,
+    images,
+    package_task,
+    training_setup,
+)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +146,7 @@ def test_a_base_of_nothing_is_possible(branches):
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return make_package(own, replace(ORDER, branches=branches), training_setup(own))
+    return make_package(own, package_task(), training_setup(own), branches=branches)
 
 
 def test_a_manifest_lists_the_branches(package, branches):
@@ -182,14 +187,12 @@ def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch)
         lambda _, *asked: convert_branches(branches, *asked),
     )
     with pytest.raises(MistifyError) as error:
-        make_package(other.model, replace(ORDER, branches=lying), training_setup(other.model))
+        make_package(other.model, package_task(), training_setup(other.model), branches=lying)
     assert error.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
 def test_a_package_of_one_network_has_no_branches(branches):
     own = branches.networks[2].model
-    manifest = make_package(
-        own, replace(ORDER, quantization=QuantizationConfig()), training_setup(own)
-    ).manifest
+    manifest = make_package(own, package_task(), training_setup(own)).manifest
     assert (manifest.branches, manifest.default_branch) == ((), 0)
     assert manifest.quantization is Quantization.NONE

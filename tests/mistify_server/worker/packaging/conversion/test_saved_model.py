@@ -2,7 +2,6 @@
 
 import io
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ import tensorflow as tf
 from executors.structure import fold_batch_norm
 from mistify_server.worker.packaging.package import make_package
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests.mistify_server.worker.packaging.networks import four_branches, images, training_setup
-from tests.mistify_server.worker.packaging.test_package import ORDER
+from tests.mistify_server.worker.packaging.networks import four_branches, images, package_task, training_setup
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,7 @@ def branches():
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return make_package(own, replace(ORDER, branches=branches, saved_model=True), training_setup(own))
+    return make_package(own, package_task(saved_model=True), training_setup(own), branches=branches)
 
 
 @pytest.fixture(scope="module")
@@ -63,5 +61,5 @@ def test_the_base_is_stored_once(saved, branches):
 
 def test_who_does_not_ask_gets_none(branches):
     own = branches.networks[branches.default].model
-    made = make_package(own, replace(ORDER, branches=branches), training_setup(own))
+    made = make_package(own, package_task(), training_setup(own), branches=branches)
     assert set(made.files) == {"serve.tflite", "manifest.json"}

@@ -1,7 +1,6 @@
 """Packages of sparse and clustered networks: what is in their files, and what they say of it."""
 
 import gzip
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.measurement.gain import compression_losses
-from mistify_server.worker.packaging.package import PackageOrder, make_package
-from tests.mistify_server.worker.packaging.networks import network
+from mistify_server.worker.packaging.package import make_package
+from tests.mistify_server.worker.packaging.networks import network, package_task
 from tests.mistify_server.worker.packaging.networks import training_setup as training_setup_of
 
 HALF = CompressionConfig(sparsity=0.5)
@@ -27,18 +26,9 @@ SLOW = [Quantization.FLOAT16, Quantization.DYNAMIC, Quantization.INT8]
 PRECISIONS = [Quantization.NONE, *(pytest.param(precision, marks=pytest.mark.slow) for precision in SLOW)]
 
 
-def order(compression, precision=Quantization.NONE, steps=0, accuracy=0.0):
-    return PackageOrder(
-        job_id="job",
-        goal_id="goal",
-        budget={},
-        accuracy_target=None,
-        quantization=QuantizationConfig(precision=precision),
-        costs={},
-        accuracy=accuracy,
-        metric=Metric.ACCURACY,
-        training_steps=steps,
-        compression=compression,
+def task(compression, precision=Quantization.NONE, accuracy=0.0):
+    return package_task(
+        accuracy, compression=compression, quantization=QuantizationConfig(precision=precision)
     )
 
 
@@ -80,7 +70,7 @@ def digits(digits_resnet):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, precision):
     model, training_setup, accuracy = digits
-    package = make_package(model, order(HALF, precision, 150, accuracy), training_setup)
+    package = make_package(model, task(HALF, precision, accuracy), training_setup, 150)
     content, manifest = package.files["serve.tflite"], package.manifest
     kernels = kernels_in(content)
     assert len(kernels) == 11
@@ -96,7 +86,7 @@ def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, pre
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_kernels_have_sixteen_values_in_the_file(digits, precision):
     model, training_setup, accuracy = digits
-    package = make_package(model, order(SIXTEEN, precision, 50, accuracy), training_setup)
+    package = make_package(model, task(SIXTEEN, precision, accuracy), training_setup, 50)
     kernels = kernels_in(package.files["serve.tflite"])
     different = max(len(set(kernel.tolist())) for kernel in kernels)
     assert different <= 16
@@ -109,7 +99,7 @@ def test_kernels_have_sixteen_values_in_the_file(digits, precision):
 def test_what_is_compressed_zips_better(digits):
     model, training_setup, _ = digits
     plain, sparse, clustered = (
-        make_package(model, order(asked), training_setup).files["serve.tflite"]
+        make_package(model, task(asked), training_setup).files["serve.tflite"]
         for asked in (None, HALF, SIXTEEN)
     )
     zipped = [len(gzip.compress(content, mtime=0)) for content in (plain, sparse, clustered)]
@@ -121,7 +111,7 @@ def test_where_every_channel_has_a_scale_of_its_own_the_values_are_told():
     """Int8 gives each channel of a convolution a scale, and so values, of its own."""
     model = network(width=16)
     setup = training_setup_of(model)
-    package = make_package(model, order(CompressionConfig(clusters=4), Quantization.INT8), setup)
+    package = make_package(model, task(CompressionConfig(clusters=4), Quantization.INT8), setup)
     values = package.manifest.achieved["kernel_values"]
     assert values > 4
     assert f"with 4 clusters: a kernel has {values:.0f} values" in package.manifest.note
@@ -129,7 +119,7 @@ def test_where_every_channel_has_a_scale_of_its_own_the_values_are_told():
 
 def test_a_package_without_compression_says_nothing_of_it():
     model = network()
-    manifest = make_package(model, order(None), training_setup_of(model)).manifest
+    manifest = make_package(model, task(None), training_setup_of(model)).manifest
     assert manifest.compression is None
     assert not {"zero_share", "kernel_values", "gzip_bytes"} & manifest.achieved.keys()
 
@@ -138,7 +128,7 @@ def test_what_the_precision_costs_is_told_against_the_compressed_network():
     """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
     model = network()
     setup = training_setup_of(model, train=200, test=200)
-    asked = order(CompressionConfig(sparsity=0.95), Quantization.FLOAT16, accuracy=0.8)
+    asked = task(CompressionConfig(sparsity=0.95), Quantization.FLOAT16, accuracy=0.8)
     note = make_package(model, asked, setup).manifest.note
     assert "with 95% zeros: " in note
     assert "against 80.0% before" in note
@@ -161,7 +151,7 @@ def test_what_falls_short_is_told(asked, found, accuracy, told):
     assert bool(compression_losses(asked, found, accuracy, 0.9, Metric.ACCURACY)) == bool(told)
 
 
-def test_an_order_without_training_needs_no_teacher():
-    assert not order(None).learns
-    assert order(HALF).learns
-    assert replace(order(None), quantization=QuantizationConfig(precision=Quantization.INT8_QAT)).learns
+def test_a_package_that_nothing_is_trained_for_needs_no_teacher():
+    assert not task(None).settings.needs_training
+    assert task(HALF).settings.needs_training
+    assert task(None, Quantization.INT8_QAT).settings.needs_training
