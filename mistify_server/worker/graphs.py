@@ -29,9 +29,9 @@ from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
 from mistify_server.worker.adaptation.latency import calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
+from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
-from mistify_server.worker.packaging.package import package_result
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.params import params_of
@@ -148,7 +148,7 @@ class GraphRunner:
         graph = self._graph(task.checkpoint)
         cost = network_cost(self._network(task.checkpoint))
         package = package_graph(graph, cost, task, *self._data(task.data, graph))
-        return package_result(package, self._artifacts)
+        return store_package(package, self._artifacts)
 
     @activity("measuring")
     def _accuracy(self, artifact: str, data: DataSource) -> float:

@@ -44,8 +44,9 @@ from mistify_server.worker.adaptation.source import expanded, tuned_source
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.graphs import GraphRunner
 from mistify_server.worker.inspection.inspection import Examination, check_generated
+from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
-from mistify_server.worker.packaging.package import make_package, package_result
+from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.params import params_of
 from mistify_server.worker.setup import TrainingSetups
 
@@ -288,7 +289,7 @@ class TaskRunner:
         model = self._model(task.checkpoint)
         branches = self._branches(task.branches) if task.branches else None
         setup = self._setups.of(task.teacher, task.data, params, distilled=task.settings.needs_training)
-        made = package_result(make_package(model, task, setup, params.tune_steps, branches), self._artifacts)
+        made = store_package(package_model(model, task, setup, params.tune_steps, branches), self._artifacts)
         reason = task.branches.reason if task.branches else ""
         return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
 

@@ -15,18 +15,10 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.network import NetworkCost
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
-from mistify_server.worker.packaging.conversion.converter import (
-    Examples,
-    Function,
-    convert_function,
-    one_by_one,
-)
-from mistify_server.worker.packaging.package import (
-    Converted,
-    Package,
-    described,
-    representative,
-)
+from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.converter import Function, convert_function
+from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, representative
+from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 
 #: Where the converter says what LiteRT has no kernel for.
 _LACKING = re.compile(r"^TF Select ops: (.*)$", re.MULTILINE)
@@ -65,8 +57,8 @@ def package_graph(
     if quantization.precision is Quantization.INT8:
         given = representative(train)
         examples = {spec.name: given[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in graph.inputs}
-    converted = Converted(
-        network=convert_graph(graph, quantization, examples),
+    conversion = Conversion(
+        networks=ConvertedNetworks(convert_graph(graph, quantization, examples)),
         inputs=[spec.name for spec in graph.inputs],
         outputs=graph.outputs,
         originals=[partial(_run, graph)],
@@ -74,7 +66,7 @@ def package_graph(
         accuracy=task.accuracy,
         cost=cost,
     )
-    return described(converted, task, objectives_for(graph.signature, train), test)
+    return assemble(conversion, task, objectives_for(graph.signature, train), test)
 
 
 def _run(graph: FrozenGraph, inputs: Examples) -> dict[str, np.ndarray]:

@@ -14,15 +14,8 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.budget import Costs, memory_axis
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import BRANCH_INPUT
-from mistify_server.worker.packaging.conversion.converter import (
-    Examples,
-    Function,
-    Rows,
-    constant,
-    convert_function,
-    one_by_one,
-    typed,
-)
+from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_function
+from mistify_server.worker.packaging.conversion.representative import Examples, Rows, one_by_one, typed
 from mistify_server.worker.packaging.conversion.signatures import with_branch_signatures
 
 

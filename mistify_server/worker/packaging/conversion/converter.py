@@ -1,29 +1,21 @@
 """Converting networks to LiteRT at the precision that is asked for."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import keras
-import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm
 from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.conversion.representative import Examples, Rows, one_by_one, typed
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
-#: Of examples from which the scales of activations are taken.
-REPRESENTATIVE_EXAMPLES = 300
-
-#: Arrays [examples, ...] by the names of a network's inputs.
-Examples = Mapping[str, npt.NDArray[np.generic]]
-#: Batches of one such example, as the converter takes them.
-Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
 Tensors = dict[str, tf.Tensor]
 
 _FLOAT32 = QuantizationConfig()
@@ -109,18 +101,6 @@ def save_function(function: Function, directory: str) -> None:
     serve = tf.function(function.__call__, autograph=False)
     signature = serve.get_concrete_function(**{spec.name: spec for spec in function.inputs})
     tf.saved_model.save(module, directory, signatures={SIGNATURE: signature})
-
-
-def typed(examples: Examples, model: keras.Model) -> Examples:
-    """Examples as a model takes them."""
-    return {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
-
-
-def one_by_one(examples: Examples) -> Rows:
-    """The examples that scales are taken from."""
-    count = min(REPRESENTATIVE_EXAMPLES, *(len(array) for array in examples.values()))
-    for row in range(count):
-        yield {name: array[row : row + 1] for name, array in examples.items()}
 
 
 def _set_precision(

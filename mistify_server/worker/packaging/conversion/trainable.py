@@ -1,7 +1,6 @@
 """A float32 package that can be tuned on the device: what is trained is what is served (paper 5.1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import keras
 import numpy as np
@@ -15,6 +14,7 @@ from mistify.package.manifest import TunableTensor
 from mistify.package.training import INFER, OutputKind, TrainedWeight, Training
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.conversion.placement import Places, convert_placed
+from mistify_server.worker.packaging.conversion.result import ConvertedNetworks
 from mistify_server.worker.packaging.tflite.runner import Arrays, run_network
 from mistify_server.worker.packaging.training.builtins import UntrainableError
 from mistify_server.worker.packaging.training.network import (
@@ -30,31 +30,12 @@ from mistify_server.worker.packaging.training.parts import trainable_weights
 _TOLERANCE = 1e-5
 
 
-@dataclass(frozen=True)
-class Trainable:
-    """The networks of a package.
-
-    Attributes:
-        network: `serve.tflite`.
-        training: `train.tflite`; None if the network cannot be trained in LiteRT.
-        record: What it trains.
-        note: Why there is none, or why not all of what was asked for is trained.
-        tunable: The weights that it trains, by name.
-    """
-
-    network: bytes
-    training: bytes | None = None
-    record: Training | None = None
-    note: str = ""
-    tunable: Mapping[str, TunableTensor] = field(default_factory=dict)
-
-
 def convert_trainable(
     model: keras.Model,
     objectives: Mapping[str, Objective],
     tuning: TuningConfig,
     examples: Arrays,
-) -> Trainable:
+) -> ConvertedNetworks:
     """Convert a checkpoint to what serves it and what trains it.
 
     Args:
@@ -74,14 +55,14 @@ def convert_trainable(
         training = convert_training(made)
         _require_same(network, training, examples)
     except UntrainableError as error:
-        return Trainable(convert(model), note=f"cannot be trained on a device: {error}")
+        return ConvertedNetworks(convert(model), note=f"cannot be trained on a device: {error}")
     lost = [name for name in asked if name not in trained]
     note = f"not trained, since the converter merges them with others: {', '.join(lost)}" if lost else ""
     tunable = {
         name: TunableTensor(shape=tuple(variable.shape), norm=float(np.linalg.norm(variable.numpy())))
         for name, variable in trained.items()
     }
-    return Trainable(network, training, _record(made, trained, places, tuning), note, tunable)
+    return ConvertedNetworks(network, training, _record(made, trained, places, tuning), note, tunable)
 
 
 def _record(

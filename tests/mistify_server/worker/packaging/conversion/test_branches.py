@@ -15,7 +15,7 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import branch_signature
 from mistify_server.worker.packaging.conversion.branches import convert_branches
-from mistify_server.worker.packaging.package import make_package
+from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.mistify_server.worker.packaging.networks import (
     branch,
@@ -146,7 +146,7 @@ def test_a_base_of_nothing_is_possible(branches):
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return make_package(own, package_task(), training_setup(own), branches=branches)
+    return package_model(own, package_task(), training_setup(own), branches=branches)
 
 
 def test_a_manifest_lists_the_branches(package, branches):
@@ -183,16 +183,16 @@ def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch)
     other = branch(1.0, 4)
     lying = replace(branches, networks=(*branches.networks[:2], other, branches.networks[3]))
     monkeypatch.setattr(
-        "mistify_server.worker.packaging.package.convert_branches",
+        "mistify_server.worker.packaging.models.convert_branches",
         lambda _, *asked: convert_branches(branches, *asked),
     )
     with pytest.raises(MistifyError) as error:
-        make_package(other.model, package_task(), training_setup(other.model), branches=lying)
+        package_model(other.model, package_task(), training_setup(other.model), branches=lying)
     assert error.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
 def test_a_package_of_one_network_has_no_branches(branches):
     own = branches.networks[2].model
-    manifest = make_package(own, package_task(), training_setup(own)).manifest
+    manifest = package_model(own, package_task(), training_setup(own)).manifest
     assert (manifest.branches, manifest.default_branch) == ((), 0)
     assert manifest.quantization is Quantization.NONE

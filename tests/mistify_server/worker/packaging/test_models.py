@@ -19,8 +19,9 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
-from mistify_server.worker.packaging import package as packaging
-from mistify_server.worker.packaging.package import make_package, on_all_hardware
+from mistify_server.worker.packaging import models as packaging
+from mistify_server.worker.packaging.measure import on_all_hardware
+from mistify_server.worker.packaging.models import package_model
 from tests.mistify_server.worker.packaging.networks import images, network, package_task, training_setup
 
 layers = keras.layers
@@ -45,12 +46,12 @@ def setup(model):
 
 @pytest.fixture(scope="module")
 def package(model, setup):
-    return make_package(model, TASK, setup)
+    return package_model(model, TASK, setup)
 
 
 @pytest.fixture(scope="module")
 def int8(model, setup):
-    return make_package(model, INT8, setup)
+    return package_model(model, INT8, setup)
 
 
 def test_a_package_describes_itself(package, tmp_path):
@@ -128,7 +129,7 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, mon
     convert = packaging.convert_trainable
     monkeypatch.setattr(packaging, "convert_trainable", lambda _, *given: convert(made, *given))
     with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
-        make_package(model, TASK, setup)
+        package_model(model, TASK, setup)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
@@ -136,13 +137,13 @@ def test_outputs_that_are_no_numbers_are_refused(model, setup):
     broken = keras.models.clone_model(model)
     broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
     with pytest.raises(MistifyError, match="differ from its checkpoint"):
-        make_package(broken, TASK, setup)
+        package_model(broken, TASK, setup)
 
 
 def test_inputs_of_whole_numbers_will_do(model, setup):
     x = (255 * images(9)).astype(np.uint8)
     whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
-    package = make_package(model, INT8, replace(setup, train=whole, test=whole))
+    package = package_model(model, INT8, replace(setup, train=whole, test=whole))
     assert package.manifest.inputs[0].scale == pytest.approx(1.0, rel=0.05)
 
 
@@ -175,7 +176,7 @@ def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package,
 
 @pytest.mark.parametrize("task", [INT8, FLOAT16], ids=["int8", "float16"])
 def test_packages_of_another_precision_have_no_training_network(model, setup, task):
-    package = make_package(model, task, setup)
+    package = package_model(model, task, setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
 
@@ -188,14 +189,14 @@ def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_ne
     data = Dataset(
         {"image": rng.normal(size=(40, 4, 4, 4, 2)).astype(np.float32)}, {"scores": rng.integers(0, 3, 40)}
     )
-    package = make_package(volumes, TASK, replace(training_setup(network()), train=data, test=data))
+    package = package_model(volumes, TASK, replace(training_setup(network()), train=data, test=data))
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
     assert "cannot be trained on a device" in package.manifest.training_note
 
 
 def test_only_what_is_asked_for_is_trained(model, setup):
-    head = make_package(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
+    head = package_model(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
     assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
     assert len(head.files["train.tflite"]) < 100_000
 
@@ -203,7 +204,7 @@ def test_only_what_is_asked_for_is_trained(model, setup):
 def test_class_weights_count_in_the_training_network(model, setup):
     weighted = replace(setup, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
     trainer = opened(
-        make_package(model, package_task(tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
+        package_model(model, package_task(tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
     )
     classes = np.array([1, 2, 2, 0])
     told = trainer.infer(images(4))["scores"]
@@ -220,12 +221,12 @@ def test_convolutions_over_one_dimension_are_trained_on_a_device():
         {"image": np.random.default_rng(0).normal(size=(70, 8, 2)).astype(np.float32)},
         {"scores": np.arange(70) % 3},
     )
-    package = make_package(model, TASK, replace(training_setup(network()), train=data, test=data))
+    package = package_model(model, TASK, replace(training_setup(network()), train=data, test=data))
     assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
     assert package.manifest.training_note == ""
 
 
 def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, setup):
-    package = make_package(model, package_task(), setup)
+    package = package_model(model, package_task(), setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training_note == ""

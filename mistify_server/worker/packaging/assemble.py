@@ -1,0 +1,71 @@
+"""The assembly of a package: its networks and its manifest, as files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from executors.data import Dataset
+from executors.training.objectives import Objective
+from mistify.jobs.job import BranchFigures
+from mistify.package.manifest import MANIFEST, Manifest
+from mistify.package.training import TRAIN
+from mistify_server.store.artifacts import Artifacts
+from mistify_server.tasks.results import PackageResult
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.packaging.conversion.result import Conversion
+from mistify_server.worker.packaging.manifest import manifest_of
+from mistify_server.worker.packaging.measure import measure
+
+SERVE = "serve.tflite"
+
+
+@dataclass(frozen=True)
+class Package:
+    """The files of a package by name, and its manifest, which is one of them."""
+
+    files: dict[str, bytes]
+    manifest: Manifest
+
+
+def assemble(
+    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], test: Dataset
+) -> Package:
+    """Measure what was converted, and return it as a package.
+
+    Args:
+        conversion: The package's networks.
+        task: What is asked of the package, and what its checkpoint was measured to be.
+        objectives: What each output learns, by its name.
+        test: The data that it is compared and measured on.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
+    """
+    measured = measure(conversion, task, objectives, test)
+    files = _files(conversion)
+    manifest = manifest_of(conversion, measured, task, files)
+    description = (manifest.model_dump_json(indent=2) + "\n").encode()
+    return Package({**files, MANIFEST: description}, manifest)
+
+
+def store_package(package: Package, artifacts: Artifacts) -> PackageResult:
+    """Put the files of a package into the artifacts, and return their digests with its figures."""
+    manifest = package.manifest
+    return PackageResult(
+        files={name: artifacts.put(content, Path(name).suffix) for name, content in package.files.items()},
+        achieved=manifest.achieved,
+        measured=manifest.measured,
+        accuracy=manifest.accuracy,
+        note=manifest.note,
+        branches=tuple(
+            BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)
+            for branch in manifest.branches
+        ),
+    )
+
+
+def _files(conversion: Conversion) -> dict[str, bytes]:
+    """Return the contents of all files but the manifest, by name."""
+    networks = conversion.networks
+    training = {TRAIN: networks.train} if networks.train else {}
+    return {SERVE: networks.serve, **training, **conversion.other_files}

@@ -1,0 +1,42 @@
+"""Representative examples: the training data from which integer packages take the scales of activations."""
+
+from collections.abc import Iterator, Mapping
+
+import keras
+import numpy as np
+import numpy.typing as npt
+
+from executors.data import Dataset
+
+#: Examples that scales are taken from, at most.
+REPRESENTATIVE_EXAMPLES = 300
+
+#: Arrays [examples, ...] by the names of a network's inputs.
+Examples = Mapping[str, npt.NDArray[np.generic]]
+#: Batches of one such example, as the converter takes them.
+Rows = Iterator[dict[str, npt.NDArray[np.generic]]]
+
+
+def representative(train: Dataset) -> Examples:
+    """Return a random sample of the training inputs: files may be sorted by class.
+
+    Args:
+        train: The training data.
+
+    Returns:
+        Arrays [`REPRESENTATIVE_EXAMPLES` at most, ...] by the names of the inputs.
+    """
+    rows = np.random.default_rng(0).permutation(len(train))[:REPRESENTATIVE_EXAMPLES]
+    return train.subset(rows).inputs
+
+
+def typed(examples: Examples, model: keras.Model) -> Examples:
+    """Return the examples in the types of a model's inputs."""
+    return {tensor.name: examples[tensor.name].astype(tensor.dtype) for tensor in model.inputs}
+
+
+def one_by_one(examples: Examples) -> Rows:
+    """Yield the first `REPRESENTATIVE_EXAMPLES` examples as batches of one."""
+    count = min(REPRESENTATIVE_EXAMPLES, *(len(array) for array in examples.values()))
+    for row in range(count):
+        yield {name: array[row : row + 1] for name, array in examples.items()}

@@ -1,0 +1,62 @@
+"""The result of a conversion: networks in LiteRT, with what they were made from."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from mistify.costs.network import NetworkCost
+from mistify.package.manifest import TunableTensor
+from mistify.package.training import Training
+from mistify_server.worker.packaging.conversion.branches import Branches
+from mistify_server.worker.packaging.tflite.runner import Array, Arrays
+
+#: A network before its conversion: computes outputs from inputs, both [batch, ...] by name.
+Original: TypeAlias = Callable[[Arrays], dict[str, Array]]
+
+
+@dataclass(frozen=True)
+class ConvertedNetworks:
+    """The networks of a package.
+
+    Attributes:
+        serve: The content of `serve.tflite`.
+        train: The content of `train.tflite`; None if the network cannot be trained in LiteRT.
+        training: What `train` trains; None without it.
+        note: Why it is missing, or why it does not train all that was asked for.
+        tunable: The weights that it trains, by name.
+    """
+
+    serve: bytes
+    train: bytes | None = None
+    training: Training | None = None
+    note: str = ""
+    tunable: Mapping[str, TunableTensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A network that was converted, with all that its package is compared with and described by.
+
+    Attributes:
+        networks: The network in LiteRT, at the precision of the package.
+        inputs: The names of its inputs, in order.
+        outputs: The names of its outputs, in order.
+        originals: The network before its conversion; of a package with branches, each branch's.
+        float32: Converts the same network in float32.
+        accuracy: Of the network before its conversion.
+        cost: Of the network.
+        note: A remark on the network for the manifest; may be empty.
+        branches: The networks between which it can switch; None where it cannot.
+        other_files: Further files of the package, by name.
+    """
+
+    networks: ConvertedNetworks
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    originals: Sequence[Original]
+    float32: Callable[[], bytes]
+    accuracy: float
+    cost: NetworkCost
+    note: str = ""
+    branches: Branches | None = None
+    other_files: Mapping[str, bytes] = field(default_factory=dict)

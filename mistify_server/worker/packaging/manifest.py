@@ -1,0 +1,90 @@
+"""The manifest of a package: its goal, and what was measured of it."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import version
+
+from executors.structure import analyse
+from mistify.package.manifest import Branch, Manifest, PackagedFile, TensorInfo, Versions
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.packaging.conversion.branches import BranchNetwork
+from mistify_server.worker.packaging.conversion.result import Conversion
+from mistify_server.worker.packaging.measure import Measurement, PackageMeasurements, on_all_hardware
+from mistify_server.worker.packaging.tflite.runner import Runner
+
+
+def manifest_of(
+    conversion: Conversion, measured: PackageMeasurements, task: PackageTask, files: Mapping[str, bytes]
+) -> Manifest:
+    """Return the manifest of a package.
+
+    Args:
+        conversion: The package's networks.
+        measured: What was measured of them.
+        task: What was asked for.
+        files: The contents of all files but the manifest, by name.
+    """
+    settings, networks, own = task.settings, conversion.networks, measured.own
+    inputs, outputs = _tensors(conversion)
+    return Manifest(
+        job=settings.job_id,
+        goal=settings.goal_id,
+        budget=settings.budget,
+        metric=task.data.metric,
+        accuracy_target=settings.accuracy_target,
+        achieved={**task.costs, **measured.costs},
+        measured=on_all_hardware(own.latency.median_ms, conversion.cost, task.hardware.values()),
+        accuracy=own.accuracy.accuracy,
+        accuracy_examples=own.accuracy.examples,
+        latency=own.latency,
+        inputs=inputs,
+        outputs=outputs,
+        quantization=settings.quantization.precision,
+        branches=_branches(conversion, measured, task),
+        default_branch=measured.default,
+        compression=settings.compression,
+        note="; ".join(filter(None, (conversion.note, measured.note))),
+        tunable=dict(networks.tunable),
+        training=networks.training,
+        training_note=networks.note,
+        versions=_versions(),
+        files={name: _described(content) for name, content in files.items()},
+        created=datetime.now(UTC),
+    )
+
+
+def _tensors(conversion: Conversion) -> tuple[tuple[TensorInfo, ...], tuple[TensorInfo, ...]]:
+    """Return the inputs and the outputs of a package, in order."""
+    runner = Runner(conversion.networks.serve)
+    inputs = tuple(runner.inputs[name] for name in conversion.inputs)
+    return inputs, tuple(runner.outputs[name] for name in conversion.outputs)
+
+
+def _branches(conversion: Conversion, measured: PackageMeasurements, task: PackageTask) -> tuple[Branch, ...]:
+    networks = conversion.branches.networks if conversion.branches else ()
+    return tuple(
+        _branch(network, measurement, task)
+        for network, measurement in zip(networks, measured.branches, strict=False)
+    )
+
+
+def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask) -> Branch:
+    cost = analyse(network.model).network()
+    return Branch(
+        share=network.share,
+        achieved=dict(network.costs),
+        measured=on_all_hardware(measurement.latency.median_ms, cost, task.hardware.values()),
+        accuracy=measurement.accuracy.accuracy,
+        latency=measurement.latency,
+    )
+
+
+def _versions() -> Versions:
+    return Versions(
+        mistify=version("mistify-porting"), tensorflow=version("tensorflow"), keras=version("keras")
+    )
+
+
+def _described(content: bytes) -> PackagedFile:
+    return PackagedFile(size=len(content), sha256=sha256(content).hexdigest())

@@ -1,0 +1,143 @@
+"""The measurement of a package: latency, accuracy and costs, as LiteRT runs it and as it is stored."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from executors.data import Dataset
+from executors.training.objectives import Objective
+from mistify.costs.axes import known_axes
+from mistify.costs.budget import Costs, latency_axis
+from mistify.costs.catalogue import HOST
+from mistify.costs.network import NetworkCost
+from mistify.costs.profiles import Profile, by_name
+from mistify.costs.quantization import Quantization
+from mistify.package.manifest import MeasuredLatency, branch_signature
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.packaging.conversion.result import Conversion
+from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
+from mistify_server.worker.packaging.measurement.comparison import compare
+from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
+from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
+from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The latency and the accuracy of a network, or of a branch, in LiteRT on this machine."""
+
+    latency: MeasuredLatency
+    accuracy: MeasuredAccuracy
+
+
+@dataclass(frozen=True)
+class PackageMeasurements:
+    """All that was measured of a package.
+
+    Attributes:
+        branches: One for each branch, the cheapest first; a single one where there are no branches.
+        default: The index of the goal's own network among them.
+        costs: Of the files, by axis: their size, their memory, and what the compression came to.
+        note: What was not gained by the precision, or lost by the compression; may be empty.
+    """
+
+    branches: tuple[Measurement, ...]
+    default: int
+    costs: Costs
+    note: str
+
+    @property
+    def own(self) -> Measurement:
+        """Return what was measured of the goal's own network."""
+        return self.branches[self.default]
+
+
+def measure(
+    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], test: Dataset
+) -> PackageMeasurements:
+    """Compare a package with what it was made from, and measure it.
+
+    Args:
+        conversion: The package's networks.
+        task: What is asked of the package, and what its checkpoint was measured to be.
+        objectives: What each output learns, by its name.
+        test: The data that outputs are compared and accuracy is measured on.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
+    """
+    branches = tuple(
+        _measure_branch(conversion, branch, task, objectives, test)
+        for branch in range(len(conversion.originals))
+    )
+    default = conversion.branches.default if conversion.branches else 0
+    network = conversion.networks.serve
+    compression = measured_compression(network) if task.settings.compression else {}
+    return PackageMeasurements(
+        branches,
+        default,
+        costs={**_costs(conversion, task.settings.quantization.precision), **compression},
+        note=_note(conversion, task, branches[default], compression),
+    )
+
+
+def _measure_branch(
+    conversion: Conversion,
+    branch: int,
+    task: PackageTask,
+    objectives: Mapping[str, Objective],
+    test: Dataset,
+) -> Measurement:
+    """Compare and measure one branch, or the network where there are no branches."""
+    network = conversion.networks.serve
+    signature = branch_signature(branch) if conversion.branches else None
+    runner = Runner(network, signature or SIGNATURE)
+    compare(conversion.originals[branch], runner, test, task.settings.quantization.precision)
+    latency = measure_latency(network, signature=signature)
+    return Measurement(latency, measure_accuracy(runner, test, objectives, task.data.metric))
+
+
+def _costs(conversion: Conversion, precision: Quantization) -> dict[str, float]:
+    """Return the costs that are read off the package, by axis."""
+    costs = dict(conversion.branches.memory(precision)) if conversion.branches else {}
+    for axis in known_axes():
+        costs |= axis.measured(conversion.networks.serve, precision)
+    return costs
+
+
+def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs) -> str:
+    """Return what was not gained by the precision or lost by the compression, which came to `stored`."""
+    metric, compression = task.data.metric, task.settings.compression
+    precision = task.settings.quantization.precision
+    notes = []
+    if compression is not None:
+        notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
+    if precision is not Quantization.NONE and not conversion.branches:
+        network = conversion.float32()
+        package = Served(conversion.networks.serve, own.latency.median_ms, own.accuracy.accuracy)
+        float32 = Served(network, measure_latency(network).median_ms, conversion.accuracy)
+        notes.append(drawbacks(precision, package, float32, metric))
+    return "; ".join(filter(None, notes))
+
+
+def on_all_hardware(
+    measured_ms: float, network: NetworkCost, profiles: Iterable[Profile]
+) -> dict[str, float]:
+    """Return the latency of an inference on this machine and, estimated from it, on the other hardware.
+
+    Args:
+        measured_ms: Milliseconds of an inference on this machine.
+        network: The costs of the network.
+        profiles: Of the hardware, this machine's own among them.
+
+    Returns:
+        Milliseconds by axis, such as `latency_ms@host`.
+    """
+    others = by_name(profiles)
+    host = others.pop(HOST.name, HOST)
+    deviation = measured_ms / host.latency_ms(network)
+    estimated = {
+        latency_axis(name): profile.like_host(deviation).latency_ms(network)
+        for name, profile in others.items()
+    }
+    return {latency_axis(HOST.name): measured_ms, **estimated}

@@ -1,0 +1,111 @@
+"""Packages of Keras models: compressed, converted and described as a task asks for it (paper 7)."""
+
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+
+from executors.data import Array, Dataset
+from executors.structure import analyse
+from executors.structure.signature import output_names, signature_of
+from executors.tfmot import compressed, quantization_aware
+from executors.training.evaluation import call, evaluate
+from executors.training.objectives import empty_classes, named, objectives_of
+from executors.training.setup import TrainingSetup
+from mistify.costs.quantization import Quantization
+from mistify_server.tasks.tasks import PackageTask
+from mistify_server.worker.packaging.assemble import Package, assemble
+from mistify_server.worker.packaging.conversion.branches import Branches, convert_branches
+from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
+from mistify_server.worker.packaging.conversion.representative import representative
+from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
+from mistify_server.worker.packaging.conversion.saved_model import SAVED_MODEL, zipped_saved_model
+from mistify_server.worker.packaging.conversion.trainable import convert_trainable
+from mistify_server.worker.packaging.measurement.comparison import COMPARED_EXAMPLES
+from mistify_server.worker.packaging.tflite.runner import Arrays
+
+
+def package_model(
+    model: keras.Model,
+    task: PackageTask,
+    setup: TrainingSetup,
+    training_steps: int = 0,
+    branches: Branches | None = None,
+) -> Package:
+    """Compress and convert a checkpoint, compare it with the result, and measure and describe that.
+
+    Args:
+        model: The checkpoint of the task.
+        task: What is asked of the package, and what its checkpoint was measured to be.
+        setup: What the checkpoint was trained with and is measured on.
+        training_steps: Of quantization-aware training and of compression, where they are asked for.
+        branches: The networks of the task's branches; None where it has none.
+
+    Raises:
+        MistifyError: CORRUPT_PACKAGE, the package computes something else than its checkpoint; INVALID_MODEL,
+            quantization-aware training or compression is asked for and cannot treat the model.
+    """
+    compression, accuracy = task.settings.compression, task.accuracy
+    if compression is not None:
+        model = compressed(model, compression, setup, training_steps, task.seed)
+        accuracy = evaluate(model, setup.test, task.data.metric)
+    networks = [branch.model for branch in branches.networks] if branches else [model]
+    zipped = branches and task.settings.saved_model
+    conversion = Conversion(
+        networks=_convert(model, task, setup, training_steps, branches),
+        inputs=[tensor.name for tensor in model.inputs],
+        outputs=output_names(model),
+        originals=[partial(_run, network) for network in networks],
+        float32=partial(convert, model),
+        accuracy=accuracy,
+        cost=analyse(model).network(),
+        note=_note_on_classes(model, setup.train),
+        branches=branches,
+        other_files={SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {},
+    )
+    return assemble(conversion, task, objectives_of(model, setup.train), setup.test)
+
+
+def _convert(
+    model: keras.Model,
+    task: PackageTask,
+    setup: TrainingSetup,
+    training_steps: int,
+    branches: Branches | None,
+) -> ConvertedNetworks:
+    settings, quantization = task.settings, task.settings.quantization
+    if branches:
+        examples = representative(setup.train) if quantization.precision.integer else None
+        return ConvertedNetworks(convert_branches(branches, quantization, examples))
+    match quantization.precision:
+        case Quantization.NONE if settings.compression is None and settings.tuning.trainable != "none":
+            return _convert_trainable(model, task, setup)
+        case Quantization.INT8:
+            return ConvertedNetworks(convert(model, quantization, representative(setup.train)))
+        case Quantization.INT8_QAT:
+            aware = quantization_aware(model, setup, training_steps, task.seed)
+            function = Function.like(model, partial(_call_in_order, aware), aware)
+            return ConvertedNetworks(convert_function(function, quantization))
+        case _:
+            return ConvertedNetworks(convert(model, quantization))
+
+
+def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:
+    objectives = objectives_of(model, setup.train, setup.settings.class_weights)
+    rows = np.arange(min(COMPARED_EXAMPLES, len(setup.test)))
+    return convert_trainable(model, objectives, task.settings.tuning, setup.test.subset(rows).inputs)
+
+
+def _call_in_order(model: Any, *inputs: Any) -> Any:
+    return model(inputs[0] if len(inputs) == 1 else list(inputs), training=False)
+
+
+def _note_on_classes(model: keras.Model, train: Dataset) -> str:
+    """Return a remark on the classes that have no training example; empty where all have."""
+    empty = empty_classes(signature_of(model), train)
+    return f"no training example of {named(empty)}: it may have been unlearned" if empty else ""
+
+
+def _run(model: keras.Model, inputs: Arrays) -> dict[str, Array]:
+    return {name: np.asarray(output) for name, output in call(model, inputs, training=False).items()}
