@@ -119,7 +119,7 @@ class Comparison:
     @property
     def losses(self) -> list[float]:
         """Points of accuracy by which collective adaptation falls short of the goals ported per case."""
-        return [one.accuracy - self.collective[share].accuracy for share, one in self.per_case.items()]
+        return [goal.accuracy - self.collective[share].accuracy for share, goal in self.per_case.items()]
 
     @property
     def unmatched(self) -> int:
@@ -130,18 +130,18 @@ class Comparison:
 def measure(options: Namespace) -> Figures:
     """All figures; prints the tables and draws the picture."""
     networks = _quick_networks() if options.quick else _networks(partial(data_with, FILES, options))
-    found = {}
+    comparisons = {}
     figures = {}
     for name in [options.network] if options.network in networks else networks:
         with TemporaryDirectory() as directory:
             porting = networks[name].open(Path(directory))
             if name == _RESNET8:
                 figures["expansion_difference"] = abs(porting.widened_accuracy(_EXPANSION) - porting.accuracy)
-            found[name] = _compare(networks[name], porting)
-        Console().print(*_tables(name, found[name]), sep="\n")
+            comparisons[name] = _compare(networks[name], porting)
+        Console().print(*_tables(name, comparisons[name]), sep="\n")
     if options.picture:
-        _draw(found, options.picture)
-    return figures | figures_of(found)
+        _draw(comparisons, options.picture)
+    return figures | figures_of(comparisons)
 
 
 def _networks(data: Callable[[], Path]) -> dict[str, Network]:
@@ -185,7 +185,7 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
     def accuracy(share: float, place: int) -> float:
         return case(share, LADDER[place]).accuracy
 
-    found = {}
+    comparisons = {}
     for count in network.counts:
         collective = porting.collective(steps_of(shares_of(count), network.steps))
         per_case = {}
@@ -201,33 +201,33 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
                 file=sys.stderr,
                 flush=True,
             )
-        found[count] = Comparison(collective, per_case)
-    return found
+        comparisons[count] = Comparison(collective, per_case)
+    return comparisons
 
 
-def least_place(accuracy_at: Callable[[int], float], wanted: float, start: int) -> int:
+def least_place(accuracy_at: Callable[[int], float], target: float, start: int) -> int:
     """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one."""
     place = start
-    if accuracy_at(place) >= wanted:
-        while place > 0 and accuracy_at(place - 1) >= wanted:
+    if accuracy_at(place) >= target:
+        while place > 0 and accuracy_at(place - 1) >= target:
             place -= 1
         return place
-    while place + 1 < len(LADDER) and accuracy_at(place) < wanted:
+    while place + 1 < len(LADDER) and accuracy_at(place) < target:
         place += 1
     return place
 
 
-def figures_of(found: Mapping[str, Mapping[int, Comparison]]) -> dict[str, float]:
+def figures_of(comparisons: Mapping[str, Mapping[int, Comparison]]) -> dict[str, float]:
     """The figures of all networks and numbers of goals."""
     figures = {}
-    for name, row in found.items():
+    for name, row in comparisons.items():
         for count, comparison in row.items():
             figures[f"{name}_time_ratio_at_{count}"] = comparison.time_ratio
             figures[f"{name}_step_ratio_at_{count}"] = comparison.step_ratio
             figures[f"{name}_mean_loss_at_{count}"] = mean(comparison.losses)
             figures[f"{name}_worst_loss_at_{count}"] = max(comparison.losses)
             figures[f"{name}_unmatched_at_{count}"] = comparison.unmatched
-    largest = [row[max(row)] for row in found.values()]
+    largest = [row[max(row)] for row in comparisons.values()]
     figures["mean_loss"] = max(mean(comparison.losses) for comparison in largest)
     figures["worst_loss"] = max(max(comparison.losses) for comparison in largest)
     return figures
@@ -241,7 +241,7 @@ def _steps(rows: Mapping[float, Reached]) -> int:
     return sum(reached.steps for reached in rows.values())
 
 
-def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
+def _tables(name: str, comparisons: Mapping[int, Comparison]) -> tuple[Table, Table]:
     ratios = Table(title=f"{name}: by the number of goals", title_justify="left")
     for column in (
         "goals",
@@ -255,7 +255,7 @@ def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
         "worst",
     ):
         ratios.add_column(column, justify="right")
-    for count, comparison in found.items():
+    for count, comparison in comparisons.items():
         collective = comparison.collective
         ratios.add_row(
             str(count),
@@ -268,7 +268,7 @@ def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
             f"{mean(comparison.losses):.2f}",
             f"{max(comparison.losses):.2f}",
         )
-    count, comparison = max(found.items())
+    count, comparison = max(comparisons.items())
     goals = Table(title=f"{name}: goals ported per case, of {count}", title_justify="left")
     for column in ("share", "accuracy", "per case", "steps", "per case", "seconds", "per case"):
         goals.add_column(column, justify="right")
@@ -286,11 +286,11 @@ def _tables(name: str, found: Mapping[int, Comparison]) -> tuple[Table, Table]:
     return ratios, goals
 
 
-def _draw(found: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
+def _draw(networks: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
     """For the most goals of each network: what they reach, and how the seconds add up."""
-    figure = Figure(figsize=(9, 3.5 * len(found)), layout="constrained")
+    figure = Figure(figsize=(9, 3.5 * len(networks)), layout="constrained")
     for row, (name, comparisons) in zip(
-        figure.subplots(len(found), 2, squeeze=False), found.items(), strict=True
+        figure.subplots(len(networks), 2, squeeze=False), networks.items(), strict=True
     ):
         count, comparison = max(comparisons.items())
         for label, goals in (("collective", comparison.collective), ("per case", comparison.per_case)):

@@ -68,13 +68,13 @@ class Fleet(NamedTuple):
         """The share of the nearest devices that lookups find."""
         point = correlation("spatiotemporal", fleet.SETTINGS).point
         points = np.array([point(device.hints) for device in self.devices])
-        found, asked = 0, np.random.default_rng(0).permutation(len(points))[:_ASKED]
-        for number in asked:
+        hits, queries = 0, np.random.default_rng(0).permutation(len(points))[:_ASKED]
+        for number in queries:
             distances = np.linalg.norm(points - points[number], axis=1)
             distances[number] = np.inf
-            nearest = {self.devices[other].key.member for other in np.argsort(distances)[:PEERS]}
-            found += len(nearest & set(self.lookup(self.devices[number])))
-        return found / PEERS / len(asked)
+            nearest = {self.devices[place].key.member for place in np.argsort(distances)[:PEERS]}
+            hits += len(nearest & set(self.lookup(self.devices[number])))
+        return hits / PEERS / len(queries)
 
 
 @contextmanager

@@ -81,17 +81,17 @@ def measure(options: Namespace) -> Figures:
         PortingClient(address) as client,
     ):
         _ported(client, config_of([LARGEST], _LEAST_STEPS), Path(directory) / "warm-up")
-        found = {count: _compare(client, count, Path(directory) / str(count)) for count in counts}
-    Console().print(_table(found))
+        comparisons = {count: _compare(client, count, Path(directory) / str(count)) for count in counts}
+    Console().print(_table(comparisons))
     figures: dict[str, float] = {}
-    for count, one in found.items():
+    for count, comparison in comparisons.items():
         figures |= {
-            f"lines_at_{count}": one.together.lines,
-            f"files_at_{count}": one.together.files,
-            f"lines_alone_at_{count}": one.alone.lines,
-            f"files_alone_at_{count}": one.alone.files,
-            f"time_percent_at_{count}": 100 * one.together.seconds / one.alone.seconds,
-            f"mean_loss_at_{count}": one.alone_accuracy - one.together_accuracy,
+            f"lines_at_{count}": comparison.together.lines,
+            f"files_at_{count}": comparison.together.files,
+            f"lines_alone_at_{count}": comparison.alone.lines,
+            f"files_alone_at_{count}": comparison.alone.files,
+            f"time_percent_at_{count}": 100 * comparison.together.seconds / comparison.alone.seconds,
+            f"mean_loss_at_{count}": comparison.alone_accuracy - comparison.together_accuracy,
         }
     return figures
 
@@ -154,7 +154,7 @@ def _name(share: float) -> str:
     return f"flop-{share:.4f}"
 
 
-def _table(found: dict[int, Comparison]) -> Table:
+def _table(comparisons: dict[int, Comparison]) -> Table:
     table = Table(title="The digits model, with one config and one by one", title_justify="left")
     for column in (
         "goals",
@@ -169,18 +169,18 @@ def _table(found: dict[int, Comparison]) -> Table:
         "alone",
     ):
         table.add_column(column, justify="right")
-    for count, one in found.items():
+    for count, comparison in comparisons.items():
         table.add_row(
             str(count),
-            f"{one.together.lines:,}",
-            f"{one.alone.lines:,}",
-            f"{one.together.files:,}",
-            f"{one.alone.files:,}",
-            f"{one.together.seconds:,.0f}",
-            f"{one.alone.seconds:,.0f}",
-            f"{one.together.seconds / one.alone.seconds:.1%}",
-            f"{one.together_accuracy:.1f}",
-            f"{one.alone_accuracy:.1f}",
+            f"{comparison.together.lines:,}",
+            f"{comparison.alone.lines:,}",
+            f"{comparison.together.files:,}",
+            f"{comparison.alone.files:,}",
+            f"{comparison.together.seconds:,.0f}",
+            f"{comparison.alone.seconds:,.0f}",
+            f"{comparison.together.seconds / comparison.alone.seconds:.1%}",
+            f"{comparison.together_accuracy:.1f}",
+            f"{comparison.alone_accuracy:.1f}",
         )
     return table
 

@@ -70,28 +70,28 @@ def measure(options: Namespace) -> Figures:
     data = data_with({*FILES, *snips.FILES}, options)
     figures: dict[str, float] = {}
     for network in [options.network] if options.network else NETWORKS:
-        found: dict[str, list[Descent]] = {algorithm: [] for algorithm in (*ALGORITHMS, AUTO)}
+        descents: dict[str, list[Descent]] = {algorithm: [] for algorithm in (*ALGORITHMS, AUTO)}
         for seed in range(1 if options.quick else options.seeds):
             with TemporaryDirectory() as directory:
                 for algorithm, descent in _descents(network, data, Path(directory), seed, options).items():
-                    found[algorithm].append(descent)
-            Console(stderr=True).print(_table(f"{network}, seeds 0 to {seed}", found))
-        Console().print(_table(network, found))
-        figures |= figures_of(network, found)
+                    descents[algorithm].append(descent)
+            Console(stderr=True).print(_table(f"{network}, seeds 0 to {seed}", descents))
+        Console().print(_table(network, descents))
+        figures |= figures_of(network, descents)
         best = max(figures[f"{network}_{algorithm}_mean"] for algorithm in ALGORITHMS)
         figures[AUTO_SHORT.format(network=network)] = best - figures[f"{network}_{AUTO}_mean"]
     return {} if options.quick else figures
 
 
-def figures_of(network: str, found: Mapping[str, Sequence[Descent]]) -> Figures:
+def figures_of(network: str, descents: Mapping[str, Sequence[Descent]]) -> Figures:
     """Medians over the seeds, of each goal and of the mean over the goals."""
     figures = {}
-    for algorithm, descents in found.items():
+    for algorithm, runs in descents.items():
         name = f"{network}_{algorithm}"
         for share in SHARES:
-            figures[f"{name}_at_{share:g}"] = median(descent.accuracy[share] for descent in descents)
-        figures[f"{name}_mean"] = median(sum(one.accuracy.values()) / len(SHARES) for one in descents)
-        figures[f"{name}_seconds"] = median(descent.seconds for descent in descents)
+            figures[f"{name}_at_{share:g}"] = median(descent.accuracy[share] for descent in runs)
+        figures[f"{name}_mean"] = median(sum(run.accuracy.values()) / len(SHARES) for run in runs)
+        figures[f"{name}_seconds"] = median(descent.seconds for descent in runs)
     return figures
 
 
@@ -100,7 +100,7 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
     settings |= {"seed": seed} | (_QUICK_SETTINGS if options.quick else {})
     tuned = Porting(model, files, directory, settings).tuned
     steps = dict.fromkeys(SHARES, _QUICK_STEPS if options.quick else options.steps)
-    found = {}
+    descents = {}
     for algorithm in ALGORITHMS:
         start = perf_counter()
         cuts = params_of(algorithm, {}).model_dump()["cuts"]
@@ -108,11 +108,13 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
             tuned, files, directory, settings | {"source_steps": 0}, algorithm=algorithm, cuts=cuts
         )
         reached = porting.collective(steps)
-        accuracy = {share: one.accuracy for share, one in reached.items()}
-        found[algorithm] = Descent(accuracy, perf_counter() - start)
+        accuracy = {share: goal.accuracy for share, goal in reached.items()}
+        descents[algorithm] = Descent(accuracy, perf_counter() - start)
     chosen = _choices(tuned, files, settings)
-    accuracy = {share: found[algorithm].accuracy[share] for share, algorithm in chosen.items()}
-    return found | {AUTO: Descent(accuracy, max(found[algorithm].seconds for algorithm in chosen.values()))}
+    accuracy = {share: descents[algorithm].accuracy[share] for share, algorithm in chosen.items()}
+    return descents | {
+        AUTO: Descent(accuracy, max(descents[algorithm].seconds for algorithm in chosen.values()))
+    }
 
 
 def _choices(tuned: ModelSource, files: DataSource, settings: dict[str, object]) -> dict[float, str]:
@@ -137,12 +139,12 @@ def _source(
     return ModelSource(path=str(data / RESNET8)), files, {}
 
 
-def _table(title: str, found: Mapping[str, Sequence[Descent]]) -> Table:
+def _table(title: str, descents: Mapping[str, Sequence[Descent]]) -> Table:
     table = Table(title=f"{title}: accuracy in percent, medians", title_justify="left")
     for column in ("algorithm", *(f"{share:g}x" for share in SHARES), "mean", "seconds"):
         table.add_column(column, justify="right")
-    for algorithm, descents in found.items():
-        figures = figures_of(title, {algorithm: descents}).values()
+    for algorithm, runs in descents.items():
+        figures = figures_of(title, {algorithm: runs}).values()
         table.add_row(algorithm, *(f"{figure:.1f}" for figure in figures))
     return table
 

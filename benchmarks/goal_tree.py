@@ -91,11 +91,11 @@ def tree_parents(tree: GoalTree) -> Indices:
 def all_pairs(goals: Floats) -> Indices:
     """Every goal's nearest looser goal by the definition."""
     sums = _sums(goals)
-    found = []
+    parents = []
     for looser in _looser_goals(goals):
         nearest = np.where(looser, sums, np.inf).argmin(axis=1)
-        found.append(np.where(looser.any(axis=1), nearest, -1))
-    return np.concatenate(found)
+        parents.append(np.where(looser.any(axis=1), nearest, -1))
+    return np.concatenate(parents)
 
 
 def networkx_parents(goals: Floats) -> Indices:
@@ -107,7 +107,7 @@ def networkx_parents(goals: Floats) -> Indices:
         graph.add_edges_from(zip(loose.tolist(), (tight + block * _BLOCK).tolist(), strict=True))
     sums = _sums(goals).tolist()
     return np.array(
-        [min(graph.pred[goal], key=lambda other: (sums[other], other), default=-1) for goal in graph]
+        [min(graph.pred[goal], key=lambda looser: (sums[looser], looser), default=-1) for goal in graph]
     )
 
 

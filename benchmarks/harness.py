@@ -101,8 +101,8 @@ def run(
 
 def add_data_option(parser: ArgumentParser) -> None:
     """`--data DIR`: where the data are. The environment may name it, as MISTIFY_TEST_DATA."""
-    given = os.environ.get("MISTIFY_TEST_DATA")
-    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(given) if given else None)
+    directory = os.environ.get("MISTIFY_TEST_DATA")
+    parser.add_argument("--data", type=Path, metavar="DIR", default=Path(directory) if directory else None)
 
 
 def data_with(files: Iterable[str], options: Namespace) -> Path:
@@ -111,10 +111,10 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
     Raises:
         MissingDataError: None is given, or it lacks one of the files.
     """
-    found: Path | None = options.data
-    if found is None or not all((found / file).is_file() for file in files):
+    directory: Path | None = options.data
+    if directory is None or not all((directory / file).is_file() for file in files):
         raise MissingDataError(f"--data DIR names no directory with {', '.join(files)}")
-    return found
+    return directory
 
 
 def seconds(function: Callable[[], object], repetitions: int) -> list[float]:

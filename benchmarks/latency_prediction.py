@@ -213,7 +213,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 
 def _add(table: Table, integer: bool, threads: int, family: str, rows: Sequence[Row]) -> None:
-    errors, taken = _errors(rows), [1e3 * row.measured for row in rows]
+    errors, milliseconds = _errors(rows), [1e3 * row.measured for row in rows]
     table.add_row(
         "int8" if integer else "float32",
         str(threads),
@@ -221,7 +221,7 @@ def _add(table: Table, integer: bool, threads: int, family: str, rows: Sequence[
         f"{np.median(errors):.1%}",
         f"{np.quantile(errors, 0.9):.1%}",
         f"{_tau(rows):.3f}",
-        f"{min(taken):.0f} to {max(taken):.0f}",
+        f"{min(milliseconds):.0f} to {max(milliseconds):.0f}",
     )
 
 

@@ -50,7 +50,7 @@ class Load:
             process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def holding(self) -> Iterator[None]:
         """While the processor is taken."""
         self.switch(on=True)
         try:

@@ -136,15 +136,15 @@ def brute_force(points: Floats) -> Callable[[Floats], list[int]]:
 
     def lookup(query: Floats) -> list[int]:
         nearness = squares - 2 * (single @ query.astype(np.float32))
-        found: list[int] = np.argpartition(nearness, COUNT)[:COUNT].tolist()
-        return found
+        nearest: list[int] = np.argpartition(nearness, COUNT)[:COUNT].tolist()
+        return nearest
 
     return lookup
 
 
 def hnsw(points: Floats) -> Callable[[Floats], list[int]]:
     """The ten nearest by datasketch's HNSW, as it comes."""
-    graph = HNSW(distance_func=lambda one, other: np.linalg.norm(one - other))
+    graph = HNSW(distance_func=lambda a, b: np.linalg.norm(a - b))
     for number, point in enumerate(points):
         graph.insert(number, point)
     return lambda query: [number for number, _ in graph.query(query, COUNT)]
@@ -193,27 +193,27 @@ def measure(options: Namespace) -> Figures:
         name = kind.__name__.replace("_", " ")
         outcomes[name] = {}
         for size in sizes:
-            found = outcome(Fleet.of(kind, size), with_hnsw=size <= limit)
-            outcomes[name][size] = found
-            table.add_row(name, f"{size:,}", *_cells(found))
+            result = outcome(Fleet.of(kind, size), with_hnsw=size <= limit)
+            outcomes[name][size] = result
+            table.add_row(name, f"{size:,}", *_cells(result))
     Console(width=110).print(table)
     if options.picture:
         _draw(outcomes, options.picture)
     return _figures(outcomes)
 
 
-def _cells(found: Outcome) -> list[str]:
+def _cells(result: Outcome) -> list[str]:
     graph = ["-", "-"]
-    if found.hnsw is not None and found.hnsw_recall is not None:
-        graph = [f"{1e6 * found.hnsw:,.0f}", f"{found.hnsw_recall:.3f}"]
+    if result.hnsw is not None and result.hnsw_recall is not None:
+        graph = [f"{1e6 * result.hnsw:,.0f}", f"{result.hnsw_recall:.3f}"]
     return [
-        f"{1e6 * found.lookup:,.0f}",
-        f"{found.recall:.3f}",
-        f"{1e6 * found.brute:,.0f}",
-        f"{found.times_faster:.3g}",
+        f"{1e6 * result.lookup:,.0f}",
+        f"{result.recall:.3f}",
+        f"{1e6 * result.brute:,.0f}",
+        f"{result.times_faster:.3g}",
         *graph,
-        f"{found.build:.3g}",
-        f"{1e6 * found.insert:,.0f}",
+        f"{result.build:.3g}",
+        f"{1e6 * result.insert:,.0f}",
     ]
 
 
@@ -221,14 +221,14 @@ def _figures(outcomes: dict[str, dict[int, Outcome]]) -> Figures:
     """The worse of the kinds for every figure that has a target."""
     figures: dict[str, float] = {}
     for name, by_size in outcomes.items():
-        for size, found in by_size.items():
-            figures[f"{name.replace(' ', '_')}_{size}_us"] = 1e6 * found.lookup
-    every = [found for by_size in outcomes.values() for found in by_size.values()]
-    figures["recall_at_10"] = min(found.recall for found in every)
+        for size, result in by_size.items():
+            figures[f"{name.replace(' ', '_')}_{size}_us"] = 1e6 * result.lookup
+    every = [result for by_size in outcomes.values() for result in by_size.values()]
+    figures["recall_at_10"] = min(result.recall for result in every)
     figures["growth_exponent"] = max(_exponent(by_size) for by_size in outcomes.values())
     largest = [by_size[SIZES[-1]] for by_size in outcomes.values() if SIZES[-1] in by_size]
     if largest:
-        figures["times_faster_1000000"] = min(found.times_faster for found in largest)
+        figures["times_faster_1000000"] = min(result.times_faster for result in largest)
     return figures
 
 
@@ -246,7 +246,7 @@ def _draw(outcomes: dict[str, dict[int, Outcome]], file: Path) -> None:
         axes.loglog(sizes, [1e6 * by_size[size].lookup for size in sizes], marker="o", label=f"index, {name}")
     sizes = list(by_size)
     axes.loglog(sizes, [1e6 * by_size[size].brute for size in sizes], marker="s", label="brute force")
-    graph = {size: found.hnsw for size, found in by_size.items() if found.hnsw is not None}
+    graph = {size: result.hnsw for size, result in by_size.items() if result.hnsw is not None}
     axes.loglog(list(graph), [1e6 * time for time in graph.values()], marker="^", label="HNSW")
     axes.set(xlabel="devices", ylabel="time of a lookup [us]")
     axes.grid(alpha=0.3)

@@ -70,7 +70,7 @@ def measure(options: Namespace) -> Figures:
             LABELS: lambda share: _peer(source, share, (train, test), None, options)
         }
         if not options.quick:
-            teacher = _said(source, train)
+            teacher = _probabilities(source, train)
             sides[TAUGHT] = lambda share: _peer(source, share, (train, test), teacher, options)
         sides[OURS] = lambda share: ours.case(share, options.steps)
         rows: Rows = {side: {} for side in sides}
@@ -112,10 +112,10 @@ def _translation_difference(source: keras.Model, test: Dataset) -> float:
 
     images, _ = torch_resnet8.arrays_of(test)
     translated = torch_resnet8.probabilities(torch_resnet8.translated(source), torch_resnet8.tensors(images))
-    return float(np.abs(translated.numpy() - _said(source, test)).max())
+    return float(np.abs(translated.numpy() - _probabilities(source, test)).max())
 
 
-def _said(source: keras.Model, data: Dataset) -> Array:
+def _probabilities(source: keras.Model, data: Dataset) -> Array:
     """The probabilities that a source gives the classes of some data."""
     (probabilities,) = Evaluation(source).outputs(data.inputs).values()
     return probabilities

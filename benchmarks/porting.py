@@ -138,8 +138,8 @@ class Porting:
     def checkpoint(self, share: float, steps: int) -> Checkpoint:
         """The tuned source, or what becomes of it at a share of its multiply-adds."""
         if share == 1:
-            made = self._made
-            return Checkpoint(made.teacher, made.source_costs, made.teacher_accuracy)
+            prepared = self._made
+            return Checkpoint(prepared.teacher, prepared.source_costs, prepared.teacher_accuracy)
         result = self._adapt(self._root(share), share, steps, 1 / share)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 

@@ -85,7 +85,9 @@ def _lost(row: Row, rows: Sequence[Row]) -> float | None:
     if row.precision is Quantization.NONE:
         return None
     float32 = next(
-        other for other in rows if other.share == row.share and other.precision is Quantization.NONE
+        baseline
+        for baseline in rows
+        if baseline.share == row.share and baseline.precision is Quantization.NONE
     )
     return 100 * (float32.package.accuracy - row.package.accuracy)
 

@@ -71,26 +71,26 @@ class Ported(NamedTuple):
 def measure(options: Namespace) -> Figures:
     """Train, port, and compare."""
     data = data_with(FILES, options)
-    found = []
+    runs = []
     for seed in range(1 if options.quick else options.seeds):
         with TemporaryDirectory() as directory:
-            found.append(_ported(prepare(data, Path(directory), seed), Path(directory), seed, options.quick))
-        Console().print(_table(seed, found[-1]))
-    return figures_of(found)
+            runs.append(_ported(prepare(data, Path(directory), seed), Path(directory), seed, options.quick))
+        Console().print(_table(seed, runs[-1]))
+    return figures_of(runs)
 
 
-def figures_of(found: Sequence[Ported]) -> dict[str, float]:
+def figures_of(runs: Sequence[Ported]) -> dict[str, float]:
     """Medians over the seeds: exact matches in percent, and what is lost at half of the multiply-adds."""
     each = {
-        f"exact_match_at_{share:g}": median(one.goals[share].accuracy for one in found) for share in SHARES
+        f"exact_match_at_{share:g}": median(run.goals[share].accuracy for run in runs) for share in SHARES
     }
-    lost = median(one.source - one.goals[0.5].accuracy for one in found)
-    return {"exact_match": median(one.source for one in found), **each, "loss_at_half": lost}
+    lost = median(run.source - run.goals[0.5].accuracy for run in runs)
+    return {"exact_match": median(run.source for run in runs), **each, "loss_at_half": lost}
 
 
-def _ported(made: tuple[ModelSource, DataSource], directory: Path, seed: int, quick: bool) -> Ported:
+def _ported(sources: tuple[ModelSource, DataSource], directory: Path, seed: int, quick: bool) -> Ported:
     settings = SETTINGS | {"seed": seed} | (_QUICK_SETTINGS if quick else {})
-    porting = Porting(*made, directory, settings)
+    porting = Porting(*sources, directory, settings)
     goals = porting.collective(dict.fromkeys(SHARES, _QUICK_STEPS if quick else _STEPS))
     return Ported(porting.accuracy, goals)
 

@@ -94,18 +94,18 @@ def measure(options: Namespace) -> Figures:
         PortingClient(address) as client,
     ):
         seeds = range(1 if options.quick else options.seeds)
-        found = [_compare(client, seed, options.quick) for seed in seeds]
-    Console().print(_table(found))
-    ratio = median(one.counted.seconds / one.streamed.seconds for one in found)
+        comparisons = [_compare(client, seed, options.quick) for seed in seeds]
+    Console().print(_table(comparisons))
+    ratio = median(comparison.counted.seconds / comparison.streamed.seconds for comparison in comparisons)
     figures = {
         "times_faster_without_the_source": median(
-            one.counted.own_seconds / one.streamed.own_seconds for one in found
+            comparison.counted.own_seconds / comparison.streamed.own_seconds for comparison in comparisons
         ),
-        "streamed_s": median(one.streamed.seconds for one in found),
-        "per_case_s": median(one.counted.seconds for one in found),
-        "streamed_accuracy": median(one.streamed.accuracy for one in found),
-        "per_case_accuracy": median(one.counted.accuracy for one in found),
-        "unmatched_seeds": sum(not one.matched for one in found),
+        "streamed_s": median(comparison.streamed.seconds for comparison in comparisons),
+        "per_case_s": median(comparison.counted.seconds for comparison in comparisons),
+        "streamed_accuracy": median(comparison.streamed.accuracy for comparison in comparisons),
+        "per_case_accuracy": median(comparison.counted.accuracy for comparison in comparisons),
+        "unmatched_seeds": sum(not comparison.matched for comparison in comparisons),
     }
     return {("quick_times_faster" if options.quick else "times_faster"): ratio, **figures}
 
@@ -174,12 +174,12 @@ def _name(share: float) -> str:
     return f"flop-{100 * share:g}"
 
 
-def _table(found: list[Comparison]) -> Table:
+def _table(comparisons: list[Comparison]) -> Table:
     title = f"{ADDED}x multiply-adds; seconds from the call on, and of its own adaptation and packaging"
     table = Table(title=title, title_justify="left")
     for column in ("seed", "side", "steps", "accuracy", "seconds", "own", "counts"):
         table.add_column(column, justify="left" if column in ("side", "counts") else "right")
-    for seed, comparison in enumerate(found):
+    for seed, comparison in enumerate(comparisons):
         for side, ported, counts in _rows(comparison):
             figures = (f"{100 * ported.accuracy:.1f}", f"{ported.seconds:.1f}", f"{ported.own_seconds:.1f}")
             table.add_row(str(seed), side, f"{ported.steps:,}", *figures, counts)

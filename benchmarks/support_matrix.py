@@ -111,16 +111,16 @@ def measure(options: Namespace) -> Figures:
     """Look at each architecture in a process of its own; prints the table."""
     names = options.names or (_FAST if options.quick else architectures())
     context = get_context("spawn")
-    found = []
+    rows = []
     for name in track(names, console=Console(stderr=True)):
         with ProcessPoolExecutor(1, mp_context=context) as process:
-            found.append(process.submit(look_at, name).result())
-    table = markdown(found)
+            rows.append(process.submit(look_at, name).result())
+    table = markdown(rows)
     print(table)
     if options.write:
         options.write.write_text(_PREFACE + table)
-    supported = sum(support.supported for support in found)
-    return {"supported": supported, "unsupported": len(found) - supported}
+    supported = sum(support.supported for support in rows)
+    return {"supported": supported, "unsupported": len(rows) - supported}
 
 
 def look_at(name: str) -> Support:
@@ -245,20 +245,20 @@ class MaskedNormalization(keras.layers.LayerNormalization):  # type: ignore[misc
         return (inputs - mean) * ops.rsqrt(spread + self.epsilon) * self.gamma + self.beta
 
 
-def markdown(found: Iterable[Support]) -> str:
+def markdown(supports: Iterable[Support]) -> str:
     """The table, one row for each architecture."""
     rows = [
         "| architecture | input | parameters | multiply-adds | groups | least | blocks | shallow | narrowed "
         "| packaged | |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|",
     ]
-    for one in found:
-        verdict = "adapted and packaged" if one.supported else one.reason or "differs"
-        least = f"{one.least / one.flops:.1%}" if one.flops else ""
+    for row in supports:
+        verdict = "adapted and packaged" if row.supported else row.reason or "differs"
+        least = f"{row.least / row.flops:.1%}" if row.flops else ""
         rows.append(
-            f"| {one.name} | {one.input_shape} | {one.params / 1e6:.2f} M | {one.flops / 1e6:.1f} M "
-            f"| {one.groups} | {least} | {one.blocks} | {one.shallow:.0e} | {one.narrowed:.0e} "
-            f"| {one.packaged:.0e} | {verdict} |"
+            f"| {row.name} | {row.input_shape} | {row.params / 1e6:.2f} M | {row.flops / 1e6:.1f} M "
+            f"| {row.groups} | {least} | {row.blocks} | {row.shallow:.0e} | {row.narrowed:.0e} "
+            f"| {row.packaged:.0e} | {verdict} |"
         )
     return "\n".join(rows) + "\n"
 
@@ -324,34 +324,34 @@ def _randomise(graph: Graph) -> None:
 
 def _inputs(model: keras.Model) -> dict[str, npt.NDArray[Any]]:
     rng = np.random.default_rng(1)
-    given: dict[str, npt.NDArray[Any]] = {}
+    inputs: dict[str, npt.NDArray[Any]] = {}
     for tensor in model.inputs:
         shape = (_EXAMPLES, *tensor.shape[1:])
         if tensor.dtype == "float32":
-            given[tensor.name] = rng.normal(size=shape).astype(np.float32)
+            inputs[tensor.name] = rng.normal(size=shape).astype(np.float32)
         else:
-            given[tensor.name] = rng.integers(
+            inputs[tensor.name] = rng.integers(
                 0, _TOKENS if tensor.name == "token_ids" else 2, shape, np.int32
             )
-    return given
+    return inputs
 
 
 def _call(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array]:
-    given = [inputs[tensor.name] for tensor in model.inputs]
-    found = model(given if isinstance(model.input, list) else given[0], training=False)
-    return [np.asarray(value) for value in keras.tree.flatten(found)]
+    ordered = [inputs[tensor.name] for tensor in model.inputs]
+    outputs = model(ordered if isinstance(model.input, list) else ordered[0], training=False)
+    return [np.asarray(value) for value in keras.tree.flatten(outputs)]
 
 
 def _packaged(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[Array]:
-    found = run_network(convert(model), inputs)
-    return [found[name] for name in output_names(model)]
+    outputs = run_network(convert(model), inputs)
+    return [outputs[name] for name in output_names(model)]
 
 
-def _difference(expected: list[Array], found: list[Array]) -> float:
+def _difference(expected: list[Array], actual: list[Array]) -> float:
     """The largest difference, as a share of the largest value."""
     return max(
         float(np.abs(left - right).max() / np.abs(left).max())
-        for left, right in zip(expected, found, strict=True)
+        for left, right in zip(expected, actual, strict=True)
     )
 
 

@@ -88,8 +88,8 @@ def measure(options: Namespace) -> Figures:
             kept = options.packages or Path(directory)
             packages, alone = _ported(name, data, kept / name, quick=options.quick)
             for count, package in packages.items():
-                found = _package_figures(package, alone[count])
-                figures |= {f"{name}_b{count}_{figure}": value for figure, value in found.items()}
+                package_figures = _package_figures(package, alone[count])
+                figures |= {f"{name}_b{count}_{figure}": value for figure, value in package_figures.items()}
             if name == names[0]:
                 figures |= under_load(
                     packages[COUNTS[-1]], quick=options.quick, soak=options.soak, picture=options.picture
@@ -104,24 +104,24 @@ def _ported(
     """Packages by their number of branches, and for each the packages of its branches alone."""
     if not directory.exists():
         with TemporaryDirectory() as scratch:
-            store, made = Path(scratch) / "store", Path(scratch) / "packages"
+            store, ported = Path(scratch) / "store", Path(scratch) / "packages"
             store.mkdir()
-            _port(name, data, store, made, 40 if quick else 400)
-            shutil.copytree(made, directory)
+            _port(name, data, store, ported, 40 if quick else 400)
+            shutil.copytree(ported, directory)
     packages = {count: directory / f"b{count}" for count in COUNTS}
     alone = {count: [directory / f"alone-{number}" for number in _chosen(count)] for count in COUNTS}
     return packages, alone
 
 
-def _port(name: str, data: Path, store: Path, made: Path, steps: int) -> None:
+def _port(name: str, data: Path, store: Path, packages: Path, steps: int) -> None:
     porting = resnet8(data, store, {}) if name == "resnet8" else depthwise(data, store)
     goal = porting.checkpoint(SHARE, 2 * steps)
     five = porting.branches(goal, SHARE, BranchesConfig(count=COUNTS[-1]).shares, steps)
     for number, branch in enumerate(five.branches):
-        porting.write_package(goal._replace(artifact=branch.checkpoint), made / f"alone-{number}")
+        porting.write_package(goal._replace(artifact=branch.checkpoint), packages / f"alone-{number}")
     for count in COUNTS:
         chosen = tuple(five.branches[number] for number in _chosen(count))
-        porting.write_package(goal, made / f"b{count}", five.model_copy(update={"branches": chosen}))
+        porting.write_package(goal, packages / f"b{count}", five.model_copy(update={"branches": chosen}))
 
 
 def _chosen(count: int) -> range:
@@ -183,11 +183,11 @@ def _table(figures: Mapping[str, float], names: Sequence[str]) -> Table:
         table.add_column(column, justify="left" if column == "package" else "right")
     for name in names:
         for count in COUNTS:
-            found = {key: figures[f"{name}_b{count}_{key}"] for key in ("extra_params", "latency_ratio")}
+            row = {key: figures[f"{name}_b{count}_{key}"] for key in ("extra_params", "latency_ratio")}
             table.add_row(
                 f"{name}-b{count}",
-                f"{found['extra_params']:.2f}x",
-                f"{found['latency_ratio']:.3f}",
+                f"{row['extra_params']:.2f}x",
+                f"{row['latency_ratio']:.3f}",
                 f"{figures[f'{name}_b{count}_switch_extra_us']:.1f}",
                 f"{figures[f'{name}_b{count}_load_ms']:.1f}",
             )

@@ -83,10 +83,10 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
         picture: The PNG file that the latencies are drawn into.
     """
     model = load(package, threads=1)
-    one = example(model)
+    features = example(model)
     last = len(model.branches) - 1
     model.switch(last)
-    budget = 1e3 * _BUDGET * median(timed(lambda: model(one)) for _ in _paced(time.monotonic() + 1))
+    budget = 1e3 * _BUDGET * median(timed(lambda: model(features)) for _ in _paced(time.monotonic() + 1))
     config = package.parent / "monitor.toml"
     config.write_text(_MONITOR.format(target=_TARGET * budget))
     sides: dict[str, tuple[int, Callable[[], AbstractContextManager[None]]]] = {
@@ -96,11 +96,11 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     }
     phases = 2 if quick else _PHASES
     traces = {}
-    with Load(_TAKEN) as taken:
+    with Load(_TAKEN) as busy:
         for side, (branch, watched) in sides.items():
             model.switch(branch)
             with watched():
-                traces[side] = _traced(model, one, taken, phases)
+                traces[side] = _traced(model, features, busy, phases)
     accuracies = np.array([branch.accuracy for branch in model.branches])
     figures = {"budget_ms": budget, "recovery_seconds": _recovery(traces["monitor"], budget)}
     for side, trace in traces.items():
@@ -112,7 +112,7 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
     figures["failed"] = sum(trace.failed for trace in traces.values())
     if picture:
         _draw(traces, budget, accuracies, picture)
-    return figures | {"growth_mib": _growth(model, one, 5 if quick else soak)}
+    return figures | {"growth_mib": _growth(model, features, 5 if quick else soak)}
 
 
 @contextmanager
@@ -134,25 +134,27 @@ def _monitored(package: Path, config: Path) -> Iterator[None]:
         process.wait()
 
 
-def _traced(model: PortedModel, one: npt.NDArray[Any], taken: Load, phases: int) -> Trace:
+def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: int) -> Trace:
     """Inferences while the load comes and goes; what they give is checked against what branches give."""
-    known = _known(model, one)
+    known = _known(model, features)
     start = time.monotonic()
     rows: list[tuple[float, float, int]] = []
     changes: list[float] = []
     failed = 0
     for phase in range(phases):
         if phase:
-            taken.switch(on=phase % 2 == 1)
+            busy.switch(on=phase % 2 == 1)
             changes.append(time.monotonic() - start)
         for _ in _paced(start + (phase + 1) * _PHASE_SECONDS):
             before = time.monotonic()
-            found = _output(model, one)
+            output = _output(model, features)
             ended = time.monotonic()
-            branch = next((number for number, told in enumerate(known) if np.array_equal(found, told)), None)
+            branch = next(
+                (number for number, outputs in enumerate(known) if np.array_equal(output, outputs)), None
+            )
             failed += branch is None
             rows.append((ended - start, 1e3 * (ended - before), branch or 0))
-    taken.switch(on=False)
+    busy.switch(on=False)
     ends, latencies, branches = (np.array(column) for column in zip(*rows, strict=True))
     return Trace(ends, latencies, branches, tuple(changes), failed)
 
@@ -166,22 +168,22 @@ def _paced(end: float) -> Iterator[None]:
         yield
 
 
-def _known(model: PortedModel, one: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+def _known(model: PortedModel, features: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     """What each branch gives for the example, which tells the branches apart."""
-    before, found = model.branch, []
+    before, outputs = model.branch, []
     for branch in range(len(model.branches)):
         model.switch(branch)
-        found.append(_output(model, one))
+        outputs.append(_output(model, features))
     model.switch(before)
-    return found
+    return outputs
 
 
-def _output(model: PortedModel, one: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _output(model: PortedModel, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """What the model's only output is."""
-    found = model(one)
-    if isinstance(found, dict):
-        raise TypeError(f"several outputs: {', '.join(found)}")
-    return found
+    outputs = model(features)
+    if isinstance(outputs, dict):
+        raise TypeError(f"several outputs: {', '.join(outputs)}")
+    return outputs
 
 
 def _recovery(trace: Trace, budget: float) -> float:

@@ -59,12 +59,12 @@ def pruned(
         iterative_steps=_PRUNER_STEPS,
         ignored_layers=[network.dense],
     )
-    lesson = _lesson(data, teacher, seed)
+    batches = _batches(data, teacher, seed)
     between = int(steps * _CUTTING_STEPS / _CUTS)
     for cut in range(1, _CUTS + 1):
-        _train(network, lesson, constant(between))
+        _train(network, batches, constant(between))
         _cut(pruner, image, full * share ** (cut / _CUTS))
-    _train(network, lesson, cosine(steps - _CUTS * between))
+    _train(network, batches, cosine(steps - _CUTS * between))
     recalibrate(network, data)
     return network
 
@@ -81,7 +81,7 @@ def _cut(pruner: torch_pruning.pruner.BasePruner, image: Tensor, limit: float) -
                 break
 
 
-def _lesson(
+def _batches(
     data: Dataset, teacher: Array | None, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     """Batches of images, classes and, with a teacher, its probabilities."""
@@ -92,7 +92,7 @@ def _lesson(
 
 
 def _train(
-    network: nn.Module, lesson: Iterator[tuple[Tensor, Tensor, Tensor | None]], schedule: Array
+    network: nn.Module, batches: Iterator[tuple[Tensor, Tensor, Tensor | None]], schedule: Array
 ) -> None:
     """Train one step for each entry of the schedule, by an optimizer of its own: cuts replace the weights."""
     optimizer = torch.optim.SGD(
@@ -102,7 +102,7 @@ def _train(
     for step, rate in enumerate(schedule.tolist()):
         for group in optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * rate * min(1.0, (step + 1) / _WARM_UP)
-        images, classes, taught = next(lesson)
+        images, classes, taught = next(batches)
         loss = _loss(network(images), classes, taught)
         optimizer.zero_grad()
         loss.backward()

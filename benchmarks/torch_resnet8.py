@@ -38,19 +38,19 @@ class ResNet8(nn.Module):
     """A convolution, three blocks and a dense layer, which gives logits.
 
     Args:
-        stem: Channels of the first convolution, and so of what the first block gives.
+        stem: Channels of the first convolution, and so of the input of the first block.
         blocks: Inner and outer channels of each block.
-        classes: Classes told apart.
+        classes: Number of classes.
     """
 
     def __init__(self, stem: int, blocks: tuple[tuple[int, int], ...], classes: int) -> None:
         super().__init__()
         self.conv, self.norm = _conv(3, stem, 3, 1), _norm(stem)
-        channels, made = stem, []
+        channels, residual = stem, []
         for number, (inner, outer) in enumerate(blocks):
-            made.append(Block(channels, inner, outer, stride=2 if number else 1))
+            residual.append(Block(channels, inner, outer, stride=2 if number else 1))
             channels = outer
-        self.blocks = nn.Sequential(*made)
+        self.blocks = nn.Sequential(*residual)
         self.dense = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -128,8 +128,8 @@ def arrays_of(data: Dataset) -> tuple[Array, Array]:
 def accuracy(network: nn.Module, data: Dataset) -> float:
     """Share of examples whose class the network tells right."""
     images, classes = arrays_of(data)
-    told = probabilities(network, tensors(images)).argmax(dim=1).numpy()
-    return float(np.mean(told == classes))
+    predicted = probabilities(network, tensors(images)).argmax(dim=1).numpy()
+    return float(np.mean(predicted == classes))
 
 
 def recalibrate(network: nn.Module, data: Dataset) -> None:

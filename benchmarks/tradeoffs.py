@@ -68,14 +68,14 @@ class Point(NamedTuple):
 def measure(options: Namespace) -> Figures:
     """Port every network; prints the tables and draws the picture."""
     data = data_with({*FILES, *snips.FILES}, options)
-    found: dict[str, list[Point]] = {}
+    points: dict[str, list[Point]] = {}
     for network in [options.network] if options.network else NETWORKS:
         job = _ported(network, data, options.quick)
-        found[network] = points_of(job)
-        Console().print(_table(network, job, found[network]))
+        points[network] = points_of(job)
+        Console().print(_table(network, job, points[network]))
     if options.picture:
-        _draw(found, options.picture)
-    return {} if options.quick else figures_of(found)
+        _draw(points, options.picture)
+    return {} if options.quick else figures_of(points)
 
 
 def points_of(job: Job) -> list[Point]:
@@ -90,10 +90,10 @@ def points_of(job: Job) -> list[Point]:
     return points
 
 
-def figures_of(found: Mapping[str, Sequence[Point]]) -> Figures:
+def figures_of(by_network: Mapping[str, Sequence[Point]]) -> Figures:
     """Every point, and how many goals there are."""
     figures: dict[str, float] = {}
-    for network, points in found.items():
+    for network, points in by_network.items():
         for key, of in groupby(points, lambda point: point.key):
             for number, point in enumerate(of):
                 figures[f"{network}_{key}_{number}"] = point.share
@@ -165,10 +165,10 @@ def _table(network: str, job: Job, points: Sequence[Point]) -> Table:
     return table
 
 
-def _draw(found: Mapping[str, Sequence[Point]], file: Path) -> None:
-    figure = Figure(figsize=(9, 3 * len(found)), layout="constrained")
-    rows = figure.subplots(len(found), len(AXES), sharex=True, sharey="row", squeeze=False)
-    for row, (network, points) in zip(rows, found.items(), strict=True):
+def _draw(by_network: Mapping[str, Sequence[Point]], file: Path) -> None:
+    figure = Figure(figsize=(9, 3 * len(by_network)), layout="constrained")
+    rows = figure.subplots(len(by_network), len(AXES), sharex=True, sharey="row", squeeze=False)
+    for row, (network, points) in zip(rows, by_network.items(), strict=True):
         for axes, key in zip(row, AXES, strict=True):
             of = [point for point in points if point.key == key]
             axes.plot([point.share for point in of], [point.accuracy for point in of], "o-", markersize=4)

@@ -70,12 +70,12 @@ def add_options(parser: ArgumentParser) -> None:
 def measure(options: Namespace) -> Figures:
     """All settings on both divisions."""
     with devices.lab(options) as lab:
-        found = accuracies(lab, EQUAL) | accuracies(lab, SKEWED)
-    for part, of in found.items():
+        by_data = accuracies(lab, EQUAL) | accuracies(lab, SKEWED)
+    for part, of in by_data.items():
         Console().print(_table(part, of))
     if options.picture:
-        _draw(found, options.picture)
-    return {} if options.quick else figures_of(found)
+        _draw(by_data, options.picture)
+    return {} if options.quick else figures_of(by_data)
 
 
 def accuracies(lab: Lab, part: str) -> dict[str, dict[str, list[float]]]:
@@ -91,15 +91,15 @@ def accuracies(lab: Lab, part: str) -> dict[str, dict[str, list[float]]]:
         for device in range(DEVICES)
     ]
     plans = {IDEAL: ideal, **{kind: taught(part, kind, teachers) for kind, teachers in settings.items()}}
-    made = lab.runs([plan for of in plans.values() for plan in of])
-    kinds = {ALONE: first} | {kind: [made[plan.name] for plan in of] for kind, of in plans.items()}
+    runs = lab.runs([plan for of in plans.values() for plan in of])
+    kinds = {ALONE: first} | {kind: [runs[plan.name] for plan in of] for kind, of in plans.items()}
     for before, kind in pairwise(ROUNDS):
         teachers = [peers_of(device, 4, part, before) for device in range(DEVICES)]
         kinds[kind] = lab.each(taught(part, kind, teachers, before))
-    found = {part: {EARLY: _percent(first, "began")} | _each(kinds, "accuracy")}
+    by_data = {part: {EARLY: _percent(first, "began")} | _each(kinds, "accuracy")}
     if part == SKEWED:
-        found[OWN] = {EARLY: _percent(first, "own_began")} | _each(kinds, "own_accuracy")
-    return found
+        by_data[OWN] = {EARLY: _percent(first, "own_began")} | _each(kinds, "own_accuracy")
+    return by_data
 
 
 def _each(kinds: Mapping[str, Sequence[Run]], figure: str) -> dict[str, list[float]]:
@@ -110,10 +110,10 @@ def _percent(runs: Sequence[Run], figure: str) -> list[float]:
     return [100 * getattr(run, figure) for run in runs]
 
 
-def figures_of(found: Mapping[str, Accuracies]) -> Figures:
+def figures_of(by_data: Mapping[str, Accuracies]) -> Figures:
     """Means, and how far the targets are reached."""
     figures: dict[str, float] = {}
-    for part, of in found.items():
+    for part, of in by_data.items():
         means = {kind: mean(each) for kind, each in of.items()}
         figures |= {f"{part}_{kind.replace(' ', '_')}": accuracy for kind, accuracy in means.items()}
         figures[f"{part}_goal"] = goal(means[ROUNDS[-1]], means[ALONE], means[IDEAL])
@@ -138,10 +138,10 @@ def _table(part: str, of: Accuracies) -> Table:
     return table
 
 
-def _draw(found: Mapping[str, Accuracies], path: Path) -> None:
+def _draw(by_data: Mapping[str, Accuracies], path: Path) -> None:
     figure = Figure(figsize=(9, 3.5), layout="constrained")
-    axes = figure.subplots(1, len(found), sharey=True)
-    for axis, (part, of) in zip(axes, found.items(), strict=True):
+    axes = figure.subplots(1, len(by_data), sharey=True)
+    for axis, (part, of) in zip(axes, by_data.items(), strict=True):
         axis.bar(range(len(of)), [mean(each) for each in of.values()], color="#88aacc")
         for at, each in enumerate(of.values()):
             axis.plot([at] * len(each), each, "k.", markersize=4)

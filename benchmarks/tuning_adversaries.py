@@ -48,30 +48,30 @@ def measure(options: Namespace) -> Figures:
             "random labels": [[*peers, *mistaken] for peers in honest],
             "scaled logits": [[*peers, *scaled] for peers in honest],
         }
-        made = {
+        runs_by_kind = {
             kind: lab.each(taught(EQUAL, kind if teachers is honest else f"beside {kind}", teachers))
             for kind, teachers in settings.items()
         }
-    Console().print(_table(made))
-    return {} if options.quick else figures_of(made)
+    Console().print(_table(runs_by_kind))
+    return {} if options.quick else figures_of(runs_by_kind)
 
 
-def figures_of(made: dict[str, list[Run]]) -> Figures:
+def figures_of(runs_by_kind: dict[str, list[Run]]) -> Figures:
     """Points that are lost, and how many hostile peers taught, in the mean."""
-    means = {kind: 100 * mean(run.accuracy for run in runs) for kind, runs in made.items()}
+    means = {kind: 100 * mean(run.accuracy for run in runs) for kind, runs in runs_by_kind.items()}
     figures: dict[str, float] = {}
     for kind in ("random labels", "scaled logits"):
         name = kind.replace(" ", "_")
         figures[f"{name}_lost"] = means["4 peers"] - means[kind]
-        figures[f"{name}_trusted"] = mean(run.trusted for run in made[kind])
+        figures[f"{name}_trusted"] = mean(run.trusted for run in runs_by_kind[kind])
     return figures
 
 
-def _table(made: dict[str, list[Run]]) -> Table:
+def _table(runs_by_kind: dict[str, list[Run]]) -> Table:
     table = Table(title="Accuracy in percent, and how many peers taught", title_justify="left")
     for column in ("peers", *(f"device {device}" for device in range(DEVICES)), "mean"):
         table.add_column(column, justify="left" if column == "peers" else "right")
-    for kind, runs in made.items():
+    for kind, runs in runs_by_kind.items():
         cells = [f"{100 * run.accuracy:.1f} ({run.trusted})" for run in runs]
         table.add_row(kind, *cells, f"{100 * mean(run.accuracy for run in runs):.1f}")
     return table

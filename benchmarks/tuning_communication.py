@@ -102,9 +102,9 @@ def _round(exchange: Exchange, weights: Weights, networks: Path) -> int:
     packages = {file.peer.package for file in exchange.peers()}
     for package in packages:
         exchange.fetch(package, networks / package.goal_id)
-    found = exchange.traffic
+    total = exchange.traffic
     exchange.leave()
-    return found.sent + found.received
+    return total.sent + total.received
 
 
 def _exchange(lab: Lab, address: str, member: int, count: int, directory: Path) -> Exchange:
@@ -129,7 +129,7 @@ def ratios_of(bytes_by_peers: Mapping[int, int], seconds: float) -> dict[int, li
 
 def encodings(lab: Lab, tuned: Sequence[Weights]) -> dict[str, float]:
     """Mean bytes of the devices' weights by how they could travel."""
-    found: dict[str, list[int]] = {}
+    by_encoding: dict[str, list[int]] = {}
     for device, weights in enumerate(tuned):
         ported = load_trainer(_package(lab, device), threads=1).ported
         changes = {name: values - ported[name] for name, values in weights.items()}
@@ -142,8 +142,8 @@ def encodings(lab: Lab, tuned: Sequence[Weights]) -> dict[str, float]:
             "changes as float16 in planes deflated": len(write_weights(changes)),
         }
         for name, size in sizes.items():
-            found.setdefault(name, []).append(size)
-    return {name: mean(each) for name, each in found.items()}
+            by_encoding.setdefault(name, []).append(size)
+    return {name: mean(each) for name, each in by_encoding.items()}
 
 
 def _ratios(ratios: Mapping[int, Sequence[float]], bytes_by_peers: Mapping[int, int]) -> Table:

@@ -51,11 +51,13 @@ def measure(options: Namespace) -> Figures:
     seeds = [_curves(options, seed) for seed in range(1 if options.quick else options.seeds)]
     if options.picture:
         _draw(*seeds[0], options.picture)
-    found = [figures_of(*curves) for curves in seeds]
-    for seed, figures in enumerate(found):
-        told = f"seed {seed}, steps to {figures['final_alone']:.1f} %: alone, with 4 peers: {figures}"
-        Console().print(told, markup=False)
-    return {} if options.quick else {name: median(figures[name] for figures in found) for name in found[0]}
+    per_seed = [figures_of(*curves) for curves in seeds]
+    for seed, figures in enumerate(per_seed):
+        line = f"seed {seed}, steps to {figures['final_alone']:.1f} %: alone, with 4 peers: {figures}"
+        Console().print(line, markup=False)
+    return (
+        {} if options.quick else {name: median(figures[name] for figures in per_seed) for name in per_seed[0]}
+    )
 
 
 def _curves(options: Namespace, seed: int) -> tuple[Curve, Curve, int]:

@@ -81,13 +81,13 @@ class Lab:
                 print(
                     f"{plan.name}: {run.began:.1%} -> {run.accuracy:.1%}, {len(run.curve)} passes", flush=True
                 )
-        made = {plan.name: load_run(self.work, plan.name) for plan in plans}
-        return {name: run for name, run in made.items() if run is not None}
+        runs = {plan.name: load_run(self.work, plan.name) for plan in plans}
+        return {name: run for name, run in runs.items() if run is not None}
 
     def each(self, plans: Sequence[Plan]) -> list[Run]:
         """The same in the order of the plans."""
-        made = self.runs(plans)
-        return [made[plan.name] for plan in plans]
+        runs = self.runs(plans)
+        return [runs[plan.name] for plan in plans]
 
 
 def alone(part: str) -> list[Plan]:
@@ -118,8 +118,8 @@ def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start:
 
 def peers_of(device: int, count: int, part: str, kind: str = "alone") -> list[Published]:
     """The devices that follow, in a circle."""
-    others = [(device + step) % DEVICES for step in range(1, count + 1)]
-    return [Published(Plan(part, kind, other).name, other) for other in others]
+    peers = [(device + step) % DEVICES for step in range(1, count + 1)]
+    return [Published(Plan(part, kind, peer).name, peer) for peer in peers]
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -165,11 +165,11 @@ def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> N
     np.savez(scratch / "early.npz", x=x[early], y=y[early])
     np.savez(scratch / "test.npz", x=test_x[-500:], y=test_y[-500:])
     source = DataSource(train=str(scratch / "early.npz"), test=str(scratch / "test.npz"))
-    made = work / "packages.part"
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir()
-    make_packages(source, scratch, made, seed)
-    made.rename(work / "packages")
+    packages = work / "packages.part"
+    shutil.rmtree(packages, ignore_errors=True)
+    packages.mkdir()
+    make_packages(source, scratch, packages, seed)
+    packages.rename(work / "packages")
 
 
 def skewed(classes: npt.NDArray[np.int64], least: int) -> list[npt.NDArray[np.int64]]:
@@ -180,11 +180,11 @@ def skewed(classes: npt.NDArray[np.int64], least: int) -> list[npt.NDArray[np.in
         for of in range(CLASSES):
             rows = rng.permutation(np.flatnonzero(classes == of))
             cuts = np.cumsum(rng.dirichlet(np.full(DEVICES, _CONCENTRATION)))[:-1] * len(rows)
-            for part, some in zip(parts, np.split(rows, cuts.astype(int)), strict=True):
-                part.append(some)
-        found = [np.concatenate(part) for part in parts]
-        if min(map(len, found)) >= least:
-            return found
+            for part, rows_of_class in zip(parts, np.split(rows, cuts.astype(int)), strict=True):
+                part.append(rows_of_class)
+        drawn = [np.concatenate(part) for part in parts]
+        if min(map(len, drawn)) >= least:
+            return drawn
     raise ValueError(f"no division of {len(classes)} images leaves {least} to every device")
 
 

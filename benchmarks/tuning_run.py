@@ -196,14 +196,14 @@ class Tester:
 
 def _weights(tested: Array, own: Array) -> npt.NDArray[np.float64]:
     """What each test image counts if classes are as frequent as on a device; they sum to 1."""
-    wanted, there = (np.bincount(classes, minlength=CLASSES) / len(classes) for classes in (own, tested))
-    weights: npt.NDArray[np.float64] = (wanted / there)[tested] / len(tested)
+    on_device, in_test = (np.bincount(classes, minlength=CLASSES) / len(classes) for classes in (own, tested))
+    weights: npt.NDArray[np.float64] = (on_device / in_test)[tested] / len(tested)
     return weights
 
 
 def _classes(network: Network, images: Array) -> Array:
-    given = {network.manifest.inputs[0].name: images.astype(np.float32)}
-    return np.asarray(network(given, 0)[network.manifest.outputs[0].name].argmax(axis=1))
+    inputs = {network.manifest.inputs[0].name: images.astype(np.float32)}
+    return np.asarray(network(inputs, 0)[network.manifest.outputs[0].name].argmax(axis=1))
 
 
 def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
@@ -232,8 +232,8 @@ def _teacher(
     outputs = PeerOutputs(directory / "outputs" / "data", data.examples)
     teachers = Teachers(trainer, data, outputs, packages)
     files = [_file(work, published, directory) for published in plan.teachers]
-    found = teachers.gather(files).teachers
-    return (teachers.ensemble(found) if found else None), len(found)
+    trusted = teachers.gather(files).teachers
+    return (teachers.ensemble(trusted) if trusted else None), len(trusted)
 
 
 def _rows(plan: Plan, work: Path) -> Array:

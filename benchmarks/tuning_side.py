@@ -14,20 +14,20 @@ RATE: Final = 1e-3
 KD_WEIGHT: Final = 0.5
 
 
-class Lesson(NamedTuple):
-    """A batch: images, classes, a teacher's probabilities."""
+class Batch(NamedTuple):
+    """Images [size, 32, 32, 3], classes [size], and a teacher's probabilities [size, classes]."""
 
     images: npt.NDArray[np.float32]
     classes: npt.NDArray[np.int32]
     taught: npt.NDArray[np.float32]
 
 
-def lesson(batch: int) -> Lesson:
-    """The same for both sides."""
+def random_batch(size: int) -> Batch:
+    """Return the batch that both sides train on."""
     rng = np.random.default_rng(0)
-    taught = rng.dirichlet(np.ones(CLASSES), batch).astype(np.float32)
-    images = rng.normal(size=(batch, 32, 32, 3)).astype(np.float32)
-    return Lesson(images, rng.integers(0, CLASSES, batch).astype(np.int32), taught)
+    taught = rng.dirichlet(np.ones(CLASSES), size).astype(np.float32)
+    images = rng.normal(size=(size, 32, 32, 3)).astype(np.float32)
+    return Batch(images, rng.integers(0, CLASSES, size).astype(np.int32), taught)
 
 
 def serve(step: Callable[[], object]) -> None:
@@ -37,8 +37,8 @@ def serve(step: Callable[[], object]) -> None:
         start = perf_counter()
         for _ in range(steps):
             step()
-        taken = perf_counter() - start
-        print(taken if steps else _most_memory(), flush=True)
+        seconds = perf_counter() - start
+        print(seconds if steps else _most_memory(), flush=True)
 
 
 def _most_memory() -> float:

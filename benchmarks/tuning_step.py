@@ -119,10 +119,11 @@ def _sides(directory: Path, bursts: int) -> tuple[Side, Side]:
         for process in processes:
             _ask(process, STEPS)  # warms up
         for _ in range(bursts):
-            for process, taken in zip(processes, steps, strict=True):
-                taken.append(1000 * _ask(process, STEPS) / STEPS)
+            for process, milliseconds in zip(processes, steps, strict=True):
+                milliseconds.append(1000 * _ask(process, STEPS) / STEPS)
         litert, tensorflow = (
-            Side(taken, _ask(process, 0)) for process, taken in zip(processes, steps, strict=True)
+            Side(milliseconds, _ask(process, 0))
+            for process, milliseconds in zip(processes, steps, strict=True)
         )
     finally:
         for process in processes:

@@ -5,18 +5,18 @@ import sys
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from benchmarks.tuning_side import KD_WEIGHT, RATE, lesson, serve
+from benchmarks.tuning_side import KD_WEIGHT, RATE, random_batch, serve
 from mistify.package import training
 
 
-def main(directory: str, batch: int, threads: int) -> None:
+def main(directory: str, size: int, threads: int) -> None:
     """Step `train.tflite`."""
-    given = lesson(batch)
+    batch = random_batch(size)
     interpreter = Interpreter(model_path=f"{directory}/{training.TRAIN}", num_threads=threads)
     train = interpreter.get_signature_runner(training.TRAIN_STEP)
     scalars = {training.KD_WEIGHT: np.float32(KD_WEIGHT), training.LEARNING_RATE: np.float32(RATE)}
     serve(
-        lambda: train(image=given.images, target_scores=given.classes, teacher_scores=given.taught, **scalars)
+        lambda: train(image=batch.images, target_scores=batch.classes, teacher_scores=batch.taught, **scalars)
     )
 
 

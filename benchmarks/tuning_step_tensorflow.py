@@ -5,18 +5,18 @@ import sys
 import keras
 import tensorflow as tf
 
-from benchmarks.tuning_side import KD_WEIGHT, RATE, lesson, serve
+from benchmarks.tuning_side import KD_WEIGHT, RATE, random_batch, serve
 
 
-def main(directory: str, batch: int, threads: int) -> None:
+def main(directory: str, size: int, threads: int) -> None:
     """Step the Keras model."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     model = keras.models.load_model(f"{directory}/network.keras", compile=False)
     optimizer = keras.optimizers.SGD(RATE, momentum=0.9)
     optimizer.build(model.trainable_variables)
-    given = lesson(batch)
-    images, classes, taught = map(tf.constant, given)
+    batch = random_batch(size)
+    images, classes, taught = map(tf.constant, batch)
 
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
