@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from google.protobuf.message import Message
@@ -47,7 +47,7 @@ class Converter:
         codecs: Those of the types that a message spells otherwise.
     """
 
-    def __init__(self, codecs: Mapping[Any, Codec]) -> None:
+    def __init__(self, codecs: Mapping[Any, Codec] = MappingProxyType({})) -> None:
         self._codecs: dict[Any, Codec] = {
             **dict.fromkeys((str, bytes, int, float, bool), _SAME),
             str | None: _OPTIONAL_TEXT,

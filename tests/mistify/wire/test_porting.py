@@ -1,8 +1,12 @@
+from functools import reduce
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.formats import AxisFormat
@@ -19,6 +23,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
+from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
@@ -37,9 +42,15 @@ quantizations = st.builds(QuantizationConfig, precision=st.sampled_from(Quantiza
 compressions = st.builds(CompressionConfig, sparsity=st.floats(0.01, 0.99)) | st.builds(
     CompressionConfig, clusters=st.integers(2, 256)
 )
+branches = st.builds(
+    lambda low, high, count: BranchesConfig.model_validate({"from": low, "to": high, "count": count}),
+    st.floats(0.05, 0.99),
+    st.floats(1.0, 20.0),
+    st.integers(2, 16),
+)
 tunings = st.builds(
     TuningConfig,
-    trainable=st.sampled_from(["network", "head"]) | st.integers(1, 2**31),
+    trainable=st.sampled_from(["none", "network", "head"]) | st.integers(1, 2**31),
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 4096),
 )
@@ -49,7 +60,9 @@ goals = st.builds(
     batch=st.integers(0, 2**31 - 1),
     budget=costs,
     accuracy_target=st.none() | finite,
+    metric=st.sampled_from(Metric),
     quantization=quantizations,
+    branches=st.none() | branches,
     compression=st.none() | compressions,
     tuning=tunings,
     algorithm=texts,
@@ -66,6 +79,7 @@ goals = st.builds(
     steps=int64,
     files=st.lists(files, max_size=3).map(tuple),
     branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
+    precision_choice=texts,
 )
 units = st.dictionaries(
     st.text("abcdJ/", min_size=1, max_size=5).filter(lambda name: name[0] != "/"),
@@ -85,6 +99,39 @@ jobs = st.builds(
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,
 )
+estimates = st.none() | st.builds(Estimate, finite, finite)
+edges = st.builds(
+    PlannedEdge,
+    goals=st.lists(names, min_size=1, max_size=3).map(tuple),
+    parent=st.none() | names,
+    budget=costs,
+    algorithm=texts,
+    choice=texts,
+    costs=costs,
+    accuracy=estimates,
+    accuracy_target=st.none() | finite,
+    steps=int64,
+    seconds=finite,
+    warning=texts,
+)
+batches = st.builds(
+    PlannedBatch,
+    model=texts,
+    metric=st.sampled_from(Metric),
+    source_costs=costs,
+    source_accuracy=estimates,
+    source_steps=int64,
+    source_seconds=finite,
+    edges=st.lists(edges, max_size=2).map(tuple),
+    seconds=finite,
+    evidence=texts,
+    formats=st.lists(formats, max_size=2).map(tuple),
+)
+plans = st.builds(
+    Plan,
+    st.lists(batches, max_size=2).map(tuple),
+    st.lists(st.builds(OutOfReach, texts, texts, texts, texts), max_size=2).map(tuple),
+)
 updates = st.builds(ProgressUpdate, texts, int64, int64, costs, st.none() | finite)
 events = st.builds(
     JobEvent,
@@ -100,6 +147,13 @@ problems = st.builds(Problem, texts, texts, texts, texts)
 def test_a_job_survives_the_wire(job: Job) -> None:
     wire = porting.job_to_proto(job).SerializeToString()
     assert porting.job_from_proto(pb.Job.FromString(wire)) == job
+
+
+@settings(deadline=None)
+@given(plans)
+def test_a_plan_survives_the_wire(plan: Plan) -> None:
+    wire = porting.plan_to_proto(plan).SerializeToString()
+    assert porting.plan_from_proto(pb.PortingPlan.FromString(wire)) == plan
 
 
 @given(events)
@@ -132,3 +186,40 @@ def test_an_unknown_code_is_internal() -> None:
 def test_an_event_of_an_unknown_kind_is_an_error(message: pb.JobEvent) -> None:
     with pytest.raises(MistifyError, match="same version"):
         porting.event_from_proto(message)
+
+
+GOAL = Goal("a", 0, {}, branches=BranchesConfig(), compression=CompressionConfig(clusters=4))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("state", 99, "goal state 99"),
+        ("metric", "perplexity", "metric perplexity"),
+        ("quantization.precision", "int2", "quantization int2"),
+        ("quantization.inputs", "int2", "quantization config"),
+        ("branches.count", 99, "branches config"),
+        ("compression.clusters", 999, "compression config"),
+        ("compression.sparsity", 0.5, "compression config"),
+        ("tuning.trainable", "middle", "tuning config"),
+        ("tuning.optimizer", "lion", "tuning config"),
+    ],
+)
+def test_what_only_a_newer_side_knows_of_a_goal_is_an_error_that_names_it(
+    field: str, value: object, named: str
+) -> None:
+    message = porting.goal_to_proto(GOAL)
+    *parents, name = field.split(".")
+    setattr(reduce(getattr, parents, message), name, value)
+    with pytest.raises(MistifyError, match=f"{named}.*same version") as caught:
+        porting.goal_from_proto(message)
+    assert caught.value.code is ErrorCode.INTERNAL
+
+
+@pytest.mark.parametrize("written", [[], ["kJ"]])
+def test_a_format_written_in_units_that_it_does_not_have_is_an_error(written: list[str]) -> None:
+    axis_format = pb.AxisFormat(quantity="energy_mj", label="energy", units={"mJ": 1.0}, written=written)
+    with pytest.raises(MistifyError, match=r"axis format.*same version"):
+        porting.plan_from_proto(
+            pb.PortingPlan(batches=[pb.PlannedBatch(metric="accuracy", formats=[axis_format])])
+        )
