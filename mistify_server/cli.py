@@ -3,24 +3,22 @@
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.errors import MistifyError
+from mistify.files import write_text
 from mistify.parsing.quantities import format_bytes
-from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
+from mistify_server.config import load_config, with_flags
 from mistify_server.coordinator.groups import add_group
-from mistify_server.coordinator.storage import MEMORY
 from mistify_server.planning.resolution.models import BUILTIN_MODELS, ModelRepository
-from mistify_server.server import ServerSettings
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
 from mistify_server.store.removal import remove_jobs
@@ -40,76 +38,25 @@ StoreOption = Annotated[Path, typer.Option(help="Directory of the server's jobs,
 
 
 @app.command()
+@with_flags
 def serve(
-    *,
-    store: StoreOption,
-    listen: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")
-    ] = DEFAULT_LISTEN,
-    data_root: Annotated[
-        list[Path] | None,
-        typer.Option(help="Directory with models and data, may be repeated."),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="local|ray|ray://HOST:PORT",
-            help="Where tasks run: on this machine, on a Ray cluster of this machine, on any Ray cluster.",
-        ),
-    ] = "local",
-    slots: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=256,
-            help="Tasks that run at the same time.",
-            show_default="1; with Ray the cluster's CPUs",
-        ),
-    ] = None,
-    index: Annotated[
-        str,
-        typer.Option(metavar="memory|redis://HOST:PORT", help="Where the peers of a device are looked up."),
-    ] = MEMORY,
-    token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that callers have to send.")
-    ] = None,
-    tls_certificate: Annotated[
+    config: Annotated[
         Path | None,
-        typer.Option(help="PEM file of the server's certificate chain: callers say tls://HOST:PORT."),
+        typer.Option(help="TOML file with settings by the names of these options, which override it."),
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = None,
-    ready_file: Annotated[
-        Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume/--no-resume", help="Whether unfinished jobs of the store go on.")
-    ] = True,
-    until_stdin_closes: Annotated[
-        bool, typer.Option("--until-stdin-closes", help="Stop also when the program that started it ends.")
-    ] = False,
+    **flags: Any,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C."""
-
-    def on_ready(address: str) -> None:
-        if ready_file is not None:
-            _write(ready_file, address)
-        typer.echo(f"listening on {address}")
-
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with _reported_errors():
-        settings = ServerSettings(
-            store=store.resolve(),
-            listen=listen,
-            data_roots=tuple(data_root or ()),
-            engine=engine,
-            slots=slots,
-            index=index,
-            certificate=_certificate(tls_certificate, tls_key),
-            token=None if token_file is None else _token(token_file),
-            resume=resume,
-            until_stdin_closes=until_stdin_closes,
-        )
-        asyncio.run(run_server(settings, on_ready))
+        settings = load_config(config, flags)
+
+        def on_ready(address: str) -> None:
+            if settings.ready_file is not None:
+                write_text(settings.ready_file, address)
+            typer.echo(f"listening on {address}")
+
+        asyncio.run(run_server(settings.server_settings(), on_ready))
 
 
 @models.command("add")
@@ -219,35 +166,6 @@ def _reported_errors() -> Iterator[None]:
     except MistifyError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.code.exit_code) from error
-
-
-def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
-    if chain is not None and key is not None:
-        return Certificate(chain, key)
-    if chain is None and key is None:
-        return None
-    given, missing = (
-        ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
-    )
-    problem = Problem(missing, "nothing", f"a PEM file, as {given} is given", "give both, or neither")
-    raise invalid_config([problem], "the command line")
-
-
-def _token(path: Path) -> str:
-    try:
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MistifyError(ErrorCode.NOT_FOUND, f"the token file {path} cannot be read: {error}") from error
-    if not token:
-        raise MistifyError(ErrorCode.INVALID_CONFIG, f"the token file {path} is empty; write a token into it")
-    return token
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file in one step, so that nobody reads half of it."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    os.replace(partial, path)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import sync_file, sync_path
 from mistify.jobs.job import PackageFile
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
@@ -144,15 +145,14 @@ class Artifacts:
                 for chunk in _chunks(content):
                     digest.update(chunk)
                     target.write(chunk)
-                target.flush()
-                os.fsync(target.fileno())
+                sync_file(target)
             name = digest.hexdigest() + suffix
             place = self._place(name)
             if not place.is_file():
                 place.parent.mkdir(exist_ok=True)
                 os.replace(temporary, place)
-                sync_directory(place.parent)
-                sync_directory(self._directory)
+                sync_path(place.parent)
+                sync_path(self._directory)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -178,15 +178,6 @@ def writing(directory: Path) -> Iterator[None]:
             ErrorCode.UNAVAILABLE,
             f"{directory} cannot be written ({error.strerror}); free space or restore write access",
         ) from error
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename in a directory survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checked(name: str) -> re.Match[str]:

@@ -37,7 +37,9 @@ async def test_the_command_serves_until_it_is_told_to_stop(
     site: Any, tmp_path: Path, call_at: Any, wait_until: Callable[..., Any]
 ) -> None:
     ready = tmp_path / "ready"
-    command = ["serve", "--store", site.store, "--listen", "127.0.0.1:0", "--ready-file", ready]
+    settings = tmp_path / "server.toml"
+    settings.write_text(f'store = "{site.store}"\nlisten = "127.0.0.1:1"\nready_file = "ready"')
+    command = ["serve", "--config", settings, "--listen", "127.0.0.1:0"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "mistify_server.cli", *map(str, command)
     )
@@ -47,6 +49,12 @@ async def test_the_command_serves_until_it_is_told_to_stop(
     await caller.channel.close()
     process.send_signal(signal.SIGINT)
     assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+def test_a_config_with_problems_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server.toml").write_text("slot = 2")
+    refused(ErrorCode.INVALID_CONFIG, 'did you mean "slots"', "--config", tmp_path / "server.toml")
+    refused(ErrorCode.INVALID_CONFIG, "--store: got nothing; expected a directory")
 
 
 def test_a_port_in_use_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
+from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify_server.engines.pool import PooledEngine
 from mistify_server.store.sql.rows import job_of
 from tests.mistify_server.outcomes import failure, goals
@@ -250,10 +251,21 @@ async def test_the_health_service_says_serving(caller: Any) -> None:
 async def test_calls_need_the_token(site: Any, make_config: Config, serving_at: Any, call_at: Any) -> None:
     async with serving_at(site.settings(token="s3cret"), "s3cret") as caller:  # noqa: S106
         assert (await caller.submit([make_config("a", FLOP="0.5x")])).state is JobState.QUEUED
-        for token in (None, "wrong", "s3cret "):
-            caller.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
-            for call in (caller.page(1), caller.events("x")):
-                assert (await failure(call)).code is ErrorCode.UNAUTHENTICATED
+        upload = TuningStub(caller.channel).Publish
+        for header in (
+            None,
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer s",
+            "Bearer s3cre",
+            "Bearer s3cret1",
+            "Bearer s3cret ",
+            "Bearer wrong",
+        ):
+            caller.metadata = () if header is None else (("authorization", header),)
+            for call in (caller.page(1), caller.events("x"), caller.call(upload, iter(()))):
+                assert (await failure(call)).code is ErrorCode.UNAUTHENTICATED, header
         stub = health_pb2_grpc.HealthStub(caller.channel)
         await stub.Check(health_pb2.HealthCheckRequest())
 

@@ -1,15 +1,13 @@
 """Migration of a database that an older Mistify has written."""
 
 import logging
-import os
-import shutil
 import sqlite3
 from contextlib import closing
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_server.store.artifacts import sync_directory
+from mistify.files import write_bytes
 from mistify_server.store.sql.failures import disk_failure, translated
 from mistify_server.store.sql.migrations.steps import OLDEST, STEPS
 
@@ -100,14 +98,8 @@ def _meta(connection: sqlite3.Connection) -> dict[str, str]:
 def _keep_copy(path: Path, version: int) -> Path:
     """Copy a database, as it is without the open transaction, and return the path of the copy."""
     copy = path.with_name(f"{path.name}.v{version}")
-    partial = copy.with_name(f"{copy.name}.partial")
-    partial.unlink(missing_ok=True)
-    # A connection that writes cannot be copied: SQLite would wait for it forever.
-    with closing(_connect(path)) as source, closing(_connect(partial)) as target:
-        source.backup(target)
-    shutil.copymode(path, partial)
-    os.replace(partial, copy)
-    sync_directory(path.parent)
+    with closing(_connect(path)) as source:
+        write_bytes(copy, source.serialize(), durable=True, private=True)
     return copy
 
 

@@ -78,8 +78,7 @@ def test_the_database_before_the_first_step_is_kept(old: Path, add_steps: Callab
         pass
     copy = old / f"mistify.db.v{CURRENT}"
     assert contents(copy) == before != contents(old / "mistify.db")
-    assert copy.stat().st_mode == (old / "mistify.db").stat().st_mode
-    assert not list(old.glob("*.partial"))
+    assert copy.stat().st_mode & 0o077 == 0
 
 
 def test_a_store_of_the_current_schema_is_not_copied(old: Path) -> None:

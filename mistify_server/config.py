@@ -1,0 +1,217 @@
+"""Settings of `mistify-server serve`: the flags, and a `server.toml` that they override.
+
+Each field of `ServeConfig` is a flag and a key of the file: its type, its help and its limits stand once.
+"""
+
+import inspect
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from typer.models import OptionInfo
+
+from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.parsing.validation import problems_of
+from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
+from mistify_server.coordinator.storage import MEMORY
+from mistify_server.server import ServerSettings
+
+
+def _file(example: str) -> Any:
+    return Field(None, description="the path of a file", examples=[example])
+
+
+class ServeConfig(BaseSettings):
+    """Settings that `serve` is started with.
+
+    The `typer.Option` of a field describes its flag, its `description` and `examples` what a wrong value in
+    the file should have been.
+    """
+
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    store: Annotated[Path, typer.Option(help="Directory of the server's jobs, models and packages.")] = Field(
+        description="a directory", examples=["/var/lib/mistify"]
+    )
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.", show_default=DEFAULT_LISTEN)
+    ] = Field(DEFAULT_LISTEN, description="HOST:PORT", examples=[DEFAULT_LISTEN])
+    data_root: Annotated[
+        list[Path], typer.Option(help="Directory with models and data, may be repeated.")
+    ] = Field([], description="a list of directories", examples=[["/srv/data"]])
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="local|ray|ray://HOST:PORT",
+            help="Where tasks run: on this machine, on a Ray cluster of this machine, on any Ray cluster.",
+            show_default="local",
+        ),
+    ] = Field("local", description="local, ray or ray://HOST:PORT", examples=["ray"])
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=256,
+            help="Tasks that run at the same time.",
+            show_default="1; with Ray the cluster's CPUs",
+        ),
+    ] = Field(None, ge=1, le=256, description="a number from 1 to 256", examples=[2])
+    index: Annotated[
+        str,
+        typer.Option(
+            metavar="memory|redis://HOST:PORT",
+            help="Where the peers of a device are looked up.",
+            show_default=MEMORY,
+        ),
+    ] = Field(MEMORY, description="memory or redis://HOST:PORT", examples=["redis://127.0.0.1:6379"])
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token that callers have to send.")
+    ] = _file("token")
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(help="PEM file of the server's certificate chain: callers say tls://HOST:PORT."),
+    ] = _file("chain.pem")
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file of its private key.")] = _file("key.pem")
+    ready_file: Annotated[
+        Path | None, typer.Option(help="File to write the address into as soon as calls are answered.")
+    ] = _file("ready")
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume/--no-resume", help="Whether unfinished jobs of the store go on.", show_default="resume"
+        ),
+    ] = Field(True, description="true or false", examples=[True])
+    until_stdin_closes: Annotated[
+        bool, typer.Option("--until-stdin-closes", help="Stop also when the program that started it ends.")
+    ] = Field(False, description="true or false", examples=[False])
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources of values: the flags, then the file."""
+        return init_settings, TomlConfigSettingsSource(settings_cls)
+
+    def server_settings(self) -> ServerSettings:
+        """Return the settings of the server, with the token read.
+
+        Raises:
+            MistifyError: NOT_FOUND or INVALID_CONFIG, of the token or the certificate.
+        """
+        return ServerSettings(
+            store=self.store.resolve(),
+            listen=self.listen,
+            data_roots=tuple(self.data_root),
+            engine=self.engine,
+            slots=self.slots,
+            index=self.index,
+            certificate=_certificate(self.tls_certificate, self.tls_key),
+            token=None if self.token_file is None else _token(self.token_file),
+            resume=self.resume,
+            until_stdin_closes=self.until_stdin_closes,
+        )
+
+
+def with_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Put a flag for each field of `ServeConfig` in place of a command's `**flags`; one not given is None."""
+    own = inspect.signature(command).parameters.values()
+    flags = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[field.annotation | None, _option(field)],  # type: ignore[operator]
+        )
+        for name, field in ServeConfig.model_fields.items()
+    ]
+    kept = [parameter for parameter in own if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    command.__signature__ = inspect.Signature([*kept, *flags])  # type: ignore[attr-defined]
+    return command
+
+
+def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
+    """Merge the flags over the keys of a file.
+
+    Args:
+        path: Of a `server.toml`, from whose directory its relative paths are meant; None for flags alone.
+        flags: By key; None and an empty list where one was not given.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem of the file, and settings that are missing.
+    """
+    given = {name: value for name, value in flags.items() if value not in (None, [])}
+
+    class Merged(ServeConfig):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    source = "the command line" if path is None else str(path)
+    try:
+        if path is not None:
+            path.read_bytes()  # pydantic-settings takes a file that is not there for an empty one
+        config = Merged(**given)  # type: ignore[arg-type]
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "mend it")
+        raise invalid_config([problem], source) from error
+    except ValidationError as error:
+        problems = problems_of(error, ServeConfig)
+        flagged = problems if path else [replace(wrong, place=_flag(wrong.place)) for wrong in problems]
+        raise invalid_config(flagged, source) from error
+    return config if path is None else _anchored(config, given, path.parent)
+
+
+def _option(field: FieldInfo) -> OptionInfo:
+    return next(option for option in field.metadata if isinstance(option, OptionInfo))
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _anchored(config: ServeConfig, flags: Collection[str], directory: Path) -> ServeConfig:
+    """Take the relative paths that stand in a file as meant from its directory."""
+    changes: dict[str, object] = {}
+    for name in config.model_fields_set.difference(flags):
+        value = getattr(config, name)
+        if isinstance(value, Path):
+            changes[name] = directory / value
+        elif isinstance(value, list):
+            changes[name] = [directory / path for path in value]
+    return config.model_copy(update=changes)
+
+
+def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
+    if chain is not None and key is not None:
+        return Certificate(chain, key)
+    if chain is None and key is None:
+        return None
+    given, missing = (
+        ("--tls-key", "--tls-certificate") if chain is None else ("--tls-certificate", "--tls-key")
+    )
+    problem = Problem(missing, "nothing", f"a PEM file, as {given} is given", "give both, or neither")
+    raise invalid_config([problem], "the command line")
+
+
+def _token(path: Path) -> str:
+    try:
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MistifyError(ErrorCode.NOT_FOUND, f"the token file {path} cannot be read: {error}") from error
+    if not token:
+        raise MistifyError(ErrorCode.INVALID_CONFIG, f"the token file {path} is empty; write a token into it")
+    return token

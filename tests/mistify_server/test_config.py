@@ -1,0 +1,76 @@
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify_server.config import ServeConfig, load_config
+
+EXAMPLE = Path(__file__).parents[2] / "configs" / "server.toml"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "server.toml"
+    path.write_text('store = "store"\ndata_root = ["data", "/srv/data"]\nslots = 3\nresume = false\n')
+    return path
+
+
+def test_flags_override_the_file_and_the_file_the_defaults(settings: Path) -> None:
+    flags = {"slots": 4, "data_root": [], "index": None, "until_stdin_closes": True}
+    config = load_config(settings, flags)
+    assert (config.slots, config.resume, config.index, config.until_stdin_closes) == (
+        4,
+        False,
+        "memory",
+        True,
+    )
+    assert load_config(settings, {"resume": True}).resume
+    assert load_config(settings, {"data_root": [Path("mine")]}).data_root == [Path("mine")]
+
+
+def test_relative_paths_are_meant_from_the_file_those_of_flags_are_not(settings: Path) -> None:
+    here = settings.parent
+    config = load_config(settings, {"token_file": Path("token")})
+    assert config.store == here / "store"
+    assert config.data_root == [here / "data", Path("/srv/data")]
+    assert config.token_file == Path("token")
+
+
+def test_every_problem_of_a_file_is_named(settings: Path) -> None:
+    settings.write_text('slot = 2\nslots = 0\nlisten = 7465\ndata_root = "/srv"\nresume = "perhaps"\n')
+    with pytest.raises(MistifyError) as raised:
+        load_config(settings, {})
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+    assert str(settings) in raised.value.message
+    assert {(problem.place, problem.given, problem.expected) for problem in raised.value.problems} == {
+        ("slot", 'the key "slot"', f"one of {', '.join(sorted(ServeConfig.model_fields))}"),
+        ("slots", "0", "a number from 1 to 256"),
+        ("listen", "7465", "HOST:PORT"),
+        ("data_root", '"/srv"', "a list of directories"),
+        ("resume", '"perhaps"', "true or false"),
+        ("store", "nothing", "a directory"),
+    }
+
+
+def test_a_missing_setting_is_named_as_a_flag_where_there_is_no_file() -> None:
+    with pytest.raises(MistifyError, match=r"the command line: 1 problem.*\n.*--store: got nothing"):
+        load_config(None, {})
+
+
+@pytest.mark.parametrize("content", [None, b"store = ", b"\xff"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "server.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(MistifyError, match="cannot be read") as raised:
+        load_config(path, {"store": tmp_path})
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_the_example_has_every_key() -> None:
+    assert load_config(EXAMPLE, {}).store == Path("/var/lib/mistify")
+    content = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", EXAMPLE.read_text(), flags=re.MULTILINE))
+    assert set(content) == set(ServeConfig.model_fields)
+    ServeConfig(**content)
