@@ -160,7 +160,7 @@ def remove(
 
 @contextmanager
 def _reported_errors() -> Iterator[None]:
-    """Say what went wrong on standard error, and end with the exit code of the catalogue."""
+    """Print errors on standard error, and exit with the code of the catalogue."""
     try:
         yield
     except MistifyError as error:

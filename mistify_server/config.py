@@ -155,7 +155,7 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file, and settings that are missing.
     """
-    given = {name: value for name, value in flags.items() if value not in (None, [])}
+    chosen = {name: value for name, value in flags.items() if value not in (None, [])}
 
     class Merged(ServeConfig):
         model_config = SettingsConfigDict(toml_file=path)
@@ -164,7 +164,7 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
     try:
         if path is not None:
             path.read_bytes()  # pydantic-settings takes a file that is not there for an empty one
-        config = Merged(**given)  # type: ignore[arg-type]
+        config = Merged(**chosen)  # type: ignore[arg-type]
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problem = Problem(source, f"a file that cannot be read ({error})", "a TOML file", "mend it")
         raise invalid_config([problem], source) from error
@@ -172,7 +172,7 @@ def load_config(path: Path | None, flags: Mapping[str, object]) -> ServeConfig:
         problems = problems_of(error, ServeConfig)
         flagged = problems if path else [replace(wrong, place=_flag(wrong.place)) for wrong in problems]
         raise invalid_config(flagged, source) from error
-    return config if path is None else _anchored(config, given, path.parent)
+    return config if path is None else _anchored(config, chosen, path.parent)
 
 
 def _option(field: FieldInfo) -> OptionInfo:

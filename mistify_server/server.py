@@ -64,7 +64,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What `mistify-server serve` is told.
+    """Settings of a server.
 
     Attributes:
         store: directory, made where there is none.
@@ -74,10 +74,10 @@ class ServerSettings:
         slots: how many tasks run at the same time; None takes the engine's own number.
         index: where peers are looked up: `memory` or `redis://HOST:PORT`.
         certificate: of the server, for TLS; None to speak without.
-        token: what callers have to send; needed to listen on other than loopback addresses.
+        token: sent by callers; needed to listen on other than loopback addresses.
         worker: the command that starts a worker; None for this package's own.
         resume: whether unfinished jobs of the store go on.
-        until_stdin_closes: whether to stop also when whoever holds the other end of standard input ends.
+        until_stdin_closes: whether to stop also when standard input is closed by its other end.
     """
 
     store: Path
@@ -127,7 +127,7 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
-    """A server that answers calls while the context is open; gives the address it is bound to."""
+    """Run a server in the block, and yield the address that it is bound to."""
     for name, reason in registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
     roots = DataRoots.of(settings.data_roots)
@@ -167,7 +167,7 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
 
 @dataclass(frozen=True)
 class Services:
-    """All that a server does."""
+    """The services of a server."""
 
     porting: PortingService
     tuning: TuningService

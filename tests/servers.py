@@ -21,7 +21,7 @@ def server(
     log: IO[str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """One that listens, with its address; stopped at the end, if it still runs."""
+    """Start a server, and yield its address and its process; it is stopped at the end, if it still runs."""
     process = subprocess.Popen(
         [*SERVE, "--store", store, "--listen", listen, *options],
         stdout=subprocess.PIPE,

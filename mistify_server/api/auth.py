@@ -1,4 +1,4 @@
-"""Who may call: whoever has the token."""
+"""Authentication of callers by the server's token."""
 
 import hmac
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ _HEALTH = "/grpc.health.v1.Health/"
 
 
 class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
-    """Refuses calls without `authorization: Bearer TOKEN`; health checks need none."""
+    """Refusal of calls without `authorization: Bearer TOKEN`; health checks need none."""
 
     def __init__(self, token: str) -> None:
         self._expected = f"Bearer {token}".encode()
@@ -21,12 +21,12 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-a
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Let a call pass, or put a refusal in its place."""
         handler = await continuation(details)
-        given = dict(details.invocation_metadata or ()).get(_HEADER, "")
-        given = given if isinstance(given, bytes) else given.encode()
+        header = dict(details.invocation_metadata or ()).get(_HEADER, "")
+        header = header if isinstance(header, bytes) else header.encode()
         if (
             handler is None
             or details.method.startswith(_HEALTH)
-            or hmac.compare_digest(given, self._expected)
+            or hmac.compare_digest(header, self._expected)
         ):
             return handler
         if handler.request_streaming:

@@ -1,4 +1,4 @@
-"""Devices on the wire."""
+"""Servicer of devices."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mistify_server.devices.service import DeviceService
 
 
 class DevicesServicer(devices_pb2_grpc.DevicesServicer):
-    """Hands every call to the service."""
+    """Adapter from gRPC to the service."""
 
     def __init__(self, service: DeviceService) -> None:
         self._service = service
@@ -21,9 +21,9 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
     async def ReportLatency(  # noqa: N802
         self, request: pb.ReportLatencyRequest, context: Any
     ) -> pb.ReportLatencyResponse:
-        """Refine what is predicted."""
-        told = (request.device, request.job_id, request.goal_id, request.median_ms)
-        predicted_ms, factor = self._service.report(*told)
+        """Improve the predictions for a device."""
+        report = (request.device, request.job_id, request.goal_id, request.median_ms)
+        predicted_ms, factor = self._service.report(*report)
         return pb.ReportLatencyResponse(predicted_ms=predicted_ms, factor=factor)
 
     async def ListDevices(  # noqa: N802

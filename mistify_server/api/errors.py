@@ -1,4 +1,4 @@
-"""The one place where the server's failures become gRPC statuses."""
+"""Translation of the server's failures into gRPC statuses; no other place does that."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[misc, type-arg, unused-ignore]
-    """Ends calls that fail with the error's status, and its problems attached."""
+    """Interceptor that ends failed calls with the error's status and its problems."""
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Wrap the handler of a call."""
@@ -54,7 +54,7 @@ def _stream(behaviour: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[An
 
 
 async def _abort(context: Any, error: Exception) -> None:
-    """End a call. What was not foreseen is logged, and says nothing of the server's inside."""
+    """End a call. Unexpected errors are logged, and reveal nothing of the server's internals."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if not isinstance(error, MistifyError):
@@ -65,7 +65,7 @@ async def _abort(context: Any, error: Exception) -> None:
 
 
 def _attached(error: MistifyError) -> bytes:
-    """The error as a message, with as many of its problems as fit."""
+    """Encode an error, with as many of its problems as fit."""
     info = porting.error_to_proto(error)
     left_out = 0
     while info.problems and info.ByteSize() > _MOST_ERROR_BYTES:

@@ -1,4 +1,4 @@
-"""Where a server listens, and how: with TLS or without."""
+"""Addresses of a server, with TLS or without."""
 
 import errno
 import ipaddress
@@ -19,13 +19,13 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a server proves to be itself by: PEM files of its certificate chain and of its private key."""
+    """Identity of a server: PEM files of its certificate chain and of its private key."""
 
     chain: Path
     key: Path
 
     def credentials(self) -> grpc.ServerCredentials:
-        """The same for gRPC.
+        """Return the certificate as gRPC takes it.
 
         Raises:
             MistifyError: NOT_FOUND, a file cannot be read.
@@ -83,18 +83,20 @@ def _host_and_port(listen: str) -> tuple[str, int]:
 
 
 def _loopback(host: str) -> bool:
-    """Whether a host name means nothing but loopback addresses."""
+    """Check whether a host name means loopback addresses only."""
     try:
-        found = socket.getaddrinfo(host, None)
+        addresses = socket.getaddrinfo(host, None)
     except OSError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG, f'got the host "{host}"; expected one of this machine; {error.strerror}'
         ) from error
-    return all(ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in found)
+    return all(
+        ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in addresses
+    )
 
 
 def _unusable(host: str, port: int, certificate: Certificate | None) -> MistifyError:
-    """Why an address could not be bound."""
+    """Find out why an address could not be bound."""
     reason = "it cannot be bound"
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):

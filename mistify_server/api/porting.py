@@ -1,4 +1,4 @@
-"""The porting service on the wire."""
+"""Servicer of porting."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +11,7 @@ from mistify_server.jobs.service import PortingService
 
 
 class PortingServicer(porting_pb2_grpc.PortingServicer):
-    """Hands every call to the service."""
+    """Adapter from gRPC to the service."""
 
     def __init__(self, service: PortingService) -> None:
         self._service = service
@@ -21,7 +21,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         return porting.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
-        """Say what would come of a batch."""
+        """Return the plan of a batch without starting it."""
         return plan_to_proto(await self._service.plan(request.config_json))
 
     async def AddGoals(self, request: pb.AddGoalsRequest, context: Any) -> pb.Job:  # noqa: N802

@@ -1,4 +1,4 @@
-"""The coordinator on the wire."""
+"""Servicer of tuning with peers."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,7 +11,7 @@ from mistify_server.coordinator.service import TuningService
 
 
 class TuningServicer(tuning_pb2_grpc.TuningServicer):
-    """Hands every call to the service."""
+    """Adapter from gRPC to the service."""
 
     def __init__(self, service: TuningService) -> None:
         self._service = service

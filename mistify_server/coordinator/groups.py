@@ -1,4 +1,4 @@
-"""Making a group of devices that tune together."""
+"""Making of groups of devices that tune together."""
 
 import re
 

@@ -1,7 +1,7 @@
 """Hashes by which near points fall into the same buckets (p-stable LSH, Datar et al. 2004).
 
 A hash is h(v) = floor((a.v + b) / w) with a from the normal distribution, which is 2-stable: a.v - a.u is
-distributed as |v - u| times a normal variable. A table's bucket is named by k hashes; two points are found
+distributed as |v - u| times a normal variable. A table's bucket is named by k hashes; two points meet
 if they share a bucket in one of L tables.
 """
 
@@ -50,11 +50,18 @@ class Hashes:
         self._salts = rng.integers(0, 2**64, parameters.tables, np.uint64, endpoint=False)
 
     def keys(self, points: Floats) -> NDArray[np.uint64]:
-        """The buckets of points [points, dimension]: [points, tables]."""
+        """Return the buckets of points.
+
+        Args:
+            points: [points, dimension].
+
+        Returns:
+            A bucket's name for each point and table, [points, tables].
+        """
         return self._folded(np.floor(self._hashed(points)))
 
     def probes(self, point: Floats) -> NDArray[np.uint64]:
-        """The buckets to look for a point's neighbours in, [tables * (hashes + 1)].
+        """Return the buckets to search for a point's neighbours, [tables * (hashes + 1)].
 
         Its own ones, and of each hash the neighbouring one whose boundary is nearer (multi-probe).
         """
@@ -65,7 +72,7 @@ class Hashes:
         return np.concatenate([keys[:, None], keys[:, None] + nearer], axis=1).ravel()
 
     def _hashed(self, points: Floats) -> Floats:
-        """[points, tables, hashes], before they are rounded down."""
+        """Return the hashes [points, tables, hashes] before they are rounded down."""
         return np.tensordot(points, self._directions, 1) + self._offsets
 
     def _folded(self, hashes: Floats) -> NDArray[np.uint64]:
@@ -74,8 +81,8 @@ class Hashes:
         return np.asarray(folded, np.uint64)
 
 
-def found_share(distance: Floats, parameters: Parameters) -> Floats:
-    """How likely a point at a distance is among those that `Hashes.probes` leads to.
+def share_of_neighbours(distance: Floats, parameters: Parameters) -> Floats:
+    """Compute the probability that a point at a distance is in one of the buckets of `Hashes.probes`.
 
     Let X be the distance times a normal variable, and S(c) = E[(c - |X|/w)+]. A hash is equal with
     probability S(1), and is the neighbouring one behind the nearer boundary, whose distance is uniform in
@@ -86,12 +93,12 @@ def found_share(distance: Floats, parameters: Parameters) -> Floats:
     equal = _shortfall(1.0, ratio)
     beyond = _shortfall(1.5, ratio) - equal - _shortfall(0.5, ratio)
     in_table = equal**hashes + (hashes * equal ** (hashes - 1) * beyond if hashes else 0.0)
-    found: Floats = 1 - (1 - np.minimum(in_table, 1.0)) ** parameters.tables
-    return found
+    share: Floats = 1 - (1 - np.minimum(in_table, 1.0)) ** parameters.tables
+    return share
 
 
 def _shortfall(bound: float, ratio: Floats) -> Floats:
-    """E[(bound - |X|/w)+], where w is `ratio` standard deviations of X."""
+    """Compute E[(bound - |X|/w)+], where w is `ratio` standard deviations of X."""
     reach = bound * ratio
     density = (1 - np.exp(-(reach**2) / 2)) * np.sqrt(2 / np.pi)
     shortfall: Floats = bound * (2 * ndtr(reach) - 1) - density / ratio

@@ -1,4 +1,4 @@
-"""Who is nearest: points by member, in buckets, ranked exactly (paper 5.2)."""
+"""Index of members by their points: candidates from buckets, ranked exactly (paper 5.2)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -64,7 +64,7 @@ class PeerIndex:
         self._open()
         self._build_id = b""
         self._dimension = dimension
-        self._given = parameters
+        self._fixed = parameters
         self._seed = seed
         self._row = np.dtype([("member", f"V{_MEMBER_BYTES}"), ("point", "<f8", (dimension,))])
         self._count = 0
@@ -75,11 +75,11 @@ class PeerIndex:
 
     @property
     def outgrown(self) -> bool:
-        """Whether it has become so large that building it anew would make it faster."""
-        return self._given is None and self._count > GROWTH * self._chosen_for
+        """Return whether it has become so large that building it anew would make it faster."""
+        return self._fixed is None and self._count > GROWTH * self._chosen_for
 
     def whole(self) -> bool:
-        """Whether all that was put in is there: built, no change broken off, nothing lost by the storage."""
+        """Check that nothing is missing: it was built, and no change was interrupted or lost."""
         build_id = self._build_id
         with self._changing():  # a storage that is away misses changes
             return bool(build_id and self._entries.get(_BUILD_KEY) == [build_id])
@@ -134,17 +134,17 @@ class PeerIndex:
         self._count -= 1
 
     def query(self, point: ArrayLike, count: int) -> list[Neighbour]:
-        """The nearest members, nearest first, equal ones by name: `count`, or all where there are fewer.
+        """Return up to `count` of the nearest members: nearest first, equal ones by name.
 
         Their distances are exact, and no member in the same buckets is nearer. Members may be missed that
         share no bucket with the point: about one in twenty of the ten nearest, on average.
         """
         point = np.asarray(point, np.float64)
         with self._storage.reached():
-            found = self._held(_split(self._hashes.probes(point).tobytes()))
-            if len(found) < count:
-                found |= self._held([_SAMPLE_KEY])
-        rows = np.frombuffer(b"".join(found), self._row)
+            candidates = self._held(_split(self._hashes.probes(point).tobytes()))
+            if len(candidates) < count:
+                candidates |= self._held([_SAMPLE_KEY])
+        rows = np.frombuffer(b"".join(candidates), self._row)
         offsets = rows["point"] - point
         squares = np.einsum("ij,ij->i", offsets, offsets)
         if len(squares) > count:
@@ -159,16 +159,16 @@ class PeerIndex:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """A change; where it is broken off, the index is no longer whole."""
+        """Guard a change: where it is interrupted, the index is no longer whole."""
         build_id, self._build_id = self._build_id, b""
         with self._storage.reached():
             yield
         self._build_id = build_id
 
     def _choose(self, matrix: Floats) -> None:
-        """Parameters and hashes for the points [points, dimension]."""
+        """Choose parameters and hashes for the points [points, dimension]."""
         rng = np.random.default_rng(self._seed)
-        parameters = self._given or (choose(matrix, rng) if len(matrix) else EXHAUSTIVE)
+        parameters = self._fixed or (choose(matrix, rng) if len(matrix) else EXHAUSTIVE)
         self._hashes = Hashes(parameters, self._dimension, self._seed)
         self._chosen_for = max(len(matrix), _SAMPLE)
 
@@ -187,7 +187,7 @@ class PeerIndex:
                 self._buckets.insert(key, *[rows[position] for position in positions], buffer=buffer)
 
     def _held(self, keys: list[bytes]) -> set[bytes]:
-        """What is in some buckets."""
+        """Return the content of these buckets."""
         return set[bytes]().union(*self._buckets.getmany(*keys))
 
 
@@ -196,12 +196,12 @@ def _by_distance(neighbour: Neighbour) -> tuple[float, str]:
 
 
 def _split(keys: bytes) -> list[bytes]:
-    """Keys that follow each other; the last one may be of another length."""
+    """Split keys that follow each other; the last one may be of another length."""
     return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
 
 
 def _grouped(keys: NDArray[np.uint64]) -> Iterable[tuple[bytes, NDArray[np.int64]]]:
-    """Each key that occurs, and at which positions."""
+    """Group positions by key; return each key that occurs, with its positions."""
     order = np.argsort(keys)
     different, starts = np.unique(keys[order], return_index=True)
     return zip(map(np.uint64.tobytes, different), np.split(order, starts[1:]), strict=True)

@@ -1,4 +1,4 @@
-"""Which members of a group are correlated with which: an index per group, made from the store."""
+"""Correlated members of groups: an index per group, made from the store."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ class Neighbourhood:
         self._growth: asyncio.Task[None] | None = None
 
     async def settled(self) -> None:
-        """Wait until all that was asked for is done, and nothing is being built."""
+        """Wait until all requests are done, and nothing is being built."""
         async with self._turn:
             growth = self._growth
         if growth is not None:
@@ -78,10 +78,10 @@ class Neighbourhood:
         self._change(member, None).add_done_callback(self._left)
 
     async def nearest(self, member: str, hints: Hints, count: int) -> list[Neighbour]:
-        """The members nearest to a member's hints, without itself, the nearest first."""
+        """Return the members nearest to a member's hints, without itself, the nearest first."""
         point = self._measure.point(hints)
-        found = await asyncio.shield(self._in_turn(lambda: self._whole().query(point, count + 1)))
-        return [neighbour for neighbour in found if neighbour.member != member][:count]
+        neighbours = await asyncio.shield(self._in_turn(lambda: self._whole().query(point, count + 1)))
+        return [neighbour for neighbour in neighbours if neighbour.member != member][:count]
 
     def _left(self, change: asyncio.Task[None]) -> None:
         if not change.cancelled() and (error := change.exception()) is not None:
@@ -147,7 +147,7 @@ class Neighbourhoods:
         self._made: dict[str, Neighbourhood] = {}
 
     def of(self, group: Group) -> Neighbourhood:
-        """The neighbourhood of a group."""
+        """Return the neighbourhood of a group."""
         made = self._made.get(group.name)
         if made is None or made.group != group:
             made = self._made[group.name] = Neighbourhood(group, self._tuning, self._storage, made)

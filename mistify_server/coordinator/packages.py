@@ -1,4 +1,4 @@
-"""The packages whose weights the members of a group tune."""
+"""Packages whose weights the members of a group tune."""
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import Goal
@@ -13,14 +13,14 @@ _SERVE = "serve.tflite"
 
 
 class PublishedModels:
-    """What packages say of their weights; what was read once is remembered, as packages do not change."""
+    """Weights of packages, by their manifests. Each is read once, as packages do not change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: dict[tuple[PackageReference, str, int], Tunable] = {}
 
     def tunable(self, group: Group, package: PackageReference) -> Tunable:
-        """The weights of a package that members of a group can tune.
+        """Return the weights of a package that members of a group can tune.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, it is none of the group's, is not the one that was tuned, or

@@ -1,11 +1,11 @@
-"""Choosing the parameters of an index from its points: the cheapest that find enough."""
+"""Choice of an index's parameters from its points: the cheapest that find enough neighbours."""
 
 from itertools import product
 from typing import Final
 
 import numpy as np
 
-from mistify_server.coordinator.hashing import Floats, Parameters, found_share
+from mistify_server.coordinator.hashing import Floats, Parameters, share_of_neighbours
 
 #: Up to so many points, looking at all of them is the fastest.
 ALL_AT_ONCE: Final = 2_000
@@ -26,15 +26,15 @@ _WIDTHS: Final = tuple(2.0 ** (power / 2) for power in range(-2, 13))
 _BUCKET_SECONDS: Final = 1e-6
 _POINT_SECONDS: Final = 2e-7
 
-#: What shares one bucket with everything else.
+#: Parameters by which all points share one bucket.
 EXHAUSTIVE: Final = Parameters(tables=1, hashes=0, width=1.0)
 
 
 def choose(points: Floats, rng: np.random.Generator) -> Parameters:
-    """Parameters for points like these, and as many.
+    """Choose parameters for points like these, and as many.
 
     Some points are compared with all others. What parameters would find of their nearest neighbours, and how
-    many others they would rank, follows from the distances (`found_share`).
+    many others they would rank, follows from the distances (`share_of_neighbours`).
 
     Args:
         points: [points, dimension].
@@ -49,16 +49,16 @@ def choose(points: Floats, rng: np.random.Generator) -> Parameters:
     for tables, hashes, width in product(_TABLES, _HASHES, _WIDTHS):
         parameters = Parameters(tables, hashes, width * scale)
         buckets = _BUCKET_SECONDS * tables * (hashes + 1)
-        if buckets >= least or found_share(near, parameters).mean() < RECALL:
+        if buckets >= least or share_of_neighbours(near, parameters).mean() < RECALL:
             continue
-        seconds = buckets + _POINT_SECONDS * float(counts @ found_share(far, parameters))
+        seconds = buckets + _POINT_SECONDS * float(counts @ share_of_neighbours(far, parameters))
         if seconds < least:
             best, least = parameters, seconds
     return best
 
 
 def _distances(points: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    """Distances of some points to their nearest neighbours, and to all others.
+    """Compute the distances of a sample of points to their nearest neighbours, and to all others.
 
     Returns:
         [samples * neighbours], and a histogram that is narrow where distances are small: the middles of its

@@ -1,4 +1,4 @@
-"""What the coordinator does, without the wire: join, publish, find peers, leave (paper 5)."""
+"""The coordinator, without the wire: join, publish, find peers, leave (paper 5)."""
 
 import asyncio
 import logging
@@ -78,7 +78,7 @@ class TuningService:
             await asyncio.sleep(0 if more else _EXPIRY_INTERVAL)
 
     def forget_silent(self) -> bool:
-        """Forget some of those whose lease has ended; whether there may be more of them."""
+        """Forget members whose lease has ended, and return whether there may be more of them."""
         expired = self._tuning.expired(int(1000 * self._now()), _FORGOTTEN_AT_ONCE)
         for member in expired:
             self._forget(member)
@@ -134,7 +134,7 @@ class TuningService:
                 await neighbourhood.place(member.name, publication.hints)
 
     async def peers(self, key: MemberKey, count: int, held: Mapping[str, int]) -> AsyncIterator[Peer | bytes]:
-        """The models of the most correlated other members, the most correlated first.
+        """Yield the models of the most correlated other members, the most correlated first.
 
         Args:
             key: of a member that has published.
@@ -165,7 +165,7 @@ class TuningService:
         self._forget(Member(key.group, key.member))
 
     def _attend(self, key: MemberKey) -> Member:
-        """The member that calls, its lease renewed once half of it has passed."""
+        """Return the calling member, and renew its lease once half of it has passed."""
         member = Member(key.group, key.member)
         expiry = self._tuning.expiry(member)
         if expiry is None:
@@ -203,7 +203,7 @@ def _problems(publication: Publication, tunable: Tunable) -> Iterator[Problem]:
 
 
 def _is_again(publication: Publication, before: Publication) -> bool:
-    """Whether the same was published before.
+    """Check whether the same was published before.
 
     Raises:
         MistifyError: CONFLICT, the version is stale.

@@ -1,4 +1,4 @@
-"""Where indexes live: datasketch's storages, in memory or in Redis."""
+"""Storages of indexes, by datasketch: in memory or in Redis."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,14 +20,14 @@ ANSWER_SECONDS: Final = 2.0
 
 @dataclass(frozen=True)
 class IndexStorage:
-    """Makes the key-value storages of an index."""
+    """Maker of an index's key-value storages."""
 
     config: Mapping[str, object]
     address: str
 
     @classmethod
     def of(cls, address: str) -> "IndexStorage":
-        """A storage from what `--index` says: `memory`, or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
+        """Parse the setting `index`: `memory`, or `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`.
 
         Raises:
             MistifyError: INVALID_CONFIG, it is neither, or Redis' client is not installed.
@@ -44,16 +44,16 @@ class IndexStorage:
             ) from error
 
     def sets(self, name: bytes) -> Any:
-        """A storage of sets by key."""
+        """Return a storage of sets by key."""
         return unordered_storage(dict(self.config), name)
 
     def lists(self, name: bytes) -> Any:
-        """A storage of lists by key."""
+        """Return a storage of lists by key."""
         return ordered_storage(dict(self.config), name)
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """Tell of a Redis that cannot be reached as what the operator has to do."""
+        """Raise errors of a Redis that cannot be reached as advice to the operator."""
         try:
             yield
         except Exception as error:

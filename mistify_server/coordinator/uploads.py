@@ -1,4 +1,4 @@
-"""Weights on their way in, and the files that they become."""
+"""Uploads of weights, and the files that they become."""
 
 import asyncio
 from collections import Counter
@@ -21,7 +21,7 @@ UPLOAD_SECONDS: Final = 1800.0
 
 
 def artifact_of(digest: str) -> str:
-    """The artifact of weights with this SHA-256 (hex)."""
+    """Return the artifact of weights with this SHA-256 (hex)."""
     return digest + _SUFFIX
 
 
@@ -29,7 +29,7 @@ def artifact_of(digest: str) -> str:
 async def received(
     publication: Publication, chunks: AsyncIterator[bytes], directory: Path
 ) -> AsyncIterator[Path]:
-    """The file that arrives in pieces, while the context is open; it is as long as announced, and no longer.
+    """Receive a file in pieces, and yield its path in the block; it is exactly as long as announced.
 
     Args:
         publication: announces the weights.
@@ -101,7 +101,7 @@ class WeightFiles:
                 self.collect(digest)
 
     def incoming(self) -> Path:
-        """A directory for what arrives.
+        """Return a directory for files that are arriving.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -109,7 +109,7 @@ class WeightFiles:
         return self._files.incoming()
 
     def path(self, digest: str) -> Path:
-        """Where weights lie.
+        """Return the path of weights.
 
         Raises:
             MistifyError: NOT_FOUND, they were removed.
@@ -122,7 +122,7 @@ class WeightFiles:
             self._files.remove(artifact_of(digest))
 
     def unpublished(self) -> list[str]:
-        """SHA-256 of weights that no publication refers to, also of those that just arrive."""
+        """Return the SHA-256 of weights that no publication refers to, also of those that are arriving."""
         digests = map(digest_of, self._files.names())
         published = self._tuning.weights()
         return [digest for digest in digests if digest not in published]

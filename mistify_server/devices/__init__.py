@@ -1,1 +1,1 @@
-"""Devices that were measured: what networks will take there (paper 4.1)."""
+"""Measured devices, and predictions of latencies on them (paper 4.1)."""

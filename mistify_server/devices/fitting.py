@@ -1,4 +1,4 @@
-"""Fitting what operators take on a device to what small networks took there (paper 4.1).
+"""Fit of a device's latency models to the latencies of small networks measured there (paper 4.1).
 
 All figures of a setting are fitted together, none of them negative, to relative errors; an operator in a
 network counts as much as one alone, as networks are what is predicted. The tile of each routine is first
@@ -49,7 +49,7 @@ _INTEGER: Final = frozenset({OperatorKind.QUANTIZE, OperatorKind.DEQUANTIZE})
 
 
 def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
-    """The profiles of a device, one for each precision, and how well each setting is predicted.
+    """Fit the profiles of a device, one for each precision, and measure how well each setting is predicted.
 
     Raises:
         MistifyError: INVALID_CONFIG, a kind of operator was not measured at one of the settings.
@@ -58,14 +58,14 @@ def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
     watts = {(power.integer, power.threads): power.watts for power in table.powers}
     _require_all_routines(table, settings)
     models: dict[tuple[bool, int], LatencyModel] = {}
-    found = []
+    qualities = []
     for integer, threads in settings:
         readings = [r for r in table.readings if (r.integer, r.threads) == (integer, threads)]
         fit = _Fit(readings)
         models[integer, threads] = fit.model()
         errors = fit.cross_validated_errors()
         median, p90 = (float(np.quantile(errors, share)) for share in (0.5, 0.9))
-        found.append(Setting(integer, threads, median, p90, watts.get((integer, threads))))
+        qualities.append(Setting(integer, threads, median, p90, watts.get((integer, threads))))
     profiles = [
         device_profile(
             table.name,
@@ -75,11 +75,11 @@ def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
         )
         for integer in (False, True)
     ]
-    return profiles, found
+    return profiles, qualities
 
 
 def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int]]) -> None:
-    """Refuse a table by which some networks could not be predicted."""
+    """Refuse a table that leaves networks without a prediction."""
     problems = []
     for integer, threads in settings or [(False, 1)]:
         done = {
@@ -103,14 +103,14 @@ def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int
 
 
 def _needed(integer: bool) -> set[str]:
-    """The routines of all kinds of operators."""
+    """Return the routines of all kinds of operators."""
     kinds = [kind for kind in OperatorKind if integer or kind not in _INTEGER]
     shapes = [Operation(kind, *shape) for kind in kinds for shape in ((1, 2, 2), (2, 2, 2), (2, 2, 2, 9))]
     return {routine_of(operation) for operation in shapes}
 
 
 class _Fit:
-    """What was measured with one setting.
+    """Fit of the readings of one setting.
 
     Args:
         readings: With that setting.
@@ -125,7 +125,7 @@ class _Fit:
         self._weights = np.array([float(len(reading.operations)) for reading in readings])
 
     def model(self) -> LatencyModel:
-        """Fitted to everything."""
+        """Return the model fitted to all readings."""
         figures = _solved(self._terms, self._taken, self._weights)
         return LatencyModel(
             start=figures[0],
@@ -137,7 +137,7 @@ class _Fit:
         )
 
     def cross_validated_errors(self) -> Array:
-        """Relative errors for networks of several operators, by figures that were fitted without them."""
+        """Return the relative errors for networks of several operators, by figures fitted without them."""
         order = np.random.default_rng(0).permutation(len(self._readings))
         predicted = np.zeros(len(order))
         for fold in range(_FOLDS):
@@ -147,11 +147,11 @@ class _Fit:
             predicted[left_out] = self._terms[left_out] @ figures
         errors = np.abs(predicted / self._taken - 1)
         several = np.array([len(reading.operations) > 1 for reading in self._readings])
-        found: Array = errors[several] if several.any() else errors
-        return found
+        selected: Array = errors[several] if several.any() else errors
+        return selected
 
     def _best_tile(self, routine: str) -> Tile:
-        """The tile with which a routine's networks of one operator are fitted best."""
+        """Return the tile with which a routine's networks of one operator are fitted best."""
         own = [r for r in self._readings if [routine_of(o) for o in r.operations] == [routine]]
         tiles = list(_tiles(routine, own))
         if len(tiles) == 1:
@@ -161,7 +161,7 @@ class _Fit:
 
 
 def _tiles(routine: str, own: Sequence[OperatorTiming]) -> Iterator[Tile]:
-    """The tiles that a routine may have."""
+    """Yield the tiles that a routine may have."""
     if not own or not is_tiled(routine):
         yield _UNTILED
         return
@@ -175,17 +175,17 @@ def _routines(readings: Iterable[OperatorTiming]) -> Iterator[str]:
 
 
 def _rows(readings: Sequence[OperatorTiming], tiles: Tiles, places: dict[str, slice]) -> Array:
-    """For each reading its terms [readings, terms]: the start, what lies between operations, and these.
+    """Return the terms of each reading, [readings, terms]: start, between operations, of operations.
 
     Args:
-        readings: What was measured.
+        readings: The measurements.
         tiles: Of all their routines.
         places: Filled in: where the terms of each routine stand.
     """
     width = 1 + _BETWEEN
     for routine in tiles:
-        some = next(o for r in readings for o in r.operations if routine_of(o) == routine)
-        count = len(terms_of(some, tiles[routine]))
+        example = next(o for r in readings for o in r.operations if routine_of(o) == routine)
+        count = len(terms_of(example, tiles[routine]))
         places[routine] = slice(width, width + count)
         width += count
     rows = np.zeros((len(readings), width))
@@ -203,7 +203,7 @@ def _microseconds(readings: Sequence[OperatorTiming]) -> Array:
 
 
 def _solved(terms: Array, taken: Array, weights: Array) -> Array:
-    """Figures, none of them negative, with the least weighted squares of relative errors."""
+    """Solve for figures, none of them negative, with the least weighted squares of relative errors."""
     share = np.sqrt(weights)
     relative = terms * (share / taken)[:, None]
     scale = relative.max(axis=0)
@@ -214,6 +214,6 @@ def _solved(terms: Array, taken: Array, weights: Array) -> Array:
 
 
 def _misfit(terms: Array, taken: Array) -> Any:
-    """The mean square of relative errors, of which none counts for more than 1."""
+    """Return the mean square of relative errors, of which none counts for more than 1."""
     errors = np.abs(terms @ _solved(terms, taken, np.ones(len(taken))) / taken - 1)
     return np.mean(np.minimum(errors, 1.0) ** 2)

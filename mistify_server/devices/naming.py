@@ -1,4 +1,4 @@
-"""Finding the measured devices that goals name."""
+"""Lookup of the measured devices that goals name."""
 
 from collections.abc import Collection
 
@@ -12,7 +12,7 @@ from mistify_server.store.devices import DeviceStore
 def find_devices(
     batch: CollectiveBatch, devices: DeviceStore, problems: list[Problem], known: Collection[str] = ()
 ) -> tuple[MeasuredProfile, ...]:
-    """The profiles of the devices that a batch names, at every precision; problems are added.
+    """Return the profiles of the devices that a batch names, at every precision, and add problems.
 
     Args:
         batch: of goals.
@@ -20,13 +20,13 @@ def find_devices(
         problems: gets one for each goal with a name that nobody knows.
         known: profiles that need not be looked up.
     """
-    found: dict[str, list[MeasuredProfile]] = {}
+    profiles_of: dict[str, list[MeasuredProfile]] = {}
     for index, config in zip(batch.indices, batch.configs, strict=True):
         name = config.device
         if name is None or name in known:
             continue
-        found[name] = found.get(name) or devices.profiles(name)
-        if not found[name]:
+        profiles_of[name] = profiles_of.get(name) or devices.profiles(name)
+        if not profiles_of[name]:
             wrong = unknown_hardware(name, (device.name for device in devices.all()))
             problems.append(wrong.problem(f"[{index}].hardware"))
-    return tuple(profile for profiles in found.values() for profile in profiles)
+    return tuple(profile for profiles in profiles_of.values() for profile in profiles)

@@ -1,4 +1,4 @@
-"""What the server does with devices, without the wire: register, refine, list."""
+"""The service of devices, without the wire: register, refine, list."""
 
 import asyncio
 import math
@@ -40,10 +40,10 @@ class DeviceService:
         return device
 
     def report(self, device: str, job_id: str, goal_id: str, median_ms: float) -> tuple[float, float]:
-        """Let the predictions for a device follow what a goal's package took there.
+        """Adjust the predictions for a device to the latency of a goal's package there.
 
         Returns:
-            What was predicted for it in milliseconds, and the factor of the profile from now on.
+            The predicted latency in milliseconds, and the new factor of the profile.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such device or goal, nothing was predicted, or the device was
@@ -72,10 +72,10 @@ class DeviceService:
         return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
 
     def devices(self) -> list[Device]:
-        """All devices, by name."""
+        """Return all devices, by name."""
         return self._devices.all()
 
     def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
-        """Whether a job's profile has the models that predict for the device now, whatever its factor was."""
+        """Check whether a job's profile has the device's current models, whatever its factor was."""
         models = replace(profile, factor=1.0)
         return any(replace(known, factor=1.0) == models for known in self._devices.profiles(device))

@@ -1,1 +1,1 @@
-"""Where tasks run: on worker processes of this machine, or on other machines."""
+"""Engines, which run tasks in worker processes of this machine or of others."""

@@ -1,4 +1,4 @@
-"""What an engine is: something that runs tasks."""
+"""Interface of engines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,26 +8,26 @@ from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 
-#: Told how far a task is; first, with the stage "starting", when something has taken the task up, and again
-#: with that stage whenever the task is begun anew.
+#: Gets the progress of a task: first with the stage "starting" when a worker has taken the task, and again
+#: with that stage at each new attempt.
 OnProgress: TypeAlias = Callable[[TaskProgress], None]
 
 
 class Engine(ABC):
     """Runs tasks, several at a time, and takes care of whatever runs them.
 
-    Engines are used from one event loop. What fails for a reason of its own (a model that cannot be
-    read, a worker that dies again and again) ends as a `TaskFailure`, never as an exception.
+    Engines are used from one event loop. A task that fails by its own fault (a model that cannot be read,
+    a worker that dies again and again) ends as a `TaskFailure`, never as an exception.
     """
 
     @property
     @abstractmethod
     def slots(self) -> int:
-        """How many tasks run at the same time; more than that wait for their turn."""
+        """Return how many tasks run at the same time; more wait for their turn."""
 
     @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
-        """Run a task to its end. To cancel the call stops the task at once.
+        """Run a task to its end. Cancelling the call stops the task at once.
 
         An `InspectTask`, for which a user is waiting, never waits behind other tasks.
 
@@ -37,4 +37,4 @@ class Engine(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop everything that runs; the engine cannot be used any more."""
+        """Stop everything that runs; the engine cannot be used afterwards."""

@@ -1,4 +1,4 @@
-"""The engine of one machine."""
+"""Engine of one machine."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from mistify_server.engines.supervision import WorkerConnection
 
 
 def worker_command(store: Path) -> list[str]:
-    """How the worker of this package is started for the store in a directory."""
+    """Return the command that starts this package's worker for the store in a directory."""
     return [sys.executable, "-m", "mistify_server.worker", "--store", str(store)]
 
 

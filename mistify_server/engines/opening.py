@@ -1,4 +1,4 @@
-"""From the name of an engine to the engine."""
+"""Engines by name."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ _REMOTE = "ray://"
 async def open_engine(
     name: str, store: Path, command: Sequence[str] | None = None, slots: int | None = None
 ) -> AsyncIterator[Engine]:
-    """An engine, while the context is open.
+    """Open an engine for the block.
 
     Args:
         name: `local`; `ray` for a Ray cluster of this machine, which ends with the context; `ray://HOST:PORT`.

@@ -1,4 +1,4 @@
-"""What engines have in common that keep workers: attempts, deadlines, room for inspections."""
+"""Base of engines that keep workers: attempts, deadlines, room for inspections."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ class PooledEngine(Engine):
     """Workers that are started when first needed and then kept.
 
     A worker that dies, or gives no sign of life for the lease, is replaced, and its task tried again, unless
-    it was a model that it died of while loading it.
+    it died while it loaded a model.
     One more worker, ended after use, is for inspections while all the others are taken.
 
     Args:
@@ -61,33 +61,33 @@ class PooledEngine(Engine):
     def __init__(self, slots: int, leases: Mapping[str, float], deadlines: Mapping[str, float]) -> None:
         self._leases = leases
         self._deadlines = deadlines
-        self._crew = WorkerPool(self._start_regular, slots)
+        self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1, keep=False)
 
     @property
     @override
     def slots(self) -> int:
-        return self._crew.size
+        return self._regular.size
 
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
-        crew = self._crew
+        pool = self._regular
         if isinstance(task, InspectTask) and not await self._free():
-            crew = self._spare
+            pool = self._spare
         seconds = self._deadlines[task.kind]
         failure = stage = ""
         code = WorkerDied.code
 
-        def told(progress: TaskProgress) -> None:
+        def report(progress: TaskProgress) -> None:
             nonlocal stage
             stage = progress.stage
             on_progress(progress)
 
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                async with crew.worker(needed(task)) as worker, asyncio.timeout(seconds):
-                    told(TaskProgress(stage="starting", step=0, total_steps=0))
-                    return await worker.ask(task, told, self._leases[task.kind])
+                async with pool.worker(needed(task)) as worker, asyncio.timeout(seconds):
+                    report(TaskProgress(stage="starting", step=0, total_steps=0))
+                    return await worker.ask(task, report, self._leases[task.kind])
             except TimeoutError:
                 if stage == LOADING:
                     return _unloadable(f"took more than {seconds:,.0f} s to load")
@@ -101,7 +101,7 @@ class PooledEngine(Engine):
 
     @override
     async def close(self) -> None:
-        await self._crew.close()
+        await self._regular.close()
         await self._spare.close()
 
     @abstractmethod
@@ -119,10 +119,10 @@ class PooledEngine(Engine):
 
     @abstractmethod
     async def _has_room(self) -> bool:
-        """Whether a worker that is started now need not wait."""
+        """Check whether a worker could be started now without waiting."""
 
     async def _free(self) -> bool:
-        return self._crew.idle or (not self._crew.complete and await self._has_room())
+        return self._regular.idle or (not self._regular.complete and await self._has_room())
 
     async def _start_regular(self, number: str) -> SupervisedWorker:
         return SupervisedWorker(await self._connect(f"worker-{number}", spare=False))
@@ -131,15 +131,15 @@ class PooledEngine(Engine):
         return SupervisedWorker(await self._connect("worker-inspections", spare=True))
 
 
-def _unloadable(what: str) -> TaskFailure:
-    """The failure of a task whose model brings down whoever loads it: it would do so again."""
+def _unloadable(reason: str) -> TaskFailure:
+    """Return the failure of a task whose model ends each worker that loads it."""
     problem = Problem(
         "model",
-        f"a model that {what}",
+        f"a model that {reason}",
         "one that a worker can load",
         "save it again, or a smaller one",
     )
-    return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {what}", problems=(problem,))
+    return TaskFailure(code=ErrorCode.INVALID_MODEL.name, message=f"the model {reason}", problems=(problem,))
 
 
 def _failure(message: str, code: ErrorCode = ErrorCode.INTERNAL) -> TaskFailure:

@@ -1,4 +1,4 @@
-"""One worker process of this machine: started, spoken to, killed."""
+"""Worker processes of this machine."""
 
 import asyncio
 import hashlib
@@ -121,7 +121,7 @@ class WorkerProcess(WorkerConnection):
         await asyncio.to_thread(rmtree, self._scratch, ignore_errors=True)
 
     async def _death(self) -> str:
-        """How a worker ended that has closed its output."""
+        """Describe how a worker ended that has closed its output."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
         await self.kill()
@@ -132,7 +132,7 @@ class WorkerProcess(WorkerConnection):
 
 
 def _fresh_scratch(log: Path) -> Path:
-    """A directory for a worker's temporary files, in place of those that a killed server left of its log."""
+    """Make a directory for a worker's temporary files, in place of those that a killed server left."""
     prefix = f"mistify-worker-{hashlib.sha256(os.fsencode(log.absolute())).hexdigest()[:16]}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         rmtree(left, ignore_errors=True)
@@ -155,7 +155,7 @@ def _truncate(log: Path) -> None:
 
 
 def _tail(log: Path, start: int) -> str:
-    """The last lines of a log, of those written from `start` on; none where somebody has removed it."""
+    """Return the last lines of a log that were written from `start` on; none where it was removed."""
     try:
         with log.open("rb") as file:
             file.seek(max(start, _size(log) - _SHOWN_BYTES))

@@ -31,7 +31,7 @@ _LOST = (ConnectionError, RuntimeError, ValueError, RayError, grpc.RpcError)
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[int]:
-    """A connection to a Ray cluster, while the context is open; gives the number of its CPUs.
+    """Connect to a Ray cluster for the block, and yield the number of its CPUs.
 
     There is one such connection per process.
 
@@ -167,7 +167,7 @@ class _Host:
         await self._worker().send(line)
 
     async def receive(self) -> tuple[bytes, str]:
-        """A line; where none can come any more, the reason."""
+        """Return the next line; where none can come any more, the reason."""
         try:
             return await self._worker().receive(), ""
         except WorkerDied as error:
@@ -245,6 +245,6 @@ def _forget(reply: "asyncio.Future[object]") -> None:
 
 
 def _short(error: Exception) -> str:
-    """The last line of an error, where Ray says what has happened."""
+    """Return the last line of an error, where Ray gives the reason."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1][:_SHOWN_CHARACTERS]

@@ -1,4 +1,4 @@
-"""One worker under supervision: what it is asked, what of its words counts, when it is given up."""
+"""Supervision of one worker: its tasks, the answers that count, and when it is given up."""
 
 import asyncio
 import itertools
@@ -19,25 +19,25 @@ T = TypeVar("T")
 #: The longest line that a worker may write, in bytes.
 MAX_LINE = 4 * 2**20
 
-#: Seconds that a question which needs no work may take.
+#: Seconds within which a worker answers a question that needs no work.
 _REPLY_SECONDS = 30.0
 
 
 class WorkerDied(Exception):  # noqa: N818 (what happened; the next attempt may well succeed)
-    """A worker ended, fell silent or talked nonsense before it had answered; says what is known of it.
+    """A worker ended, fell silent or wrote nonsense before it had answered; the message has the reason.
 
-    `code` is that of its task's failure, should no other attempt come to an answer.
+    `code` is that of its task's failure, should no other attempt succeed.
     """
 
     code = ErrorCode.INTERNAL
 
 
 class WorkerCrashed(WorkerDied):
-    """The worker's process ended by itself, or by what the system holds against it."""
+    """The worker's process ended by itself, or was ended by the system."""
 
 
 class WorkerNotStarted(WorkerDied):
-    """There was no process at all, which is no fault of the task."""
+    """The worker's process could not be started, which is no fault of the task."""
 
     code = ErrorCode.UNAVAILABLE
 
@@ -51,7 +51,7 @@ class WorkerConnection(ABC):
 
     @abstractmethod
     async def alive(self) -> bool:
-        """Whether the process runs and can be reached."""
+        """Check whether the process runs and can be reached."""
 
     @abstractmethod
     async def send(self, line: bytes) -> None:
@@ -59,11 +59,11 @@ class WorkerConnection(ABC):
 
     @abstractmethod
     async def receive(self) -> bytes:
-        """The next line that the process wrote."""
+        """Return the next line that the process wrote."""
 
     @abstractmethod
     async def last_words(self) -> str:
-        """The end of what the process has logged since the last line was sent; at the first, of all."""
+        """Return the end of what the process logged since the last line was sent, or since its start."""
 
     @abstractmethod
     async def kill(self) -> None:
@@ -71,10 +71,10 @@ class WorkerConnection(ABC):
 
 
 class SupervisedWorker:
-    """Asks a worker for one task after the other.
+    """A worker that is asked for one task after the other.
 
-    Every attempt has a ticket, and an answer counts only under the ticket of the current one: whatever
-    a worker still says about an attempt that was given up is refused.
+    Every attempt has a ticket, and an answer counts only under the ticket of the current one: a late answer
+    to an attempt that was given up is refused.
 
     Args:
         connection: to the worker.
@@ -88,18 +88,18 @@ class SupervisedWorker:
         self.warm: frozenset[str] = frozenset()
 
     async def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Check whether it can be asked."""
         try:
             return await _in_time(self._connection.alive(), _REPLY_SECONDS)
         except WorkerDied:
             return False
 
     async def ask(self, task: Task, on_progress: OnProgress, lease: float) -> Result:
-        """The answer to a task.
+        """Return the result of a task.
 
         Args:
-            task: what is asked.
-            on_progress: told how far it is.
+            task: the task.
+            on_progress: gets the task's progress.
             lease: seconds without a word, not even a heartbeat, after which the worker is given up.
 
         Raises:
@@ -144,16 +144,16 @@ async def _in_time(doing: Awaitable[T], seconds: float) -> T:
 
 
 def _answer(line: bytes) -> Answer | None:
-    """What a worker has said; None for a heartbeat."""
+    """Parse a line of a worker; None for a heartbeat."""
     try:
-        said = SAID.validate_json(line)
+        message = SAID.validate_json(line)
     except ValidationError as error:
         raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
-    return said if isinstance(said, Answer) else None
+    return message if isinstance(message, Answer) else None
 
 
 def needed(task: Task) -> frozenset[str]:
-    """What a worker loads for a task."""
+    """Return the names of all that a worker loads for a task."""
     names = [task.data.train, task.data.test]
     match task:
         case InspectTask() | SourceTask():
@@ -166,7 +166,7 @@ def needed(task: Task) -> frozenset[str]:
 
 
 def _made(result: Result) -> frozenset[str]:
-    """The models that a worker still has after a task."""
+    """Return the models that a worker still has after a task."""
     match result:
         case SourceResult():
             return frozenset((result.teacher, result.root))

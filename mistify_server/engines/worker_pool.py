@@ -1,4 +1,4 @@
-"""A limited number of workers, started when needed and kept for the next task."""
+"""Pools of workers, which are started when needed and kept for the next task."""
 
 import asyncio
 from collections import deque
@@ -10,7 +10,7 @@ from mistify_server.engines.supervision import SupervisedWorker
 
 
 class WorkerPool:
-    """Lends workers, each to one borrower at a time; first come, first served.
+    """A limited number of workers, each lent to one borrower at a time; first come, first served.
 
     Loading TensorFlow, data and models takes longer than many a task: a worker is kept, and whoever
     comes gets the idle one that has most of what is needed loaded. To start a worker may take long,
@@ -37,22 +37,22 @@ class WorkerPool:
 
     @property
     def idle(self) -> bool:
-        """Whether a worker waits for something to do."""
+        """Return whether a worker waits for a task."""
         return bool(self._idle)
 
     @property
     def complete(self) -> bool:
-        """Whether no more workers may be started."""
+        """Return whether the pool has all its workers."""
         return not self._names
 
     @asynccontextmanager
     async def worker(self, needs: frozenset[str]) -> AsyncIterator[SupervisedWorker]:
-        """A worker, for as long as the context is open; an exception in it ends the worker.
+        """Lend a worker for the block; an exception in the block ends the worker.
 
         Raises:
-            MistifyError: UNAVAILABLE, the crew is closed.
+            MistifyError: UNAVAILABLE, the pool is closed.
         """
-        worker = await self._found(needs) or await self._awaited()
+        worker = await self._best_idle(needs) or await self._next_free()
         try:
             yield worker
         except BaseException:
@@ -71,8 +71,8 @@ class WorkerPool:
         for worker in list(self._workers):
             await self._end(worker)
 
-    async def _found(self, needs: frozenset[str]) -> SupervisedWorker | None:
-        """The best of the idle workers that are still alive."""
+    async def _best_idle(self, needs: frozenset[str]) -> SupervisedWorker | None:
+        """Return the best of the idle workers that are still alive."""
         while self._idle:
             worker = max(self._idle, key=lambda worker: len(worker.warm & needs))
             self._idle.remove(worker)
@@ -86,8 +86,8 @@ class WorkerPool:
                 return worker
         return None
 
-    async def _awaited(self) -> SupervisedWorker:
-        """The worker that is free next; one is started for it where there may be more."""
+    async def _next_free(self) -> SupervisedWorker:
+        """Wait for a free worker; one is started where the pool may have more."""
         if self._closed:
             raise _closed()
         turn: asyncio.Future[SupervisedWorker] = asyncio.get_running_loop().create_future()
@@ -132,7 +132,7 @@ class WorkerPool:
             await self._end(worker)
 
     def _next_turn(self) -> asyncio.Future[SupervisedWorker] | None:
-        """Who has waited longest, of those who still wait."""
+        """Return the borrower that has waited longest, None where nobody waits."""
         while self._turns:
             turn = self._turns.popleft()
             if not turn.done():

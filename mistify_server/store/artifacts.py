@@ -25,12 +25,12 @@ _LOCK = "lock"
 
 
 def digest_of(name: str) -> str:
-    """The SHA-256 (hex) of an artifact's content, read off its name."""
+    """Return the SHA-256 (hex) of an artifact's content, which is part of its name."""
     return _checked(name)["digest"]
 
 
 def artifact_of(file: PackageFile) -> str:
-    """The artifact with the content of a package's file: it has the file's own suffix."""
+    """Return the artifact with the content of a package's file; it has the file's suffix."""
     return file.sha256 + Path(file.name).suffix.lower()
 
 
@@ -61,7 +61,7 @@ class Artifacts:
             return self._put(content, suffix)
 
     def path(self, name: str) -> Path:
-        """Where an artifact lies.
+        """Return the path of an artifact.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such artifact.
@@ -72,11 +72,11 @@ class Artifacts:
         return path
 
     def size(self, name: str) -> int:
-        """An artifact's size in bytes."""
+        """Return an artifact's size in bytes."""
         return self.path(name).stat().st_size
 
     def incoming(self) -> Path:
-        """A directory for what is on its way in; a server that starts clears it.
+        """Return a directory for files that are still arriving; a starting server clears it.
 
         Raises:
             MistifyError: UNAVAILABLE, the disk is full or cannot be written.
@@ -86,25 +86,25 @@ class Artifacts:
         return self._incoming
 
     def names(self) -> list[str]:
-        """All artifacts; other files may lie beside them, such as those of a copy that was broken off."""
+        """Return all artifacts; files beside them, such as those of an interrupted copy, are left out."""
         return [path.name for path in self._directory.glob("??/*") if _NAME.fullmatch(path.name)]
 
     @contextmanager
     def adding(self) -> Iterator[None]:
-        """While this is open, nothing is removed because nothing refers to it yet.
+        """Keep artifacts from being removed, in the block, that nothing refers to yet.
 
         Raises:
-            MistifyError: UNAVAILABLE, somebody is `removing`.
+            MistifyError: UNAVAILABLE, another process is in `removing`.
         """
         with self._locked(fcntl.LOCK_SH, "jobs are being removed from its store"):
             yield
 
     @contextmanager
     def removing(self) -> Iterator[None]:
-        """While this is open, all that is to stay is referred to.
+        """Keep artifacts from being added in the block, so that those which nothing refers to can be removed.
 
         Raises:
-            MistifyError: UNAVAILABLE, somebody is `adding` or `removing`.
+            MistifyError: UNAVAILABLE, another process is in `adding` or `removing`.
         """
         with self._locked(fcntl.LOCK_EX, "a model is being added to its store"):
             yield
@@ -114,7 +114,7 @@ class Artifacts:
         self._place(name).unlink(missing_ok=True)
 
     def clear_incoming(self) -> None:
-        """Remove what writers that were killed have left behind."""
+        """Remove the files of writers that were killed."""
         shutil.rmtree(self._incoming, ignore_errors=True)
 
     @contextmanager
@@ -160,13 +160,13 @@ class Artifacts:
 
 
 def artifacts_of(store: Path) -> Artifacts:
-    """The artifacts of the store in a directory: all that a worker needs of it."""
+    """Return the artifacts of the store in a directory: all that a worker needs of it."""
     return Artifacts(store / "artifacts")
 
 
 @contextmanager
 def writing(directory: Path) -> Iterator[None]:
-    """Tell of a directory that takes no files as what the operator has to do.
+    """Raise errors of writing into a directory as advice to the operator.
 
     Raises:
         MistifyError: UNAVAILABLE, the disk is full or cannot be written.

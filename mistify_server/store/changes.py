@@ -1,4 +1,4 @@
-"""What happens to a job, one record for each change."""
+"""Changes of a job, a class for each kind."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Addition:
-    """Goals to be added to a job, the plans that have grown by them, and the text they came from."""
+    """Goals to be added to a job, the plans extended by them, and the text they came from."""
 
     goals: Sequence[Goal]
     plans: Sequence[BatchPlan]
@@ -40,7 +40,7 @@ class RootSaved:
 
 @dataclass(frozen=True)
 class CheckpointSaved:
-    """A node was adapted; `record` is what that teaches about edges to come, None where it is nothing."""
+    """A node was adapted; `record` is for predictions of later edges, None where nothing was trained."""
 
     batch: int
     node: int
@@ -58,14 +58,14 @@ class BranchesSaved:
 
 @dataclass(frozen=True)
 class GoalChanged:
-    """A goal stands as given here; an event tells of a new state."""
+    """A goal has changed; a new state becomes an event."""
 
     goal: Goal
 
 
 @dataclass(frozen=True)
 class JobChanged:
-    """A job came to a state; an event tells of it."""
+    """A job came to a state, which becomes an event."""
 
     state: JobState
     reason: str = ""
@@ -73,7 +73,7 @@ class JobChanged:
 
 @dataclass(frozen=True)
 class Advanced:
-    """The work on a goal, or on the source (`goal_id` None), went on; an event tells of it."""
+    """The work on a goal, or on the source (`goal_id` None), has advanced, which becomes an event."""
 
     goal_id: str | None
     update: ProgressUpdate

@@ -1,4 +1,4 @@
-"""What a store keeps of devices, and how it is asked."""
+"""Interface of the store of devices."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from mistify.costs.profiles import MeasuredProfile
 
 
 class DeviceStore(ABC):
-    """Keeps devices with what was measured on them, and what was made of that.
+    """Store of devices, the measurements made on them, and the profiles fitted to those.
 
     As with `JobStore`, every method is one transaction that survives a crash, takes milliseconds, and raises
     `MistifyError` UNAVAILABLE where the disk is full, read-only or broken.
@@ -20,7 +20,7 @@ class DeviceStore(ABC):
 
     @abstractmethod
     def report(self, device: str, profile: str, package: str, deviation: float) -> float:
-        """Keep how many times as long as by a profile's models a package took, in place of the last time.
+        """Keep the ratio of a package's latency to that of a profile's models, in place of an earlier one.
 
         Returns:
             The factor that the profile then has.
@@ -31,15 +31,15 @@ class DeviceStore(ABC):
 
     @abstractmethod
     def all(self) -> list[Device]:
-        """All devices, by name."""
+        """Return all devices, by name."""
 
     @abstractmethod
     def profiles(self, name: str) -> list[MeasuredProfile]:
-        """The profiles of a device, one for each precision; none where there is no such device."""
+        """Return the profiles of a device, one for each precision; none where there is no such device."""
 
     @abstractmethod
     def table(self, name: str) -> DeviceTable:
-        """What was measured on a device.
+        """Return the measurements of a device.
 
         Raises:
             MistifyError: NOT_FOUND, there is none of that name.

@@ -1,4 +1,4 @@
-"""The directory of a store: its layout, its lock, what it holds."""
+"""Directory of a store: its layout, its lock and its parts."""
 
 import fcntl
 import os
@@ -27,7 +27,7 @@ _WEIGHTS = "weights"
 
 @dataclass(frozen=True)
 class Store:
-    """An open store: jobs, names of models, devices, tuning with peers, files, and where workers log.
+    """An open store: jobs, names of models, devices, tuning with peers, artifacts, and the logs of workers.
 
     `weights` are the files of tuned weights, apart from `artifacts` since they do not stay.
     """
@@ -72,7 +72,7 @@ def open_store(directory: Path) -> Iterator[Store]:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[None]:
-    """Be the one server of a store; the lock ends with the process, however that ends.
+    """Hold the lock of a store's one server in the block; it ends with the process, however that ends.
 
     A store that an older Mistify wrote is migrated.
 

@@ -1,4 +1,4 @@
-"""An edge in the figures by which edges are compared."""
+"""Edges of goal trees in the figures by which they are compared."""
 
 from typing import Final
 
@@ -9,16 +9,16 @@ _FIXED_PART: Final = 0.35
 
 
 class Case(Message):
-    """An edge, as far as it is known before it is adapted.
+    """Facts about an edge that are known before it is adapted.
 
     Attributes:
         subject: A digest of model and data.
-        kind: Of network.
-        algorithm: Which adapts it.
-        halvings: Of the multiply-adds, from the source to the goal.
+        kind: The kind of network.
+        algorithm: The algorithm that adapts it.
+        halvings: Halvings of the multiply-adds from the source to the goal.
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
-        steps: Of training.
+        steps: Training steps.
     """
 
     subject: str
@@ -31,7 +31,7 @@ class Case(Message):
 
     @property
     def work(self) -> float:
-        """What its training steps come to in steps of the source."""
+        """Return the work of its training steps, in training steps of the source."""
         size: float = (self.share * self.share * 2.0**-self.halvings) ** (1 / 3)
         return self.steps * (_FIXED_PART + (1 - _FIXED_PART) * size)
 
@@ -40,11 +40,11 @@ class EdgeRecord(Message):
     """An edge that was adapted.
 
     Attributes:
-        case: What it was.
+        case: The facts that were known before.
         source_steps: Steps that tuned the source.
-        source: What the tuned source reaches.
-        lost: Share of that by which the goal's network is worse (`Metric.lost`).
-        seconds: What it took.
+        source: The metric of the tuned source.
+        lost: Share of `source` by which the goal's network is worse (`Metric.lost`).
+        seconds: Time that the adaptation took.
     """
 
     case: Case

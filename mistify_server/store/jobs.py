@@ -1,4 +1,4 @@
-"""What a store of jobs is."""
+"""Interface of the store of jobs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -10,16 +10,16 @@ from mistify_server.store.plans import BatchState
 
 
 class JobStore(ABC):
-    """Keeps jobs, their checkpoints and their events.
+    """Store of jobs, their checkpoints and their events.
 
-    Every method is one transaction; what a writing method has done when it returns survives a crash of
+    Every method is one transaction. Once a writing method has returned, its changes survive a crash of
     the machine. Calls take milliseconds. All of them raise `MistifyError` NOT_FOUND where there is no
     such job, and UNAVAILABLE where the disk is full, read-only or broken.
     """
 
     @abstractmethod
     def create(self, submission: Submission) -> Job:
-        """Keep a new job and its first event; the job already kept where the idempotency key is known.
+        """Keep a new job and its first event, or return the job that already has the idempotency key.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.
@@ -27,7 +27,7 @@ class JobStore(ABC):
 
     @abstractmethod
     def find(self, idempotency_key: str, config_text: str) -> Job | None:
-        """The job that was submitted under a key, None if there is none.
+        """Return the job that was submitted under a key, None if there is none.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.
@@ -37,12 +37,12 @@ class JobStore(ABC):
     def add_goals(self, job_id: str, addition: Addition) -> None:
         """Keep goals that a job does not have yet; a job that has ended is queued again.
 
-        Events tell of every goal, and of the job that is queued.
+        Every goal gets an event, and so does the job where it is queued.
         """
 
     @abstractmethod
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
-        """Whether goals were added to a job under a key; keys of different jobs have nothing in common.
+        """Check whether goals were added to a job under a key; each job has keys of its own.
 
         Raises:
             MistifyError: CONFLICT, the key is known with another config text.
@@ -50,39 +50,39 @@ class JobStore(ABC):
 
     @abstractmethod
     def job(self, job_id: str) -> Job:
-        """A job as it stands."""
+        """Return a job in its current state."""
 
     @abstractmethod
     def ended(self, job_id: str) -> bool:
-        """Whether a job has ended."""
+        """Check whether a job has ended."""
 
     @abstractmethod
     def jobs(self, limit: int) -> list[Job]:
-        """Up to `limit` jobs, the newest first."""
+        """Return up to `limit` jobs, the newest first."""
 
     @abstractmethod
     def page(self, limit: int, most_goals: int, before: str | None = None) -> tuple[list[Job], bool]:
-        """Some jobs, the newest first, and whether there are older ones. No others are read.
+        """Return a page of jobs, the newest first, and whether there are older ones. No others are read.
 
         Args:
-            limit: the most jobs.
-            most_goals: that they have together, unless the first alone has more.
+            limit: the largest number of jobs.
+            most_goals: the largest number of goals of all of them; a first job with more comes alone.
             before: only jobs that were submitted before this one.
         """
 
     @abstractmethod
     def unfinished(self) -> list[str]:
-        """The ids of the jobs that have not ended, the oldest first."""
+        """Return the ids of the jobs that have not ended, the oldest first."""
 
     @abstractmethod
     def batches(self, job_id: str) -> list[BatchState]:
-        """A job's collective batches with what has been made of them."""
+        """Return a job's collective batches with all that has been made of them."""
 
     @abstractmethod
     def record(
         self, job_id: str, changes: Iterable[Change], seconds: float, spent: Mapping[str, float]
     ) -> None:
-        """Make changes and tell of them in events, all or none.
+        """Make changes and record their events, all or none.
 
         Args:
             job_id: of a job that has not ended.
@@ -93,18 +93,18 @@ class JobStore(ABC):
 
     @abstractmethod
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
-        """Up to `limit` of the latest edges of all jobs, the oldest first.
+        """Return up to `limit` of the latest edges of all jobs, the oldest first.
 
         Those of the same model and data (`subject`) come before others of that kind of network.
         """
 
     @abstractmethod
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
-        """Up to `limit` events numbered above `after`, in order."""
+        """Return up to `limit` events numbered above `after`, in order."""
 
     @abstractmethod
     def remove(self, job_id: str) -> None:
-        """Forget a job that has ended, with all that was made of it and what its edges have taught.
+        """Remove a job that has ended, with its checkpoints, packages, events and edges.
 
         Raises:
             MistifyError: CONFLICT, it has not ended, or a group tunes its packages.
@@ -112,4 +112,4 @@ class JobStore(ABC):
 
     @abstractmethod
     def mentioned(self) -> set[str]:
-        """All SHA-256 digests that stand anywhere in the store: those of files that are still needed."""
+        """Return all SHA-256 digests in the store: those of files that are still needed."""

@@ -1,4 +1,4 @@
-"""What a store of named models is."""
+"""Interface of the store of named models."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NamedModel:
-    """A model of the repository: its name as it was given, its artifact, the file it was added from."""
+    """A model of the repository: its name, its artifact, and the file that it was added from."""
 
     name: str
     artifact: str
@@ -14,7 +14,7 @@ class NamedModel:
 
 
 class ModelStore(ABC):
-    """Keeps which name means which model; names differ by more than upper and lower case."""
+    """Store of models by name; names differ by more than upper and lower case."""
 
     @abstractmethod
     def add(self, model: NamedModel) -> None:
@@ -26,15 +26,15 @@ class ModelStore(ABC):
 
     @abstractmethod
     def find(self, name: str) -> NamedModel | None:
-        """The model of a name, None if there is none."""
+        """Return the model of a name, None if there is none."""
 
     @abstractmethod
     def all(self) -> list[NamedModel]:
-        """All models, by name."""
+        """Return all models, by name."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Forget a name.
+        """Remove a name.
 
         Raises:
             MistifyError: NOT_FOUND, no model has the name.

@@ -1,4 +1,4 @@
-"""The plan of a batch: its goal tree, and what of it has been made."""
+"""Plans of batches: their goal trees, and the checkpoints that were made for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 
 
 class NodePlan(Message):
-    """A node of a goal tree, named by its index: one budget, with all the goals that have set it.
+    """A node of a goal tree: one budget, and all goals that have it.
 
     `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source. `algorithm`
     leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
@@ -30,7 +30,7 @@ class NodePlan(Message):
 
 
 class BatchPlan(Message):
-    """A collective batch as it was settled at submission; later only its tree and its hardware grow.
+    """A collective batch as planned at submission; later only its tree and its hardware grow.
 
     `model_name` and `dataset` are what configs call `model` and `data`. `source_costs` and `floor`, the
     least that the network can become, cover every axis of `hardware`; `inputs` are its, by name. It is
@@ -59,10 +59,10 @@ class BatchPlan(Message):
 
 @dataclass(frozen=True)
 class BatchState:
-    """A collective batch and what has been made of it.
+    """A collective batch and all that has been made of it.
 
     Attributes:
-        plan: What was settled at submission.
+        plan: As planned at submission.
         root: The root of its goal tree.
         checkpoints: By node index.
         branches: Of multi-branch packages, by goal.

@@ -1,4 +1,4 @@
-"""Removing jobs from a store that no server uses, and the files that nothing refers to any more."""
+"""Removal of jobs from a store that no server uses, and of the files that nothing refers to any more."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from mistify_server.store.directory import open_store, serving
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
     """Remove jobs that have ended, then every artifact that nothing in the store refers to.
 
-    A removal that was broken off is brought to its end by the next one, also of no jobs.
+    The next removal, also one of no jobs, completes one that was interrupted.
 
     Args:
         directory: Of the store.

@@ -1,4 +1,4 @@
-"""What a store keeps of tuning with peers, and how it is asked."""
+"""Interface of the store of groups, members and publications."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ class Group:
     """Devices that tune together.
 
     Attributes:
-        name: which they join by.
+        name: the name by which devices join.
         job_id: of the job whose packages they tune.
         batch: the collective batch of that job; its packages take and give the same.
         correlation: the name of the measure by which they are compared.
@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 
 class TuningStore(ABC):
-    """Keeps groups, their members' leases, and what each has published last.
+    """Store of groups, their members' leases, and each member's latest publication.
 
     As with `JobStore`, every method is one transaction that survives a crash, takes milliseconds, and raises
     `MistifyError` UNAVAILABLE where the disk is full, read-only or broken.
@@ -43,7 +43,7 @@ class TuningStore(ABC):
 
     @abstractmethod
     def store_id(self) -> str:
-        """What tells this store from all others: drawn when it is first asked for, then kept."""
+        """Return the random id of this store, which is drawn at the first call and then kept."""
 
     @abstractmethod
     def add_group(self, group: Group) -> None:
@@ -55,7 +55,7 @@ class TuningStore(ABC):
 
     @abstractmethod
     def group(self, name: str) -> Group:
-        """The group of a name.
+        """Return the group of a name.
 
         Raises:
             MistifyError: NOT_FOUND, there is none.
@@ -63,11 +63,11 @@ class TuningStore(ABC):
 
     @abstractmethod
     def groups(self) -> list[Group]:
-        """All groups, by name."""
+        """Return all groups, by name."""
 
     @abstractmethod
     def remove_group(self, name: str) -> None:
-        """Forget a group, its members and what they have published.
+        """Remove a group, its members and their publications.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such group.
@@ -83,15 +83,15 @@ class TuningStore(ABC):
 
     @abstractmethod
     def expiry(self, member: Member) -> int | None:
-        """When a member's lease ends, in Unix milliseconds; None where it is no member."""
+        """Return when a member's lease ends, in Unix milliseconds; None where it is no member."""
 
     @abstractmethod
     def expired(self, now_unix_ms: int, limit: int) -> list[Member]:
-        """Up to `limit` members whose leases have ended."""
+        """Return up to `limit` members whose leases have ended."""
 
     @abstractmethod
     def publish(self, member: Member, publication: Publication) -> None:
-        """Keep what a member publishes in place of what it has published before.
+        """Keep a member's publication in place of its earlier one.
 
         Raises:
             MistifyError: NOT_FOUND, it is no member; CONFLICT, its last version is not lower.
@@ -99,20 +99,20 @@ class TuningStore(ABC):
 
     @abstractmethod
     def published(self, member: Member) -> Publication | None:
-        """What a member has published last, None where it has nothing."""
+        """Return a member's latest publication, None where it has none."""
 
     @abstractmethod
     def publications(self, group: str) -> dict[str, Publication]:
-        """What the members of a group have published last, by member."""
+        """Return the latest publication of each member of a group, by member."""
 
     @abstractmethod
     def leave(self, member: Member) -> None:
-        """Forget a member and what it has published; nothing happens where it is no member."""
+        """Remove a member and its publication; nothing happens where it is no member."""
 
     @abstractmethod
     def weights(self) -> set[str]:
-        """The SHA-256 of all published weights."""
+        """Return the SHA-256 of all published weights."""
 
     @abstractmethod
     def has_weights(self, sha256: str) -> bool:
-        """Whether anybody has published these weights."""
+        """Check whether any member has published these weights."""

@@ -1,4 +1,4 @@
-"""The SQLite file of a store: opening it, and its transactions."""
+"""SQLite file of a store, and its transactions."""
 
 import sqlite3
 import threading
@@ -48,13 +48,13 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that sees one state of the store and changes nothing."""
+        """Yield a session that sees one state of the store and changes nothing."""
         with translated(self._path.parent), Session(self._engine) as session:
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction that is committed at the end, and rolled back when an error leaves it."""
+        """Yield a session that is committed at the end, and rolled back when an error leaves the block."""
         with self._writing, translated(self._path.parent), Session(self._writer) as session, session.begin():
             yield session
 

@@ -46,14 +46,14 @@ class SqlDeviceStore(DeviceStore):
             if row is None:
                 raise _unknown(device)
             known = _PROFILES.validate_python(row.profiles)
-            if all(found.name != profile for found in known):
+            if profile not in {old.name for old in known}:
                 message = f'the device {device} has no profile "{profile}"; profile it again'
                 raise MistifyError(ErrorCode.NOT_FOUND, message)
             reports = _REPORTS.validate_python(row.reports)
             own = {**reports.get(profile, {}), package: deviation}
             row.reports = {**reports, profile: own}
             factor = shrunk_factor(own.values())
-            profiles = [replace(found, factor=factor) if found.name == profile else found for found in known]
+            profiles = [replace(old, factor=factor) if old.name == profile else old for old in known]
             row.profiles = _PROFILES.dump_python(profiles, mode="json")
             return factor
 

@@ -28,7 +28,7 @@ from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.rows import (
-    Told,
+    GoalEvent,
     adapt_result,
     addition_row,
     change_goal,
@@ -83,7 +83,7 @@ class SqlJobStore(JobStore):
             for rows in new_rows(submission):
                 session.add_all(rows)
                 session.flush()
-            self._tell(session, submission.job.id, [(None, submission.job.state)])
+            self._append_events(session, submission.job.id, [(None, submission.job.state)])
         return submission.job
 
     @override
@@ -102,8 +102,10 @@ class SqlJobStore(JobStore):
             for plan in addition.plans:
                 session.get_one(BatchRow, (job_id, plan.number)).plan = plan.model_dump(mode="json")
             queued = JobChanged(JobState.QUEUED)
-            told = _applied(session, job_id, queued) if JobState(job.state).ended else []
-            self._tell(session, job_id, [*told, *((goal.id, goal.state) for goal in addition.goals)])
+            events = _applied(session, job_id, queued) if JobState(job.state).ended else []
+            self._append_events(
+                session, job_id, [*events, *((goal.id, goal.state) for goal in addition.goals)]
+            )
 
     @override
     def added(self, job_id: str, idempotency_key: str, config_text: str) -> bool:
@@ -142,10 +144,10 @@ class SqlJobStore(JobStore):
             query = select(JobRow, goals).order_by(JobRow.number.desc()).limit(limit + 1)
             if before is not None:
                 query = query.where(JobRow.number < _row(session, before).number)
-            found = session.execute(query).all()
-            fitting = sum(total <= most_goals for total in accumulate(count for _, count in found))
-            rows = [row for row, _ in found[: min(limit, max(fitting, 1))]]
-            return [job_of(session, row) for row in rows], len(found) > len(rows)
+            results = session.execute(query).all()
+            fitting = sum(total <= most_goals for total in accumulate(count for _, count in results))
+            rows = [row for row, _ in results[: min(limit, max(fitting, 1))]]
+            return [job_of(session, row) for row in rows], len(results) > len(rows)
 
     @override
     def unfinished(self) -> list[str]:
@@ -189,8 +191,8 @@ class SqlJobStore(JobStore):
         with self._database.write() as session:
             job = _row(session, job_id)
             job.seconds, job.spent = seconds, dict(spent)
-            told = [event for change in changes for event in _applied(session, job_id, change)]
-            self._tell(session, job_id, told)
+            events = [event for change in changes for event in _applied(session, job_id, change)]
+            self._append_events(session, job_id, events)
 
     @override
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
@@ -198,8 +200,8 @@ class SqlJobStore(JobStore):
             own = EdgeRow.subject == subject
             query = select(EdgeRow).where(own | (EdgeRow.kind == kind))
             rows = session.scalars(query.order_by(own.desc(), EdgeRow.number.desc()).limit(limit))
-            found = sorted(rows, key=lambda row: row.number)
-            return [EdgeRecord.model_validate(row.record) for row in found]
+            oldest_first = sorted(rows, key=lambda row: row.number)
+            return [EdgeRecord.model_validate(row.record) for row in oldest_first]
 
     @override
     def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
@@ -238,15 +240,15 @@ class SqlJobStore(JobStore):
     def mentioned(self) -> set[str]:
         with self._database.read() as session:
             return {
-                found
+                sha256
                 for table in Table.metadata.sorted_tables
                 for row in session.execute(select(table))
-                for found in _DIGEST.findall(str(tuple(row)))
+                for sha256 in _DIGEST.findall(str(tuple(row)))
             }
 
-    def _tell(self, session: Session, job_id: str, told: Iterable[Told]) -> None:
+    def _append_events(self, session: Session, job_id: str, events: Iterable[GoalEvent]) -> None:
         last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id)) or 0
-        session.add_all(event_rows(job_id, told, last + 1, self._now_ms()))
+        session.add_all(event_rows(job_id, events, last + 1, self._now_ms()))
 
 
 class SqlModelStore(ModelStore):
@@ -293,8 +295,8 @@ class SqlModelStore(ModelStore):
             session.delete(row)
 
 
-def _applied(session: Session, job_id: str, change: Change) -> list[Told]:
-    """Make a change; what events have to tell of it."""
+def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
+    """Make a change, and return its events."""
     match change:
         case RootSaved(batch, root):
             session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
@@ -307,14 +309,14 @@ def _applied(session: Session, job_id: str, change: Change) -> list[Told]:
             session.merge(BranchesRow(job_id=job_id, goal_id=goal_id, result=made))
         case GoalChanged(goal):
             row = session.get_one(GoalRow, (job_id, goal.id))
-            told = row.state == goal.state.value
+            unchanged = row.state == goal.state.value
             change_goal(session, row, goal)
-            return [] if told else [(goal.id, goal.state)]
+            return [] if unchanged else [(goal.id, goal.state)]
         case JobChanged(state, reason):
             job = _row(session, job_id)
-            told = job.state == state.value
+            unchanged = job.state == state.value
             job.state, job.reason = state.value, reason
-            return [] if told else [(None, state)]
+            return [] if unchanged else [(None, state)]
         case Advanced(goal_id, update):
             return [(goal_id, update)]
     return []

@@ -1,4 +1,4 @@
-"""Between rows and the domain: what a job, a goal, a checkpoint, an event look like in the tables."""
+"""Conversion between rows and the domain: jobs, goals, checkpoints and events."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -36,8 +36,8 @@ from mistify_server.tasks.results import AdaptResult, SourceResult
 
 Event: TypeAlias = JobState | GoalState | ProgressUpdate
 
-#: The id of the goal that an event is about, None for the job and for its source, and what happened.
-Told: TypeAlias = tuple[str | None, Event]
+#: The id of the goal that an event is about, None for the job and for its source, and the event.
+GoalEvent: TypeAlias = tuple[str | None, Event]
 
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)
@@ -45,12 +45,12 @@ _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
 def digest(text: str) -> str:
-    """The SHA-256 (hex) of a config text."""
+    """Return the SHA-256 (hex) of a config text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
-    """The rows of a new job, those that others refer to first."""
+    """Yield the rows of a new job, those that others refer to first."""
     job = submission.job
     yield [
         JobRow(
@@ -73,7 +73,7 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
 
 
 def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
-    """The rows of new goals, the first of which gets the position `first` in the job."""
+    """Return the rows of new goals, the first of which gets the position `first` in the job."""
     return [
         GoalRow(job_id=job_id, position=position, **_columns(goal))
         for position, goal in enumerate(goals, first)
@@ -81,13 +81,13 @@ def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
 
 
 def _columns(goal: Goal) -> dict[str, Any]:
-    """Return what the row of a goal has of it; its files have rows of their own."""
+    """Return the columns of a goal's row; its files have rows of their own."""
     columns: dict[str, Any] = _GOAL.dump_python(goal, mode="json", by_alias=True, exclude={"files"})
     return columns
 
 
 def addition_row(job_id: str, addition: Addition) -> AdditionRow:
-    """The row of goals that are added to a job."""
+    """Return the row of goals that are added to a job."""
     return AdditionRow(
         job_id=job_id,
         idempotency_key=addition.idempotency_key,
@@ -97,7 +97,7 @@ def addition_row(job_id: str, addition: Addition) -> AdditionRow:
 
 
 def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
-    """Bring a goal's rows to where the goal stands."""
+    """Change a goal's rows to the state of the goal."""
     for column, value in _columns(goal).items():
         setattr(row, column, value)
     for file in goal.files:
@@ -107,7 +107,7 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
 
 
 def job_of(session: Session, row: JobRow) -> Job:
-    """A job with its goals, from its rows."""
+    """Return a job with its goals, from its rows."""
     batch = session.get_one(BatchRow, (row.id, 0))
     result = None if batch.root is None else SourceResult.model_validate(batch.root)
     # Costs on hardware that was named after the root was made are in the plan alone.
@@ -135,7 +135,7 @@ def _source(made: SourceResult, planned_costs: Costs) -> Source:
 
 
 def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> CheckpointRow:
-    """The row of a node's checkpoint."""
+    """Return the row of a node's checkpoint."""
     return CheckpointRow(
         job_id=job_id,
         batch=batch,
@@ -151,7 +151,7 @@ def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> C
 
 
 def edge_row(job_id: str, batch: int, node: int, record: EdgeRecord) -> EdgeRow:
-    """The row of an edge that was adapted."""
+    """Return the row of an edge that was adapted."""
     return EdgeRow(
         job_id=job_id,
         batch=batch,
@@ -163,7 +163,7 @@ def edge_row(job_id: str, batch: int, node: int, record: EdgeRecord) -> EdgeRow:
 
 
 def adapt_result(row: CheckpointRow) -> AdaptResult:
-    """A node's checkpoint from its row."""
+    """Return a node's checkpoint from its row."""
     return AdaptResult(
         checkpoint=row.artifact,
         costs=row.costs,
@@ -175,11 +175,11 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
     )
 
 
-def event_rows(job_id: str, told: Iterable[Told], first: int, unix_ms: int) -> list[EventRow]:
-    """The rows of events of one moment, the first of which gets the number `first`."""
+def event_rows(job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int) -> list[EventRow]:
+    """Return the rows of simultaneous events, the first of which gets the number `first`."""
     return [
         EventRow(job_id=job_id, sequence=sequence, unix_ms=unix_ms, goal_id=goal_id, kind=kind, body=body)
-        for sequence, (goal_id, event) in enumerate(told, first)
+        for sequence, (goal_id, event) in enumerate(events, first)
         for kind, body in [_event_body(event)]
     ]
 
@@ -195,7 +195,7 @@ def _event_body(event: Event) -> tuple[str, dict[str, object]]:
 
 
 def read_event(kind: str, body: dict[str, object]) -> Event:
-    """An event back from its row's `kind` and `body`."""
+    """Return an event from its row's `kind` and `body`."""
     match kind:
         case "job":
             return JobState(body["state"])

@@ -1,4 +1,4 @@
-"""The tables of the store.
+"""Tables of the store.
 
 A change of a table, or of the JSON in one, needs a step in `migrations.steps`, which raises the version.
 """
@@ -177,9 +177,9 @@ class EventRow(Table):
 
 
 class DeviceRow(Table):
-    """A measured device (`Device`), what was measured (`DeviceTable`), and its profiles by precision.
+    """A measured device (`Device`), its measurements (`DeviceTable`), and its profiles by precision.
 
-    `reports` has for each profile how many times as long as by its models packages took, by their goals.
+    `reports` has for each profile the ratios of measured to predicted latencies, by the packages' goals.
     """
 
     __tablename__ = "devices"
@@ -212,7 +212,7 @@ class MemberRow(Table):
 
 
 class PublicationRow(Table):
-    """The model that a member has published last; its weights are the artifact of `sha256`."""
+    """The latest publication of a member; its weights are the artifact of `sha256`."""
 
     __tablename__ = "tuning_publications"
     __table_args__ = (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mistify_server.coordinator.hashing import Hashes, Parameters, found_share
+from mistify_server.coordinator.hashing import Hashes, Parameters, share_of_neighbours
 from mistify_server.coordinator.parameters import ALL_AT_ONCE, EXHAUSTIVE, RECALL, choose
 
 DRAWS = 400
@@ -19,7 +19,7 @@ def test_the_share_that_is_found_is_the_one_that_is_predicted(parameters, distan
         direction = np.random.default_rng([seed, 1]).normal(size=dimension)
         other = distance * direction / np.linalg.norm(direction)
         found += bool(np.isin(hashes.keys(other[None])[0], hashes.probes(np.zeros(dimension))).any())
-    expected = float(found_share(np.array([distance]), parameters)[0])
+    expected = float(share_of_neighbours(np.array([distance]), parameters)[0])
     spread = np.sqrt(expected * (1 - expected) / DRAWS)
     assert abs(found / DRAWS - expected) < 4 * spread + 1e-3
 
@@ -32,7 +32,7 @@ def test_a_point_is_in_the_buckets_that_are_looked_into():
 
 
 def test_equal_points_are_always_found_and_far_ones_hardly_ever():
-    shares = found_share(np.array([0.0, 1e-9, 1e9]), Parameters(2, 8, 1.0))
+    shares = share_of_neighbours(np.array([0.0, 1e-9, 1e9]), Parameters(2, 8, 1.0))
     assert shares[:2] == pytest.approx(1)
     assert shares[2] < 1e-6
 
@@ -54,7 +54,7 @@ def test_chosen_parameters_are_predicted_to_find_enough():
     parameters = choose(points, np.random.default_rng(0))
     squares = ((points[:50, None] - points[None]) ** 2).sum(axis=2)
     near = np.sqrt(np.sort(squares, axis=1)[:, 1:11])
-    assert found_share(near, parameters).mean() > RECALL - 0.03
+    assert share_of_neighbours(near, parameters).mean() > RECALL - 0.03
     assert parameters.hashes > 0
 
 
