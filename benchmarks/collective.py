@@ -1,4 +1,4 @@
-"""Goals adapted one from the other, against each from the source (paper 4.3 and 8.1: Figure 6(a), Table 2).
+"""Collective adaptation against adaptation case by case (paper 4.3 and 8.1: Figure 6(a), Table 2).
 
 `python -m benchmarks.collective --data DIR [--network NAME] [--quick] [--json FILE] [--picture FILE]`
 
@@ -91,44 +91,44 @@ class Network:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both sides for one number of goals: what they reached, by share; per case for some, evenly spread."""
+    """Both sides for one number of goals, by share of the source; per case only for evenly spread shares."""
 
     collective: Mapping[float, Reached]
     per_case: Mapping[float, Reached]
 
     @property
     def per_case_seconds(self) -> float:
-        """What all goals take per case, by those that were ported so."""
+        """Return the seconds for all goals per case, estimated from those that were ported per case."""
         return mean(reached.seconds for reached in self.per_case.values()) * len(self.collective)
 
     @property
     def per_case_steps(self) -> float:
-        """The steps that all goals take per case, likewise."""
+        """Return the steps for all goals per case, estimated in the same way."""
         return mean(reached.steps for reached in self.per_case.values()) * len(self.collective)
 
     @property
     def time_ratio(self) -> float:
-        """Seconds per case over seconds of collective adaptation."""
+        """Return seconds per case over seconds of collective adaptation."""
         return self.per_case_seconds / _seconds(self.collective)
 
     @property
     def step_ratio(self) -> float:
-        """Steps per case over steps of collective adaptation."""
+        """Return steps per case over steps of collective adaptation."""
         return self.per_case_steps / _steps(self.collective)
 
     @property
     def losses(self) -> list[float]:
-        """Points of accuracy by which collective adaptation falls short of the goals ported per case."""
+        """Return the points of accuracy that collective adaptation loses, for each goal ported per case."""
         return [goal.accuracy - self.collective[share].accuracy for share, goal in self.per_case.items()]
 
     @property
     def unmatched(self) -> int:
-        """Goals for which the most steps of the ladder were not enough."""
+        """Return the number of goals for which even the most steps of the ladder were not enough."""
         return sum(loss < -TOLERANCE for loss in self.losses)
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the tables and draws the picture."""
+    """Return all figures; print the tables and draw the picture."""
     networks = _quick_networks() if options.quick else _networks(partial(data_with, FILES, options))
     comparisons = {}
     figures = {}
@@ -145,7 +145,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def _networks(data: Callable[[], Path]) -> dict[str, Network]:
-    """Those of a full run. The digits are built in and need no data."""
+    """Return the networks of a full run. The digits are built in and need no data."""
     return {
         _RESNET8: Network(lambda directory: resnet8(data(), directory, {}), _COUNTS[:6], 1600),
         _DEPTHWISE: Network(lambda directory: depthwise(data(), directory), _COUNTS[:6], 1600),
@@ -163,18 +163,18 @@ def _digits(directory: Path) -> Porting:
 
 
 def shares_of(count: int) -> list[float]:
-    """So many shares of the source's multiply-adds, those of 2n goals among them those of n goals."""
+    """Return shares of the source's multiply-adds; the shares for n goals are among those for 2n."""
     return [LARGEST * (SMALLEST / LARGEST) ** (place / count) for place in range(1, count + 1)]
 
 
 def steps_of(shares: Sequence[float], steps: int) -> dict[float, int]:
-    """The steps for each share: evenly divided, but for goals that nothing has to be cut for."""
+    """Return the steps for each share: evenly divided among the goals for which something is cut."""
     smaller = [share for share in shares if share < 1]
     return {share: max(LADDER[0], steps // len(smaller)) if share < 1 else LADDER[0] for share in shares}
 
 
 def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
-    """Both sides for every number of goals; a per-case run serves all of them. Says how far it is."""
+    """Return both sides for every number of goals, and report progress; each per-case run serves them all."""
     runs: dict[tuple[float, int], Reached] = {}
 
     def case(share: float, steps: int) -> Reached:
@@ -206,7 +206,7 @@ def _compare(network: Network, porting: Porting) -> dict[int, Comparison]:
 
 
 def least_place(accuracy_at: Callable[[int], float], target: float, start: int) -> int:
-    """The first place of the ladder, searched from `start` on, that gives the accuracy; or the last one."""
+    """Return the first place of the ladder that reaches the accuracy, searched from `start`; or the last."""
     place = start
     if accuracy_at(place) >= target:
         while place > 0 and accuracy_at(place - 1) >= target:
@@ -218,7 +218,7 @@ def least_place(accuracy_at: Callable[[int], float], target: float, start: int) 
 
 
 def figures_of(comparisons: Mapping[str, Mapping[int, Comparison]]) -> dict[str, float]:
-    """The figures of all networks and numbers of goals."""
+    """Return the figures of all networks and numbers of goals."""
     figures = {}
     for name, row in comparisons.items():
         for count, comparison in row.items():
@@ -287,7 +287,7 @@ def _tables(name: str, comparisons: Mapping[int, Comparison]) -> tuple[Table, Ta
 
 
 def _draw(networks: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
-    """For the most goals of each network: what they reach, and how the seconds add up."""
+    """Draw, for the most goals of each network, the accuracies and how the seconds add up."""
     figure = Figure(figsize=(9, 3.5 * len(networks)), layout="constrained")
     for row, (name, comparisons) in zip(
         figure.subplots(len(networks), 2, squeeze=False), networks.items(), strict=True
@@ -312,14 +312,14 @@ def _draw(networks: Mapping[str, Mapping[int, Comparison]], file: Path) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=(_RESNET8, _DEPTHWISE, _DIGITS), help="port only this one")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw both sides into this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("collective", TARGETS, measure, argv, add_options)
 
 

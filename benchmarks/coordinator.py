@@ -1,4 +1,4 @@
-"""Whether a lookup of peers slows down with the number of devices, against real servers (paper 5.2).
+"""Time to look up peers by the number of devices, on real servers (paper 5.2).
 
 `python -m benchmarks.coordinator [--quick] [--json FILE]`
 
@@ -53,19 +53,19 @@ _ASKED: Final = 50
 
 
 class Fleet(NamedTuple):
-    """Devices whose models a server has, and how long it took until it had them, in seconds."""
+    """Devices whose models a server has, and the seconds until it had them."""
 
     devices: Sequence[Device]
     stub: TuningStub
     seconds: float
 
     def lookup(self, device: Device) -> list[str]:
-        """The members that a device gets as its peers."""
+        """Return the members that a device gets as its peers."""
         request = pb.PeersRequest(key=serde.key_to_proto(device.key), count=PEERS)
         return [message.peer.member for message in self.stub.Peers(request) if message.HasField("peer")]
 
     def recall(self) -> float:
-        """The share of the nearest devices that lookups find."""
+        """Return the share of the nearest devices that lookups find."""
         point = correlation("spatiotemporal", fleet.SETTINGS).point
         points = np.array([point(device.hints) for device in self.devices])
         hits, queries = 0, np.random.default_rng(0).permutation(len(points))[:_ASKED]
@@ -79,7 +79,7 @@ class Fleet(NamedTuple):
 
 @contextmanager
 def serving(count: int) -> Iterator[Fleet]:
-    """A server with so many devices."""
+    """Run a server with a number of devices."""
     with TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         package = fleet.prepare(store)
@@ -105,7 +105,7 @@ def _enter(address: str, package: PackageReference, count: int) -> tuple[list[De
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the table."""
+    """Return all figures; print the table."""
     with serving(FEW) as few, serving(QUICK_MANY if options.quick else MANY) as many:
         of_few, of_many = cycle(few.devices), cycle(many.devices[:: len(many.devices) // LOOKUPS])
         pair = paired_ratio(lambda: few.lookup(next(of_few)), lambda: many.lookup(next(of_many)), LOOKUPS)

@@ -1,4 +1,4 @@
-"""What porting to many settings asks of people and machines (paper 8.4: Table 5).
+"""The effort of people and machines to port to many settings (paper 8.4: Table 5).
 
 `python -m benchmarks.effort [--counts N ...] [--quick] [--json FILE]`
 
@@ -55,7 +55,7 @@ TARGETS: Final[dict[str, Target]] = {
 
 @dataclass(frozen=True)
 class Effort:
-    """Of one way of porting to a number of goals: lines and files that people write, seconds."""
+    """The effort of one way of porting: lines and files that people write, and seconds."""
 
     lines: int
     files: int
@@ -64,7 +64,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both ways; mean accuracy of the goals that were ported in both, in percent."""
+    """Both ways of porting, with the mean accuracy of the goals ported in both, in percent."""
 
     together: Effort
     alone: Effort
@@ -73,7 +73,7 @@ class Comparison:
 
 
 def measure(options: Namespace) -> Figures:
-    """Port both ways; prints the table."""
+    """Port in both ways, print the table and return the figures."""
     counts = (2,) if options.quick else options.counts
     with (
         TemporaryDirectory() as directory,
@@ -97,12 +97,12 @@ def measure(options: Namespace) -> Figures:
 
 
 def shares_of(count: int) -> list[float]:
-    """So many shares of the source's multiply-adds."""
+    """Return a number of shares of the source's multiply-adds."""
     return [LARGEST * (SMALLEST / LARGEST) ** (place / (count - 1)) for place in range(count)]
 
 
 def config_of(shares: Iterable[float], steps: int) -> str:
-    """A config as people write it: a line for each goal."""
+    """Return a config as people write it, with a line for each goal."""
     cutting = round(_CUTTING * steps)
     settings = {"source_steps": _SOURCE_STEPS, "adapt_steps": cutting, "tune_steps": steps - cutting}
     algorithm = f'"algorithm": {{"name": "morphnet", "config": {json.dumps(settings)}}}'
@@ -132,7 +132,7 @@ def _compare(client: PortingClient, count: int, out: Path) -> Comparison:
 
 
 def _ported(client: PortingClient, config: str, out: Path) -> tuple[float, dict[str, float]]:
-    """Seconds until all packages are there, and the accuracy of each goal in percent."""
+    """Return the seconds until all packages are there, and the accuracy of each goal in percent."""
     start = perf_counter()
     job = client.submit(config, out.as_posix())
     for event in client.watch(job.id):
@@ -186,12 +186,12 @@ def _table(comparisons: dict[int, Comparison]) -> Table:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     parser.add_argument("--counts", type=int, nargs="+", metavar="N", default=COUNTS, help="numbers of goals")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("effort", TARGETS, measure, argv, add_options)
 
 

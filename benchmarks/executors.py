@@ -1,4 +1,4 @@
-"""How accurate adaptation algorithms are at equal steps, and how long they take.
+"""Accuracy of adaptation algorithms at equal steps, and the time they take.
 
 `python -m benchmarks.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N] [--quick]
 [--json FILE]`
@@ -54,7 +54,7 @@ TARGETS: Final[dict[str, Target]] = {
 
 
 class Descent(NamedTuple):
-    """What one algorithm makes of the goals, from one seed.
+    """The results of one algorithm with one seed.
 
     Attributes:
         accuracy: In percent, by the goals' shares.
@@ -66,7 +66,7 @@ class Descent(NamedTuple):
 
 
 def measure(options: Namespace) -> Figures:
-    """Every algorithm on every network."""
+    """Run every algorithm on every network, print the tables and return the figures."""
     data = data_with({*FILES, *snips.FILES}, options)
     figures: dict[str, float] = {}
     for network in [options.network] if options.network else NETWORKS:
@@ -84,7 +84,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(network: str, descents: Mapping[str, Sequence[Descent]]) -> Figures:
-    """Medians over the seeds, of each goal and of the mean over the goals."""
+    """Return medians over the seeds, of each goal and of the mean over the goals."""
     figures = {}
     for algorithm, runs in descents.items():
         name = f"{network}_{algorithm}"
@@ -118,7 +118,7 @@ def _descents(network: str, data: Path, directory: Path, seed: int, options: Nam
 
 
 def _choices(tuned: ModelSource, files: DataSource, settings: dict[str, object]) -> dict[float, str]:
-    """The algorithm that is chosen for each edge of the path."""
+    """Return the algorithm that `auto` chooses for each edge of the path, by share."""
     task = InspectTask(model=tuned, data=files, algorithm=AUTO, algorithm_config=settings, hardware={})
     network = keras.models.load_model(tuned.path, compile=False)
     estimates = estimates_of(analyse(network), task, ())
@@ -150,7 +150,7 @@ def _table(title: str, descents: Mapping[str, Sequence[Descent]]) -> Table:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=NETWORKS, help="this one alone")
     parser.add_argument("--steps", type=int, metavar="N", default=600, help="training steps of each goal")
@@ -158,7 +158,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("executors", TARGETS, measure, argv, add_options)
 
 

@@ -1,4 +1,4 @@
-"""A store as porting leaves it, with a package whose weights can be tuned; and devices that tune them."""
+"""A store with a ported package whose weights can be tuned, and devices that tune them."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ _NETWORK: Final = b"a network"
 
 @dataclass(frozen=True)
 class Device:
-    """One that tunes: its key, its hints, its weights."""
+    """A device that tunes: its key, its hints, its weights."""
 
     key: MemberKey
     hints: Hints
@@ -51,12 +51,12 @@ class Device:
 
 
 def shapes(width: int) -> dict[str, tuple[int, ...]]:
-    """A dense layer of so many inputs."""
+    """Return the shapes of a dense layer, by name."""
     return {"dense/kernel": (width, 3), "dense/bias": (3,)}
 
 
 def prepare(directory: Path, width: int = 4) -> PackageReference:
-    """Make a store with a group whose job has a package, and say which."""
+    """Make a store with a group whose job has a package, and return a reference to that package."""
     serve = PackagedFile(size=len(_NETWORK), sha256=sha256(_NETWORK).hexdigest())
     manifest = _manifest(serve, width).model_dump_json().encode()
     prepare_packages(directory, {GOAL: {"serve.tflite": _NETWORK, MANIFEST: manifest}}, SETTINGS)
@@ -66,7 +66,7 @@ def prepare(directory: Path, width: int = 4) -> PackageReference:
 def prepare_packages(
     directory: Path, packages: Mapping[str, Mapping[str, bytes]], settings: Mapping[str, object]
 ) -> None:
-    """Make a store with a group whose job has these packages: goal -> file -> content.
+    """Make a store with a group whose job has these packages (goal -> file -> content).
 
     Args:
         directory: of the store.
@@ -86,7 +86,7 @@ def prepare_packages(
 
 @contextmanager
 def served(store: Path) -> Iterator[str]:
-    """A server over a store, a process of its own; its address."""
+    """Run a server over a store in a process of its own, and yield its address."""
     command = [sys.executable, "-m", "mistify_server.cli", "serve", "--store", str(store)]
     with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as server:
         try:
@@ -96,7 +96,7 @@ def served(store: Path) -> Iterator[str]:
 
 
 def device(number: int, width: int = 4) -> Device:
-    """One of a fleet in which some fifty stand in each place."""
+    """Return a device of a fleet with about fifty devices in each place."""
     rng = np.random.default_rng([7, number])
     place = np.random.default_rng([8, number // 50]).uniform((-60, -180), (60, 180))
     latitude, longitude = place + rng.normal(scale=0.005, size=2)
@@ -107,7 +107,7 @@ def device(number: int, width: int = 4) -> Device:
 
 
 def tuned(seed: int, width: int = 4) -> dict[str, NDArray[np.float32]]:
-    """Weights of the package, as some device has tuned them."""
+    """Return weights of the package as a device might have tuned them."""
     rng = np.random.default_rng(seed)
     return {name: rng.normal(1, 0.1, shape).astype(np.float32) for name, shape in shapes(width).items()}
 

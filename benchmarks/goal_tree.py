@@ -1,4 +1,4 @@
-"""How long a goal tree takes to build and to grow (paper 4.3 and 8.3, "modifying the configuration tree").
+"""Time to build a goal tree and to insert into it (paper 4.3 and 8.3, "modifying the configuration tree").
 
 `python -m benchmarks.goal_tree [--quick] [--json FILE] [--picture FILE]`
 
@@ -47,25 +47,25 @@ _BLOCK: Final = 16
 
 
 def independent(goals: int, rng: np.random.Generator) -> Floats:
-    """Limits [goals, constraints] that know nothing of each other."""
+    """Return independent limits [goals, constraints]."""
     return np.exp(rng.uniform(-2, 2, (goals, CONSTRAINTS)))
 
 
 def of_devices(goals: int, rng: np.random.Generator) -> Floats:
-    """Limits that grow and shrink together, with the size of a device."""
+    """Return limits [goals, constraints] that grow and shrink together, with the size of a device."""
     sizes = rng.uniform(-2, 2, (goals, 1))
     return np.exp(sizes + rng.normal(0, 0.3, (goals, CONSTRAINTS)))
 
 
 def traded_off(goals: int, rng: np.random.Generator) -> Floats:
-    """More of one for less of another: hardly any goal is looser than another."""
+    """Return limits [goals, constraints] that are traded off: hardly any goal is looser than another."""
     limits = rng.normal(0, 1, (goals, CONSTRAINTS))
     limits -= limits.mean(axis=1, keepdims=True)
     return np.exp(limits + rng.normal(0, 0.1, (goals, 1)))
 
 
 def partly_unlimited(goals: int, rng: np.random.Generator) -> Floats:
-    """All but the first constraint left out by every other goal."""
+    """Return limits [goals, constraints]; each but the first is missing in half of the goals."""
     limits = independent(goals, rng)
     limits[:, 1:][rng.random((goals, CONSTRAINTS - 1)) < 0.5] = np.inf
     return limits
@@ -75,7 +75,7 @@ KINDS: Final = (independent, of_devices, traded_off, partly_unlimited)
 
 
 class Times(NamedTuple):
-    """How long one kind of goals takes, in seconds."""
+    """The times of one kind of goals, in seconds."""
 
     build: float
     insert: float
@@ -83,13 +83,13 @@ class Times(NamedTuple):
 
 
 def tree_parents(tree: GoalTree) -> Indices:
-    """[goals], -1 for roots. The goals are distinct, so that they are numbered as the nodes are."""
+    """Return parents [goals], -1 for roots. Goals are distinct, so they are numbered as the nodes are."""
     parents = [tree.parent(node) for node in range(len(tree))]
     return np.array([-1 if parent is None else parent for parent in parents])
 
 
 def all_pairs(goals: Floats) -> Indices:
-    """Every goal's nearest looser goal by the definition."""
+    """Return every goal's nearest looser goal [goals] by the definition."""
     sums = _sums(goals)
     parents = []
     for looser in _looser_goals(goals):
@@ -99,7 +99,7 @@ def all_pairs(goals: Floats) -> Indices:
 
 
 def networkx_parents(goals: Floats) -> Indices:
-    """Every goal's nearest predecessor in networkx' graph of who is looser than whom."""
+    """Return every goal's nearest predecessor [goals] in a networkx graph of all pairs."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(len(goals)))
     for block, looser in enumerate(_looser_goals(goals)):
@@ -112,13 +112,13 @@ def networkx_parents(goals: Floats) -> Indices:
 
 
 def _sums(goals: Floats) -> Floats:
-    """By which the nearest of several looser goals is told."""
+    """Return the sum for each goal [goals] that decides which of several looser goals is the nearest."""
     largest = np.where(np.isfinite(goals), goals, 0).max(axis=0)
     return log_sums(goals.T, largest)
 
 
 def _looser_goals(goals: Floats) -> Iterator[NDArray[np.bool_]]:
-    """For a few goals at a time, [few, goals]: which others are looser. So few that they fit the cache."""
+    """Yield which goals are looser [few, goals], for as few goals at a time as fit the cache."""
     columns = np.ascontiguousarray(goals.T)
     for start in range(0, len(goals), _BLOCK):
         few = columns[:, start : start + _BLOCK, None]
@@ -133,7 +133,7 @@ SIDES: Final[dict[str, Callable[[Floats], Indices]]] = {"all pairs": all_pairs, 
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the two tables and draws the picture."""
+    """Return all figures; print the two tables and draw the picture."""
     limits = QUICK_LIMITS if options.quick else FULL_LIMITS
     console = Console()
     growth, growth_differences = _growth(limits, console)
@@ -156,7 +156,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def _growth(limits: dict[str, int], console: Console) -> tuple[dict[str, dict[int, float]], int]:
-    """Each side's seconds by the number of goals, and how many parents differ."""
+    """Return each side's seconds by the number of goals, and how many parents differ."""
     growth: dict[str, dict[int, float]] = {"tree": {}, **{side: {} for side in SIDES}}
     differences = 0
     table = Table(title="Building: medians in ms, and how many times the tree's", title_justify="left")
@@ -182,7 +182,7 @@ def _growth(limits: dict[str, int], console: Console) -> tuple[dict[str, dict[in
 
 
 def _kinds(console: Console) -> tuple[dict[int, list[Times]], int]:
-    """The times of each kind of goals by their number, and how many parents differ."""
+    """Return the times of each kind of goals by their number, and how many parents differ."""
     times: dict[int, list[Times]] = {1_000: [], 100_000: []}
     differences = 0
     table = Table(title="Kinds of goals: building, then inserting one by one", title_justify="left")
@@ -204,7 +204,7 @@ def _kinds(console: Console) -> tuple[dict[int, list[Times]], int]:
 
 
 def _build_and_insert(goals: Floats, repetitions: int) -> tuple[Times, Indices]:
-    """All but the last goals are built, the last ones inserted; also the parents in the end."""
+    """Build all but the last goals and insert the last ones; return the times and the final parents."""
     first, later = goals[:-INSERTIONS], iter(goals[-INSERTIONS:])
     build = median_seconds(lambda: GoalTree.build(first), repetitions)
     tree = GoalTree.build(first)
@@ -225,7 +225,7 @@ def _draw(growth: dict[str, dict[int, float]], file: Path) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the growth into this PNG file")
 
 

@@ -38,7 +38,7 @@ Figures: TypeAlias = Mapping[str, float]
 
 
 class Target(TypedDict, total=False):
-    """What a figure has to reach: at least `min`, at most `max`."""
+    """The bounds of a figure: at least `min`, at most `max`."""
 
     min: float
     max: float
@@ -46,11 +46,11 @@ class Target(TypedDict, total=False):
 
 
 class MissingDataError(Exception):
-    """The benchmark needs data or a package that is not there; the message says how to give it."""
+    """Error of a benchmark that lacks data or a package; the message says how to provide it."""
 
 
 class Pair(NamedTuple):
-    """The medians of two sides in seconds, and the median of `b` divided by `a` over the repetitions."""
+    """Medians of two sides in seconds, and the median over the repetitions of `b` divided by `a`."""
 
     a: float
     b: float
@@ -64,7 +64,7 @@ def run(
     argv: Sequence[str],
     add_options: Callable[[ArgumentParser], object] = lambda parser: None,
 ) -> int:
-    """Measure, judge, print and write down; `measure` gets the options, prints its own tables.
+    """Measure, compare with the targets, print and save; `measure` gets the options and prints its tables.
 
     Returns:
         The exit code.
@@ -100,13 +100,13 @@ def run(
 
 
 def add_data_option(parser: ArgumentParser) -> None:
-    """`--data DIR`: where the data are. The environment may name it, as MISTIFY_TEST_DATA."""
+    """Add `--data DIR`, the directory of the data; the variable MISTIFY_TEST_DATA is its default."""
     directory = os.environ.get("MISTIFY_TEST_DATA")
     parser.add_argument("--data", type=Path, metavar="DIR", default=Path(directory) if directory else None)
 
 
 def data_with(files: Iterable[str], options: Namespace) -> Path:
-    """The directory of the data.
+    """Return the directory of the data.
 
     Raises:
         MissingDataError: None is given, or it lacks one of the files.
@@ -118,17 +118,17 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
 
 
 def seconds(function: Callable[[], object], repetitions: int) -> list[float]:
-    """How long each of several calls took."""
+    """Return the seconds of each of several calls."""
     return [_seconds(function) for _ in range(repetitions)]
 
 
 def median_seconds(function: Callable[[], object], repetitions: int) -> float:
-    """The median time of a call."""
+    """Return the median seconds of a call."""
     return median(seconds(function, repetitions))
 
 
 def paired_ratio(a: Callable[[], object], b: Callable[[], object], repetitions: int) -> Pair:
-    """Both sides, called in turn."""
+    """Return the medians of two sides that are called in turn."""
     pairs = [(_seconds(a), _seconds(b)) for _ in range(repetitions)]
     return Pair(
         median(of_a for of_a, _ in pairs),
@@ -138,7 +138,7 @@ def paired_ratio(a: Callable[[], object], b: Callable[[], object], repetitions: 
 
 
 def machine() -> dict[str, str | int | float]:
-    """Where and when the figures were measured."""
+    """Return where and when the figures are measured."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -158,7 +158,7 @@ def _seconds(function: Callable[[], object]) -> float:
 
 
 def _verdict(figures: Figures, figure: str, target: Target, quick: bool) -> bool | None:
-    """Whether a target is met; None if it is not judged in this run."""
+    """Return whether a target is met; None if this run does not decide it."""
     if figure not in figures:
         return None if quick and target.get("full_run_only", False) else False
     return target.get("min", -math.inf) <= figures[figure] <= target.get("max", math.inf)

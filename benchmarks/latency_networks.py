@@ -1,4 +1,4 @@
-"""Networks of three families, each at many widths, that no profile of a device has seen."""
+"""Networks of three families, each at many widths, that are in no profile of a device."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 
 def samples(count: int, seed: int = 0) -> Iterator[Sample]:
-    """So many networks of each family: all layers scaled alike, and then each a little otherwise."""
+    """Yield networks of each family: all layers scaled by one factor, and then each a little differently."""
     for family, make in FAMILIES.items():
         random = np.random.default_rng(seed)
         for share in np.geomspace(0.25, 1.25, count):
@@ -32,7 +32,7 @@ def _widths(share: float, random: np.random.Generator) -> Widths:
 
 
 def resnet8(width: Widths) -> keras.Model:
-    """As in MLPerf Tiny, on images of 32 x 32."""
+    """Return MLPerf Tiny's ResNet-8, on images of 32 x 32."""
     inputs = keras.Input((32, 32, 3), name="image")
     channels = width(16)
     x = _convolved(inputs, channels)
@@ -48,7 +48,7 @@ def resnet8(width: Widths) -> keras.Model:
 
 
 def mobilenet(width: Widths) -> keras.Model:
-    """Depthwise and pointwise convolutions in turn, on images of 96 x 96, a quarter as wide as published."""
+    """Return depthwise and pointwise convolutions in turn, on 96 x 96, a quarter as wide as published."""
     inputs = keras.Input((96, 96, 3), name="image")
     x = _convolved(inputs, width(8), stride=2)
     for channels, stride in (
@@ -63,7 +63,7 @@ def mobilenet(width: Widths) -> keras.Model:
 
 
 def convolution_over_time(width: Widths) -> keras.Model:
-    """For keywords: convolutions over 98 steps of 40 figures, then dense layers."""
+    """Return a keyword network: convolutions over 98 steps of 40 features, then dense layers."""
     inputs = keras.Input((98, 40), name="sound")
     x: Any = inputs
     for channels, kernel, stride in ((64, 5, 1), (64, 5, 2), (96, 3, 1), (96, 3, 2)):

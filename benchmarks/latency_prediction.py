@@ -1,4 +1,4 @@
-"""How well a measured device predicts networks that it has not seen.
+"""Accuracy of a measured device's latency predictions for networks that were not measured.
 
 `python -m benchmarks.latency_prediction [--quick] [--json FILE]`
 
@@ -78,12 +78,12 @@ class Row(NamedTuple):
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("latency_prediction", TARGETS, measure, argv)
 
 
 def measure(options: Namespace) -> Figures:
-    """Profile, predict, measure."""
+    """Profile, predict and measure; return the figures."""
     count, seconds = (QUICK_COUNT, QUICK_SECONDS) if options.quick else (COUNT, BUDGET_SECONDS)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         networks = pool.submit(converted, count).result()
@@ -100,7 +100,7 @@ def measure(options: Namespace) -> Figures:
 
 
 class Contest:
-    """Measures networks in between, while a profile is made, so that a busy machine slows both.
+    """Measurements of networks taken while a profile is made, so that a busy machine slows both.
 
     Args:
         networks: Each is measured with every setting.
@@ -116,19 +116,19 @@ class Contest:
         self._calls = 0
 
     def go_on(self, share: float) -> None:
-        """A burst of inferences of the next network, at every so many calls."""
+        """Run a burst of inferences of the next network, on some of the calls."""
         self._calls += 1
         if self._calls % EVERY == 0:
             next(self._next).measure()
 
     def finish(self) -> None:
-        """Measure all some more times: what disturbs a single network, no others make up for."""
+        """Measure all networks a few more times, which makes up for a disturbance of a single one."""
         for _ in range(ROUNDS):
             for entry in self._entries:
                 entry.measure()
 
     def rows(self, profiles: Sequence[MeasuredProfile]) -> Iterator[Row]:
-        """What was measured, beside what is predicted."""
+        """Return what was measured beside what is predicted."""
         by_precision = {profile.integer: profile for profile in profiles}
         for entry in self._entries:
             profile = by_precision[entry.integer]
@@ -157,14 +157,14 @@ class _Entry:
 
 
 def converted(count: int) -> list[Network]:
-    """The networks; in a process of its own."""
+    """Return the converted networks; runs in a process of its own."""
     from benchmarks.latency_networks import samples  # noqa: PLC0415
 
     return [_converted(family, model) for family, model in samples(count)]
 
 
 def figures_of(rows: Sequence[Row]) -> dict[str, float]:
-    """The worst of the settings."""
+    """Return the worst figures over the settings."""
     settings = list(_by_setting(rows).values())
     return {
         "worst_median_error": max(float(np.median(_errors(group))) for group in settings),

@@ -22,7 +22,7 @@ _CORES: Final = sorted(os.sched_getaffinity(0))
 
 
 class Load:
-    """Processes that take a share of every core while `on`."""
+    """Processes that use a share of every core while switched on."""
 
     def __init__(self, busy: float) -> None:
         command = [sys.executable, "-m", "benchmarks.load", str(busy)]
@@ -45,13 +45,13 @@ class Load:
             process.wait()
 
     def switch(self, *, on: bool) -> None:
-        """Take the processor, or release it."""
+        """Use the processor, or release it."""
         for process in self._processes:
             process.send_signal(signal.SIGCONT if on else signal.SIGSTOP)
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """While the processor is taken."""
+        """Use the processor within the context."""
         self.switch(on=True)
         try:
             yield

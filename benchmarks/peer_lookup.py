@@ -1,4 +1,4 @@
-"""How long it takes to find the most correlated peers, and how many of them are found (paper 5.2).
+"""Time to find the most correlated peers, and the share that is found (paper 5.2).
 
 `python -m benchmarks.peer_lookup [--quick] [--json FILE] [--picture FILE]`
 
@@ -56,7 +56,7 @@ _VIEW_RADIUS: Final = 1.93  # 30 degrees are a distance of 1
 
 
 def in_places(devices: int, rng: np.random.Generator) -> Floats:
-    """Points [devices, 15] of devices in places 300 m wide, with labels like those of their place."""
+    """Return points [devices, 15] of devices in places 300 m wide, with labels like those of their place."""
     places = max(5, devices // _PLACE)
     place = rng.integers(0, places, devices)
     location = rng.uniform(-50, 50, (places, 3))[place] + rng.normal(0, 0.3, (devices, 3))
@@ -65,7 +65,7 @@ def in_places(devices: int, rng: np.random.Generator) -> Floats:
 
 
 def spread(devices: int, rng: np.random.Generator) -> Floats:
-    """Points [devices, 15] of devices anywhere, one per square km, all with much the same labels."""
+    """Return points [devices, 15] of devices anywhere, one per square km, all with similar labels."""
     side = np.sqrt(devices)
     location = np.hstack([rng.uniform(0, side, (devices, 2)), np.zeros((devices, 1))])
     shares = np.full((devices, _CLASSES), 1 / _CLASSES)
@@ -78,7 +78,7 @@ def _view(devices: int, rng: np.random.Generator) -> Floats:
 
 
 def _labels(shares: Floats, rng: np.random.Generator) -> Floats:
-    """Histograms of 200 examples as the correlation measure has them, at a scale of 0.5."""
+    """Return histograms [devices, labels] of 200 examples, as in the correlation measure at scale 0.5."""
     return np.sqrt(rng.multinomial(200, shares) / 200 / 2) / 0.5
 
 
@@ -86,7 +86,7 @@ KINDS: Final = (in_places, spread)
 
 
 class Outcome(NamedTuple):
-    """Of one kind and number of devices: seconds of a lookup, and shares of the nearest that are found."""
+    """Results for one kind and number of devices: seconds of a lookup, and the share of the nearest found."""
 
     lookup: float
     brute: float
@@ -108,7 +108,7 @@ class Fleet:
 
     @classmethod
     def of(cls, kind: Callable[[int, np.random.Generator], Floats], devices: int) -> "Fleet":
-        """A fleet; the same in every run."""
+        """Return a fleet, the same in every run."""
         rng = np.random.default_rng(devices)
         points = kind(devices, rng)
         queries = points[rng.choice(devices, QUERIES)] + rng.normal(0, 0.03, (QUERIES, points.shape[1]))
@@ -119,18 +119,18 @@ class Fleet:
         return cls(points, queries, nearest)
 
     def recall(self, lookup: Callable[[Floats], list[int]]) -> float:
-        """The share of the ten nearest devices that a lookup finds."""
+        """Return the share of the ten nearest devices that a lookup finds."""
         pairs = zip(self.queries, self.nearest, strict=True)
         return sum(len(set(lookup(query)) & nearest) for query, nearest in pairs) / COUNT / QUERIES
 
     def in_turn(self, lookup: Callable[[Floats], list[int]]) -> Callable[[], object]:
-        """A function that looks up another query at every call."""
+        """Return a function that looks up another query at every call."""
         queries = cycle(self.queries)
         return lambda: lookup(next(queries))
 
 
 def brute_force(points: Floats) -> Callable[[Floats], list[int]]:
-    """The ten nearest by looking at all."""
+    """Return a lookup of the ten nearest that compares all devices."""
     single = points.astype(np.float32)
     squares = np.einsum("ij,ij->i", single, single)
 
@@ -143,7 +143,7 @@ def brute_force(points: Floats) -> Callable[[Floats], list[int]]:
 
 
 def hnsw(points: Floats) -> Callable[[Floats], list[int]]:
-    """The ten nearest by datasketch's HNSW, as it comes."""
+    """Return a lookup of the ten nearest by datasketch's HNSW with its defaults."""
     graph = HNSW(distance_func=lambda a, b: np.linalg.norm(a - b))
     for number, point in enumerate(points):
         graph.insert(number, point)
@@ -151,7 +151,7 @@ def hnsw(points: Floats) -> Callable[[Floats], list[int]]:
 
 
 def outcome(fleet: Fleet, *, with_hnsw: bool) -> Outcome:
-    """Build, measure and compare."""
+    """Build, measure and compare; return the results."""
     index = PeerIndex(IndexStorage.of(MEMORY), "fleet", fleet.points.shape[1])
     started = perf_counter()
     index.build({_name(number): point for number, point in enumerate(fleet.points)})
@@ -182,7 +182,7 @@ def _name(number: int) -> str:
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the table and draws the picture."""
+    """Return all figures; print the table and draw the picture."""
     sizes, limit = (QUICK_SIZES, QUICK_HNSW_LIMIT) if options.quick else (SIZES, HNSW_LIMIT)
     outcomes: dict[str, dict[int, Outcome]] = {}
     table = Table(title="Looking up 10 peers: medians", title_justify="left")
@@ -218,7 +218,7 @@ def _cells(result: Outcome) -> list[str]:
 
 
 def _figures(outcomes: dict[str, dict[int, Outcome]]) -> Figures:
-    """The worse of the kinds for every figure that has a target."""
+    """Return the figures; those with a target are the worse of the two kinds."""
     figures: dict[str, float] = {}
     for name, by_size in outcomes.items():
         for size, result in by_size.items():
@@ -255,7 +255,7 @@ def _draw(outcomes: dict[str, dict[int, Outcome]], file: Path) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the growth into this PNG file")
 
 

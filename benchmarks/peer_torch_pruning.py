@@ -1,4 +1,4 @@
-"""How accurate small networks stay, against Torch-Pruning on the same source, data and training steps.
+"""Accuracy of small networks against Torch-Pruning, with the same source, data and training steps.
 
 `python -m benchmarks.peer_torch_pruning --data DIR [--steps N] [--seed N] [--quick] [--json FILE]
 [--picture FILE]`
@@ -55,7 +55,7 @@ _IN_FIGURES: Final = str.maketrans({"-": "_", " ": "_", ",": None})
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the table and draws the picture."""
+    """Return all figures; print the table and draw the picture."""
     data = data_with(FILES, options)
     if find_spec("torch_pruning") is None:
         raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
@@ -107,7 +107,7 @@ def _peer(
 
 
 def _translation_difference(source: keras.Model, test: Dataset) -> float:
-    """The largest difference between what the source and its translation say."""
+    """Return the largest difference between the outputs of the source and of its translation."""
     from benchmarks import torch_resnet8  # noqa: PLC0415 - an optional dependency
 
     images, _ = torch_resnet8.arrays_of(test)
@@ -116,13 +116,13 @@ def _translation_difference(source: keras.Model, test: Dataset) -> float:
 
 
 def _probabilities(source: keras.Model, data: Dataset) -> Array:
-    """The probabilities that a source gives the classes of some data."""
+    """Return a source's probabilities [examples, classes] for data."""
     (probabilities,) = Evaluation(source).outputs(data.inputs).values()
     return probabilities
 
 
 def figures_of(rows: Rows) -> dict[str, float]:
-    """The figures of a table; the mean margin of a full run only."""
+    """Return the figures of a table; the mean margin only for a full run."""
     accuracies = {
         f"{side.lower().translate(_IN_FIGURES)}_at_{share}": reached.accuracy
         for side, row in rows.items()
@@ -174,7 +174,7 @@ def _draw(rows: Rows, file: Path) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--steps", type=int, default=900, help="training steps of each goal")
     parser.add_argument("--seed", type=int, default=0, help="where the randomness of both sides starts")
@@ -182,7 +182,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("peer_torch_pruning", TARGETS, measure, argv, add_options)
 
 

@@ -34,7 +34,7 @@ _CUTS: Final = 8
 
 
 class Reached(NamedTuple):
-    """What becomes of one goal.
+    """The result of one goal.
 
     Attributes:
         accuracy: On the test file, in percent.
@@ -50,12 +50,12 @@ class Reached(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """What the goal took."""
+        """Return the seconds that the goal took."""
         return sum(self.spent.values())
 
 
 class Packaged(NamedTuple):
-    """A package: its accuracy, a share, in LiteRT; bytes, and as predicted; latency; what it did not gain."""
+    """A package: accuracy in LiteRT as a share, size and predicted size in bytes, latency, and its note."""
 
     accuracy: float
     size: int
@@ -65,7 +65,7 @@ class Packaged(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """An adapted network: its artifact, its costs, its accuracy as a share."""
+    """An adapted network: its artifact, costs, and accuracy as a share."""
 
     artifact: str
     costs: Mapping[str, float]
@@ -104,25 +104,25 @@ class Porting:
 
     @property
     def accuracy(self) -> float:
-        """The tuned source's, in percent."""
+        """Return the accuracy of the tuned source, in percent."""
         return 100 * self._made.teacher_accuracy
 
     @property
     def tuned(self) -> ModelSource:
-        """The tuned source, for another porting."""
+        """Return the tuned source, for another porting."""
         return ModelSource(path=str(self._artifacts.path(self._made.teacher)))
 
     def source(self) -> keras.Model:
-        """The tuned source."""
+        """Return the tuned source."""
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
 
     def widened_accuracy(self, share: float) -> float:
-        """The tuned source's, right after it is widened to a share above 1 of its multiply-adds."""
+        """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
         widened = keras.models.load_model(self._artifacts.path(self._root(share)), compile=False)
         return 100 * evaluate(widened, load_dataset(self.data.test, signature_of(widened), self.data.train))
 
     def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
-        """Goals adapted one from the other, the largest first, with these steps for each share."""
+        """Adapt goals one from the other, the largest first, with these steps for each share."""
         shares = sorted(steps, reverse=True)
         parent, start = self._root(shares[0]), max(1.0, shares[0])
         rows = {}
@@ -132,11 +132,11 @@ class Porting:
         return rows
 
     def case(self, share: float, steps: int) -> Reached:
-        """One goal adapted from the source, with so many steps."""
+        """Adapt one goal from the source, with a number of steps."""
         return self._reached(self._adapt(self._root(share), share, steps, 1 / share))
 
     def checkpoint(self, share: float, steps: int) -> Checkpoint:
-        """The tuned source, or what becomes of it at a share of its multiply-adds."""
+        """Return the tuned source, or a network adapted from it to a share of its multiply-adds."""
         if share == 1:
             prepared = self._made
             return Checkpoint(prepared.teacher, prepared.source_costs, prepared.teacher_accuracy)
@@ -146,7 +146,7 @@ class Porting:
     def branches(
         self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int
     ) -> BranchResult:
-        """Branches of a checkpoint at multiples of its share, with so many steps for each."""
+        """Return branches of a checkpoint at multiples of its share, with a number of steps for each."""
         result = self._runner.do(
             BranchTask(
                 parent=checkpoint.artifact,
@@ -172,7 +172,7 @@ class Porting:
         branches: BranchResult | None = None,
         tuning: TuningConfig | None = None,
     ) -> Path:
-        """Put a package into a directory, which is made."""
+        """Write a package into a new directory."""
         result = self._packaged(checkpoint, Quantization.NONE, branches, tuning)
         directory.mkdir(parents=True)
         for name, artifact in result.files.items():
@@ -180,7 +180,7 @@ class Porting:
         return directory
 
     def package(self, checkpoint: Checkpoint, precision: Quantization) -> Packaged:
-        """A checkpoint packaged at a precision."""
+        """Package a checkpoint at a precision."""
         result = self._packaged(checkpoint, precision)
         return Packaged(
             result.accuracy,
@@ -233,7 +233,7 @@ class Porting:
         return seed
 
     def _root(self, share: float) -> str:
-        """The tuned source, widened where a goal is larger."""
+        """Return the tuned source, widened if a goal is larger."""
         if share <= 1:
             return self._made.root
         return self._prepare(
@@ -241,7 +241,7 @@ class Porting:
         ).root
 
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
-        """All steps are taken, a part of them on the way: the factor by which costs fall."""
+        """Adapt with all of the steps, part of them while cutting; `factor` is how far costs fall."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
         result = self._runner.do(
             AdaptTask(
@@ -282,7 +282,7 @@ class Porting:
 
 
 def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
-    """Settings by which so many steps are taken in all, on an edge of so many cuts of at most so many."""
+    """Return settings with which an edge takes a number of steps in all."""
     each = max(1, round(_CUTTING * steps / max(1, cuts)))
     return {
         "cuts": most,
@@ -293,13 +293,13 @@ def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
 
 
 def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Porting:
-    """MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
+    """Return the porting of MLPerf Tiny's ResNet-8 on CIFAR-10, from the directory of the data."""
     files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
     return Porting(ModelSource(path=str(data / RESNET8)), files, directory, settings)
 
 
 def depthwise(data: Path, directory: Path) -> Porting:
-    """A network as MobileNet is built, with random weights: tuning the source trains it."""
+    """Return the porting of a small MobileNet with random weights: tuning the source trains it."""
     keras.utils.set_random_seed(0)
     layers = keras.layers
     inputs = keras.Input((32, 32, 3), name="image")

@@ -1,4 +1,4 @@
-"""How accurate, small and fast packages are at each precision, against float32 ones of the same checkpoints.
+"""Accuracy, size and speed of packages at each precision, against float32 packages of the same checkpoints.
 
 `python -m benchmarks.precision --data DIR [--quick] [--json FILE]`
 
@@ -49,12 +49,12 @@ class Row(NamedTuple):
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("precision", TARGETS, measure, argv, add_data_option)
 
 
 def measure(options: Namespace) -> Figures:
-    """Package both checkpoints at all precisions."""
+    """Package both checkpoints at all precisions, print the table and return the figures."""
     data = data_with(FILES, options)
     settings = QUICK_SETTINGS if options.quick else SETTINGS
     steps = QUICK_STEPS if options.quick else STEPS
@@ -68,7 +68,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(rows: Sequence[Row]) -> Figures:
-    """The points that each precision loses."""
+    """Return the points of accuracy that each precision loses."""
     losses = {f"{row.precision.value}_lost_points_at_{row.share:g}x": _lost(row, rows) for row in rows}
     return {figure: lost for figure, lost in losses.items() if lost is not None}
 
@@ -81,7 +81,7 @@ def _rows(porting: Porting, steps: int) -> Iterator[Row]:
 
 
 def _lost(row: Row, rows: Sequence[Row]) -> float | None:
-    """Points of accuracy lost against the float32 package; None for that itself."""
+    """Return the points of accuracy lost against the float32 package; None for that package."""
     if row.precision is Quantization.NONE:
         return None
     float32 = next(

@@ -1,4 +1,4 @@
-"""A transformer for voice commands, ported: `python -m benchmarks.snips --data DIR`.
+"""Porting of a transformer for voice commands: `python -m benchmarks.snips --data DIR`.
 
 DIR has `snips/{train,test}/{seq.in,seq.out,label}`: the words of an utterance, their slots and its intent,
 one line for each (Coucke et al., 2018). A small encoder learns both from nothing, and is ported to goals
@@ -62,14 +62,14 @@ class Utterances:
 
 
 class Ported(NamedTuple):
-    """What one seed comes to: the source's accuracy in percent, and the goals by their shares."""
+    """The results of one seed: the source's accuracy in percent, and the goals by their shares."""
 
     source: float
     goals: Mapping[float, Reached]
 
 
 def measure(options: Namespace) -> Figures:
-    """Train, port, and compare."""
+    """Train, port and compare; return the figures."""
     data = data_with(FILES, options)
     runs = []
     for seed in range(1 if options.quick else options.seeds):
@@ -80,7 +80,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs: Sequence[Ported]) -> dict[str, float]:
-    """Medians over the seeds: exact matches in percent, and what is lost at half of the multiply-adds."""
+    """Return medians over the seeds: exact matches in percent, and the loss at half of the multiply-adds."""
     each = {
         f"exact_match_at_{share:g}": median(run.goals[share].accuracy for run in runs) for share in SHARES
     }
@@ -96,7 +96,7 @@ def _ported(sources: tuple[ModelSource, DataSource], directory: Path, seed: int,
 
 
 def prepare(data: Path, directory: Path, seed: int) -> tuple[ModelSource, DataSource]:
-    """The network, which has learned nothing yet, and the data as arrays."""
+    """Write the untrained network and the data as arrays; return the sources of both."""
     parts = {part: read(data / "snips" / part) for part in PARTS}
     counts = Counter(word for words in parts["train"].words for word in words)
     known = sorted(word for word, count in counts.items() if count >= _LEAST_COUNT)
@@ -119,7 +119,7 @@ def prepare(data: Path, directory: Path, seed: int) -> tuple[ModelSource, DataSo
 
 
 def read(directory: Path) -> Utterances:
-    """One part of the data."""
+    """Return one part of the data."""
     words, slots, intents = (
         (directory / name).read_text(encoding="utf-8").splitlines() for name in ("seq.in", "seq.out", "label")
     )
@@ -127,7 +127,7 @@ def read(directory: Path) -> Utterances:
 
 
 def encoder(words: int, slots: int, intents: int, seed: int) -> keras.Model:
-    """Attention over the words of an utterance; its intent, and a slot for each word."""
+    """Return a network with attention over words that predicts the intent and a slot for each word."""
     keras.utils.set_random_seed(seed)
     layers, ops = keras.layers, keras.ops
     inputs = keras.Input((LENGTH,), dtype="int32", name="words")
@@ -153,7 +153,7 @@ def encoder(words: int, slots: int, intents: int, seed: int) -> keras.Model:
 
 
 def _block(x: Any, there: Any, name: str) -> Any:
-    """Attention and two dense layers, each normalised before and added to what came in."""
+    """Return attention and two dense layers, each normalised first and added to its input."""
     layers = keras.layers
     y = layers.LayerNormalization()(x)
     y = layers.MultiHeadAttention(_HEADS, _WIDTH // _HEADS, name=f"{name}_attention")(
@@ -190,13 +190,13 @@ def _table(seed: int, ported: Ported) -> Table:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("snips", TARGETS, measure, argv, add_options)
 
 

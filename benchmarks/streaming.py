@@ -1,4 +1,4 @@
-"""How much sooner an additional goal is there when a job's tree has its neighbours (paper 4.3, streaming).
+"""Time to an additional goal in a job that has its neighbours, against a new job (paper 4.3, streaming).
 
 `python -m benchmarks.streaming --data DIR [--seeds N] [--quick] [--json FILE]`
 
@@ -58,7 +58,7 @@ QUICK_PARAMS: Final = Params(source_steps=60, adapt_steps=40, tune_steps=40)
 
 @dataclass(frozen=True)
 class Ported:
-    """A goal with its package: seconds from the call on, and of its own adaptation and packaging."""
+    """A goal with its package: seconds since the call, and seconds of its own adaptation and packaging."""
 
     accuracy: float
     steps: int
@@ -76,17 +76,17 @@ class Comparison:
 
     @property
     def counted(self) -> Ported:
-        """The fresh job that is as accurate, or the longest."""
+        """Return the fresh job that is as accurate, or the longest."""
         return list(self.fresh.values())[-1]
 
     @property
     def matched(self) -> bool:
-        """Whether a fresh job is as accurate."""
+        """Return whether a fresh job is as accurate."""
         return self.counted.accuracy >= self.streamed.accuracy - TOLERANCE
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the table."""
+    """Return all figures; print the table."""
     data = data_with((MODEL, *DATASET.values()), options)
     with (
         TemporaryDirectory() as directory,
@@ -129,7 +129,7 @@ def _compare(client: PortingClient, seed: int, quick: bool) -> Comparison:
 
 
 def _config(shares: Sequence[float], params: Params, multiple: float, seed: int) -> str:
-    """Goals at some shares, each with a multiple of the steps for one goal."""
+    """Return a config of goals at these shares, each with a multiple of the steps for one goal."""
     adapt_steps, tune_steps = round(multiple * params.adapt_steps), round(multiple * params.tune_steps)
     settings = {
         "source_steps": params.source_steps,
@@ -145,7 +145,7 @@ def _config(shares: Sequence[float], params: Params, multiple: float, seed: int)
 
 
 def _ported(client: PortingClient, job: Job, start: float) -> tuple[Job, Ported]:
-    """The job, and its goal at the added share once it has its package; it was asked for at `start`."""
+    """Wait for the package of the added goal, asked for at `start`; return the job and the goal."""
     own_seconds = _wait(client, job, [_name(ADDED)])
     seconds = perf_counter() - start
     job = client.job(job.id)
@@ -156,7 +156,7 @@ def _ported(client: PortingClient, job: Job, start: float) -> tuple[Job, Ported]
 
 
 def _wait(client: PortingClient, job: Job, names: Iterable[str]) -> float:
-    """Wait until goals have ended; the seconds between the start of the first and the end of the last."""
+    """Wait until goals have ended; return the seconds from the start of the first to the end of the last."""
     left = set(names)
     times = []
     for event in client.watch(job.id):
@@ -195,7 +195,7 @@ def _rows(comparison: Comparison) -> Iterator[tuple[str, Ported, str]]:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
 

@@ -1,4 +1,4 @@
-"""Which architectures can be adapted and packaged: `python -m benchmarks.support_matrix`.
+"""Architectures that can be adapted and packaged: `python -m benchmarks.support_matrix`.
 
 Every architecture of `keras.applications` (random weights, the smallest input that it takes, ten classes),
 and BERT encoders of KerasHub with heads that classify and that answer questions by a span:
@@ -67,7 +67,7 @@ layers = keras.layers
 
 @dataclass(frozen=True)
 class Support:
-    """What was found out about one architecture; costs are multiply-adds at batch 1.
+    """Results for one architecture; costs are multiply-adds at batch 1.
 
     Attributes:
         blocks: Residual blocks that can be left out.
@@ -92,13 +92,13 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """Whether it can be adapted and packaged."""
+        """Return whether the architecture can be adapted and packaged."""
         changed = max(self.narrowed, self.shallow) <= CHANGED_TOLERANCE
         return changed and self.packaged <= PACKAGED_TOLERANCE
 
 
 def architectures() -> dict[str, Callable[[], keras.Model]]:
-    """How to build each of them, by name."""
+    """Return how to build each architecture, by name."""
     applications = keras.applications
     names = [name for name in dir(applications) if name[0].isupper()]
     return {name: lambda name=name: _application(name) for name in names} | {
@@ -108,7 +108,7 @@ def architectures() -> dict[str, Callable[[], keras.Model]]:
 
 
 def measure(options: Namespace) -> Figures:
-    """Look at each architecture in a process of its own; prints the table."""
+    """Examine each architecture in a process of its own, and print the table."""
     names = options.names or (_FAST if options.quick else architectures())
     context = get_context("spawn")
     rows = []
@@ -124,7 +124,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def look_at(name: str) -> Support:
-    """What is found out about an architecture."""
+    """Return the results for an architecture."""
     keras.utils.set_random_seed(0)
     model = architectures()[name]()
     shape = " x ".join(str(size) for size in model.inputs[0].shape[1:])
@@ -155,7 +155,7 @@ def look_at(name: str) -> Support:
 
 
 def half(structure: Structure) -> Keep:
-    """About half of the multiply-adds: the same share of every group, its units drawn at random."""
+    """Return the units to keep for about half of the multiply-adds: the same random share of every group."""
     whole = structure.network().flops
     shares = np.linspace(1, 0, 41)[:-1]
     for share in shares:
@@ -170,7 +170,7 @@ def half(structure: Structure) -> Keep:
 
 
 def masked(structure: Structure, keep: Keep) -> keras.Model:
-    """The whole network, in which whatever sums over channels reads nothing of the cut units.
+    """Return the whole network with the cut units masked wherever something sums over channels.
 
     Layer norms leave them out of their statistics.
     """
@@ -199,7 +199,7 @@ def masked(structure: Structure, keep: Keep) -> keras.Model:
 def _shallow(
     structure: Structure, blocks: Sequence[ResidualBlock], inputs: dict[str, npt.NDArray[Any]]
 ) -> float:
-    """How far a network without blocks is from one that ignores what they make."""
+    """Return how far a network without blocks is from one that ignores the output of these blocks."""
     graph = structure.graph
     skips = {
         node.name: node.inputs.index(block.skip)
@@ -218,26 +218,26 @@ def _shallow(
 
 
 class GoesRound(keras.layers.Add):  # type: ignore[misc]
-    """A sum of which one term alone counts."""
+    """A sum of which only one term counts."""
 
     def __init__(self, term: int, **config: Any) -> None:
         super().__init__(**config)
         self._term = term
 
     def call(self, inputs: Any) -> Any:
-        """The term."""
+        """Return the term."""
         return inputs[self._term]
 
 
 class MaskedNormalization(keras.layers.LayerNormalization):  # type: ignore[misc]
-    """A layer norm over some of the channels."""
+    """A layer norm over the kept channels."""
 
     def __init__(self, kept: list[bool], **config: Any) -> None:
         super().__init__(**config)
         self._kept = np.asarray(kept, np.float32)
 
     def call(self, inputs: Any) -> Any:
-        """Normalise with the statistics of the kept channels."""
+        """Return the inputs, normalised with the statistics of the kept channels."""
         ops = keras.ops
         count = self._kept.sum()
         mean = ops.sum(inputs * self._kept, -1, keepdims=True) / count
@@ -246,7 +246,7 @@ class MaskedNormalization(keras.layers.LayerNormalization):  # type: ignore[misc
 
 
 def markdown(supports: Iterable[Support]) -> str:
-    """The table, one row for each architecture."""
+    """Return the table, with one row for each architecture."""
     rows = [
         "| architecture | input | parameters | multiply-adds | groups | least | blocks | shallow | narrowed "
         "| packaged | |",
@@ -311,7 +311,7 @@ def _spanned(encoded: Any) -> list[Any]:
 
 
 def _randomise(graph: Graph) -> None:
-    """Random scales, offsets and statistics, where a new network has ones and zeros."""
+    """Set random scales, offsets and statistics, where a new network has ones and zeros."""
     rng = np.random.default_rng(0)
     for weights in graph.variables.values():
         for weight in weights:
@@ -348,7 +348,7 @@ def _packaged(model: keras.Model, inputs: dict[str, npt.NDArray[Any]]) -> list[A
 
 
 def _difference(expected: list[Array], actual: list[Array]) -> float:
-    """The largest difference, as a share of the largest value."""
+    """Return the largest difference, as a share of the largest value."""
     return max(
         float(np.abs(left - right).max() / np.abs(left).max())
         for left, right in zip(expected, actual, strict=True)

@@ -1,4 +1,4 @@
-"""Networks in one package, between which it switches while it runs (paper 8.3: Table 4, and more).
+"""Switching between the networks of one package while it runs (paper 8.3: Table 4, and more).
 
 `python -m benchmarks.switching --data DIR [--network NAME] [--packages DIR] [--quick] [--json FILE]
 [--picture FILE]`
@@ -79,7 +79,7 @@ _RUNS: Final = 30
 
 
 def measure(options: Namespace) -> Figures:
-    """All figures; prints the tables and draws the picture."""
+    """Return all figures; print the tables and draw the picture."""
     data = data_with(FILES, options)
     figures: dict[str, float] = {}
     names = [options.network] if options.network else _NETWORKS[: 1 if options.quick else None]
@@ -101,7 +101,7 @@ def measure(options: Namespace) -> Figures:
 def _ported(
     name: str, data: Path, directory: Path, *, quick: bool
 ) -> tuple[dict[int, Path], dict[int, list[Path]]]:
-    """Packages by their number of branches, and for each the packages of its branches alone."""
+    """Return packages by their number of branches, and for each the packages of its branches alone."""
     if not directory.exists():
         with TemporaryDirectory() as scratch:
             store, ported = Path(scratch) / "store", Path(scratch) / "packages"
@@ -125,12 +125,12 @@ def _port(name: str, data: Path, store: Path, packages: Path, steps: int) -> Non
 
 
 def _chosen(count: int) -> range:
-    """Which of the most branches a package with fewer has."""
+    """Return which branches of the largest package a package with fewer branches has."""
     return range(0, COUNTS[-1], (COUNTS[-1] - 1) // (count - 1))
 
 
 def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
-    """What a package costs beside its own network, what its branches take, and what a switch takes."""
+    """Return a package's costs beyond its own network, and the time of its branches and of a switch."""
     model = load(package, threads=1)
     one = example(model)
     singles = [load(path, threads=1) for path in alone]
@@ -149,12 +149,12 @@ def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
 
 
 def _weight_bytes(package: Path) -> int:
-    """Of the file, which is next to nothing but weights."""
+    """Return the bytes of the file, nearly all of which are weights."""
     return (package / "serve.tflite").stat().st_size
 
 
 def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
-    """How much longer one takes than the other: bursts of both in turn, the median of their ratios."""
+    """Return how many times longer one takes than the other: the median ratio of bursts in turn."""
     ratios = []
     for _ in range(_ROUNDS):
         a, b = (median(timed(call) for _ in range(_RUNS)) for call in (alone, inside))
@@ -163,7 +163,7 @@ def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
 
 
 def _switch_seconds(model: PortedModel, one: npt.NDArray[Any], rounds: int = 200) -> float:
-    """What deciding and the first inference on the new branch take, beyond a further inference on it."""
+    """Return the seconds of a switch and the first inference after it, beyond those of another inference."""
     count = len(model.branches)
     extra = []
     for number in range(rounds):
@@ -195,7 +195,7 @@ def _table(figures: Mapping[str, float], names: Sequence[str]) -> Table:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--packages", type=Path, metavar="DIR", help="keep packages here, take what is there")
     parser.add_argument("--network", choices=_NETWORKS, help="port only this one")
@@ -204,7 +204,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("switching", TARGETS, measure, argv, add_options)
 
 

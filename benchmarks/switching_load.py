@@ -1,4 +1,4 @@
-"""A load that comes and goes beside the inferences of a multi-branch package, for `benchmarks.switching`."""
+"""Inferences of a multi-branch package beside a load that comes and goes, for `benchmarks.switching`."""
 
 import itertools
 import subprocess
@@ -50,7 +50,7 @@ dwell = "500ms"
 
 @dataclass(frozen=True)
 class Trace:
-    """Inferences one after the other.
+    """A sequence of inferences.
 
     Attributes:
         ended: When each ended, seconds from the start.
@@ -68,13 +68,13 @@ class Trace:
 
     @property
     def loaded(self) -> npt.NDArray[np.bool_]:
-        """Which inferences ended under the load: after an odd number of changes."""
+        """Return which inferences [inferences] ended under the load: after an odd number of changes."""
         odd: npt.NDArray[np.bool_] = np.searchsorted(self.changes, self.ended) % 2 == 1
         return odd
 
 
 def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None) -> dict[str, float]:
-    """The monitor against the largest and the smallest branch, and the soak: its figures.
+    """Compare the monitor with the largest and the smallest branch, and run the soak; return the figures.
 
     Args:
         package: With branches.
@@ -117,7 +117,7 @@ def under_load(package: Path, *, quick: bool, soak: float, picture: Path | None)
 
 @contextmanager
 def _monitored(package: Path, config: Path) -> Iterator[None]:
-    """While the daemon watches a package."""
+    """Run the daemon for a package within the context."""
     command = [str(Path(sys.executable).with_name("mistify")), "monitor", "--package", str(package)]
     status = MonitorState.of(package).status
     status.unlink(missing_ok=True)
@@ -135,7 +135,7 @@ def _monitored(package: Path, config: Path) -> Iterator[None]:
 
 
 def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: int) -> Trace:
-    """Inferences while the load comes and goes; what they give is checked against what branches give."""
+    """Return inferences while the load comes and goes; outputs are compared with those of the branches."""
     known = _known(model, features)
     start = time.monotonic()
     rows: list[tuple[float, float, int]] = []
@@ -160,7 +160,7 @@ def _traced(model: PortedModel, features: npt.NDArray[Any], busy: Load, phases: 
 
 
 def _paced(end: float) -> Iterator[None]:
-    """Begin of each inference, until a time of the monotonic clock."""
+    """Yield at the start of each inference, until a time of the monotonic clock."""
     for begin in itertools.count(time.monotonic(), _PACE_SECONDS):
         if begin >= end:
             return
@@ -169,7 +169,7 @@ def _paced(end: float) -> Iterator[None]:
 
 
 def _known(model: PortedModel, features: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """What each branch gives for the example, which tells the branches apart."""
+    """Return each branch's output for the example, by which branches are recognised."""
     before, outputs = model.branch, []
     for branch in range(len(model.branches)):
         model.switch(branch)
@@ -179,7 +179,7 @@ def _known(model: PortedModel, features: npt.NDArray[Any]) -> list[npt.NDArray[A
 
 
 def _output(model: PortedModel, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What the model's only output is."""
+    """Return the model's only output."""
     outputs = model(features)
     if isinstance(outputs, dict):
         raise TypeError(f"several outputs: {', '.join(outputs)}")
@@ -187,7 +187,7 @@ def _output(model: PortedModel, features: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _recovery(trace: Trace, budget: float) -> float:
-    """How long it takes after a change, at the most, until most inferences are within the budget."""
+    """Return the longest time after a change until most inferences are within the budget, in seconds."""
     return max(
         _until_recovered(trace.ended[during] - begin, trace.latency_ms[during] <= budget)
         for begin, end in pairwise([*trace.changes, trace.ended[-1]])
@@ -196,7 +196,7 @@ def _recovery(trace: Trace, budget: float) -> float:
 
 
 def _until_recovered(ended: npt.NDArray[np.float64], within: npt.NDArray[np.bool_]) -> float:
-    """Seconds until the first stretch with enough inferences within the budget; all, if there is none."""
+    """Return the seconds until a stretch with enough inferences within the budget; all if there is none."""
     before = np.concatenate([[0], np.cumsum(within)])
     last = np.searchsorted(ended, ended + _STRETCH_SECONDS)
     whole = ended + _STRETCH_SECONDS <= ended[-1]
@@ -206,7 +206,7 @@ def _until_recovered(ended: npt.NDArray[np.float64], within: npt.NDArray[np.bool
 
 
 def _growth(model: PortedModel, one: npt.NDArray[Any], seconds: float) -> float:
-    """By how many MiB the process grows while it infers and switches."""
+    """Return by how many MiB the process grows while it infers and switches."""
     _busy(model, one, min(5.0, seconds))
     before = _resident()
     _busy(model, one, seconds)
@@ -227,13 +227,13 @@ def _resident() -> float:
 
 
 def example(model: PortedModel) -> npt.NDArray[Any]:
-    """A random input."""
+    """Return a random input."""
     (info,) = model.inputs
     return np.random.default_rng(0).uniform(0, 255, (1, *info.shape[1:])).astype(info.dtype)
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds of a call."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -242,7 +242,7 @@ def timed(call: Callable[[], object]) -> float:
 def _draw(
     traces: Mapping[str, Trace], budget: float, accuracies: npt.NDArray[np.float64], file: Path
 ) -> None:
-    """Latencies over time, and the accuracy of the branches that ran."""
+    """Draw latencies over time, and the accuracy of the branches that ran."""
     figure = Figure(figsize=(8, 2.0 * (1 + len(traces))), layout="constrained")
     *each, together = figure.subplots(1 + len(traces), sharex=True)
     for axes, (side, trace) in zip(each, traces.items(), strict=True):

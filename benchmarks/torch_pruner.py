@@ -37,7 +37,7 @@ _PRUNER_STEPS: Final = 400
 def pruned(
     source: keras.Model, share: float, data: Dataset, teacher: Array | None, *, steps: int, seed: int
 ) -> nn.Module:
-    """A source cut to a share of its multiply-adds and trained, with its batch norms recalibrated.
+    """Return a source cut to a share of its multiply-adds, trained, with its batch norms recalibrated.
 
     Args:
         source: A Keras ResNet-8.
@@ -70,7 +70,7 @@ def pruned(
 
 
 def _cut(pruner: torch_pruning.pruner.BasePruner, image: Tensor, limit: float) -> None:
-    """Cut layer by layer, and no further than needed.
+    """Cut layer by layer, no further than needed.
 
     The last layers come first: a channel of theirs costs least, so that little more than needed is cut.
     """
@@ -84,7 +84,7 @@ def _cut(pruner: torch_pruning.pruner.BasePruner, image: Tensor, limit: float) -
 def _batches(
     data: Dataset, teacher: Array | None, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-    """Batches of images, classes and, with a teacher, its probabilities."""
+    """Yield batches of images, classes and, with a teacher, its probabilities."""
     images, classes = tensors(arrays_of(data)[0]), torch.from_numpy(arrays_of(data)[1])
     taught = None if teacher is None else torch.from_numpy(teacher)
     for indices in batches(len(data), Params().batch_size, seed):
@@ -110,7 +110,7 @@ def _train(
 
 
 def _loss(logits: Tensor, classes: Tensor, taught: Tensor | None) -> Tensor:
-    """Cross entropy, and distillation as `executors.training.trainer` has it."""
+    """Return cross entropy plus distillation, as in `executors.training.trainer`."""
     loss = functional.cross_entropy(logits, classes)
     if taught is None:
         return loss

@@ -1,4 +1,4 @@
-"""MLPerf Tiny's ResNet-8 in PyTorch: translated from Keras, trained and measured as `executors` does it."""
+"""MLPerf Tiny's ResNet-8 in PyTorch: translated from Keras, trained and measured as in `executors`."""
 
 from collections.abc import Iterator
 from math import ceil
@@ -28,14 +28,14 @@ class Block(nn.Module):
         self.shortcut = _conv(channels, outer, 1, stride) if stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Activations [batch, outer, height / stride, width / stride]."""
+        """Return activations [batch, outer, height / stride, width / stride]."""
         y = functional.relu(self.norm1(self.conv1(_padded(x, self.conv1.stride[0]))))
         y = self.norm2(self.conv2(_padded(y, 1)))
         return functional.relu(y + self.shortcut(x))
 
 
 class ResNet8(nn.Module):
-    """A convolution, three blocks and a dense layer, which gives logits.
+    """A convolution, three blocks and a dense layer that returns logits.
 
     Args:
         stem: Channels of the first convolution, and so of the input of the first block.
@@ -54,13 +54,13 @@ class ResNet8(nn.Module):
         self.dense = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits [batch, classes] of images [batch, 3, height, width] in 0 to 255."""
+        """Return logits [batch, classes] of images [batch, 3, height, width] in 0 to 255."""
         y = functional.relu(self.norm(self.conv(_padded(x, 1))))
         return self.dense(self.blocks(y).mean((2, 3)))
 
 
 def translated(model: keras.Model) -> ResNet8:
-    """A Keras ResNet-8 of any widths, with its weights.
+    """Return a Keras ResNet-8 of any widths in PyTorch, with its weights.
 
     Raises:
         ValueError: The model has other layers than a ResNet-8.
@@ -91,12 +91,12 @@ def translated(model: keras.Model) -> ResNet8:
 
 
 def tensors(x: npt.NDArray[np.generic]) -> Tensor:
-    """Images [n, height, width, channels] as PyTorch takes them, channels first, in their own type."""
+    """Return images [n, height, width, channels] with channels first, as in PyTorch, in their own type."""
     return torch.from_numpy(x).permute(0, 3, 1, 2)
 
 
 def multiply_adds(network: nn.Module, image: Tensor) -> int:
-    """Multiply-adds of one inference, as Mistify counts them: convolutions and dense layers."""
+    """Return the multiply-adds of one inference, as Mistify counts them: convolutions and dense layers."""
     counted = []
 
     def count(layer: Any, _inputs: Any, output: Tensor) -> None:
@@ -112,7 +112,7 @@ def multiply_adds(network: nn.Module, image: Tensor) -> int:
 
 
 def probabilities(network: nn.Module, images: Tensor) -> Tensor:
-    """What the network says of many images [n, classes]."""
+    """Return the probabilities [n, classes] of many images."""
     network.eval()
     with torch.no_grad():
         batches = [network(batch.float()).softmax(dim=1) for batch in images.split(EVALUATION_BATCH)]
@@ -120,20 +120,20 @@ def probabilities(network: nn.Module, images: Tensor) -> Tensor:
 
 
 def arrays_of(data: Dataset) -> tuple[Array, Array]:
-    """Images and classes of data with one input and one output."""
+    """Return images and classes of data with one input and one output."""
     (images,), (classes,) = data.inputs.values(), data.targets.values()
     return images, classes
 
 
 def accuracy(network: nn.Module, data: Dataset) -> float:
-    """Share of examples whose class the network tells right."""
+    """Return the share of examples that the network classifies correctly."""
     images, classes = arrays_of(data)
     predicted = probabilities(network, tensors(images)).argmax(dim=1).numpy()
     return float(np.mean(predicted == classes))
 
 
 def recalibrate(network: nn.Module, data: Dataset) -> None:
-    """Set the statistics of every batch norm as the recalibration of executors does, on its images."""
+    """Set the statistics of every batch norm as the recalibration of `executors` does, on the same images."""
     norms = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
@@ -149,7 +149,7 @@ def recalibrate(network: nn.Module, data: Dataset) -> None:
 
 
 def batches(examples: int, size: int, seed: int) -> Iterator[Tensor]:
-    """Indices of batches without end; each example once in each round through the data."""
+    """Yield indices of batches without end, each example once in each pass through the data."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         yield from torch.randperm(examples, generator=generator)[: examples // size * size].split(size)
@@ -164,7 +164,7 @@ def _norm(channels: int) -> nn.BatchNorm2d:
 
 
 def _padded(x: Tensor, stride: int) -> Tensor:
-    """Keras' padding `same` of a 3 x 3 kernel for even sizes: with stride 2 at the far side only."""
+    """Pad like Keras' `same` for a 3 x 3 kernel and even sizes: with stride 2 only at the far side."""
     near = 1 if stride == 1 else 0
     return functional.pad(x, (near, 1, near, 1))
 

@@ -1,4 +1,4 @@
-"""What accuracy is paid for multiply-adds, memory and latency (paper 8.4: Figure 8).
+"""Accuracy against multiply-adds, memory and latency (paper 8.4: Figure 8).
 
 `python -m benchmarks.tradeoffs --data DIR [--network {resnet8,snips}] [--quick] [--json FILE]
 [--picture FILE]`
@@ -58,7 +58,7 @@ TARGETS: Final[dict[str, Target]] = {
 
 
 class Point(NamedTuple):
-    """A goal that was met: its key in the config, what it reached as a share of the source, its accuracy."""
+    """A goal that was met: its key in the config, its cost as a share of the source's, its accuracy."""
 
     key: str
     share: float
@@ -66,7 +66,7 @@ class Point(NamedTuple):
 
 
 def measure(options: Namespace) -> Figures:
-    """Port every network; prints the tables and draws the picture."""
+    """Port every network, print the tables, draw the picture and return the figures."""
     data = data_with({*FILES, *snips.FILES}, options)
     points: dict[str, list[Point]] = {}
     for network in [options.network] if options.network else NETWORKS:
@@ -79,7 +79,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def points_of(job: Job) -> list[Point]:
-    """The goals that are met, by axis, the largest first."""
+    """Return the goals that are met, by axis, the largest first."""
     if job.source is None:
         raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
     points = []
@@ -91,7 +91,7 @@ def points_of(job: Job) -> list[Point]:
 
 
 def figures_of(by_network: Mapping[str, Sequence[Point]]) -> Figures:
-    """Every point, and how many goals there are."""
+    """Return every point, and the number of goals."""
     figures: dict[str, float] = {}
     for network, points in by_network.items():
         for key, of in groupby(points, lambda point: point.key):
@@ -108,7 +108,7 @@ def _point(key: str, axis: str, goal: Goal, source: Mapping[str, float]) -> Poin
 
 
 def _ported(network: str, data: Path, quick: bool) -> Job:
-    """A job with all goals, as it ended."""
+    """Port all goals in one job, and return the job as it ended."""
     with TemporaryDirectory() as directory:
         root, common, settings = _source(network, data, Path(directory) / "data")
         common["algorithm"] = {"name": "morphnet", "config": settings | (_QUICK_STEPS if quick else _STEPS)}
@@ -127,7 +127,7 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
 
 
 def _within_reach(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
-    """The goals that some network can meet; the latency of the narrowest is the machine's own."""
+    """Yield the configs that a network can meet, by the server's plan."""
     beyond = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
     for config in configs:
         if limit := beyond.get(str(config["id"])):
@@ -137,7 +137,7 @@ def _within_reach(configs: Sequence[dict[str, object]], client: PortingClient) -
 
 
 def _source(network: str, data: Path, directory: Path) -> tuple[Path, dict[str, object], dict[str, object]]:
-    """Where the model and the data are, what they are called, and the algorithm's settings."""
+    """Return the data root, the model and data in the words of a config, and the algorithm's settings."""
     if network == "resnet8":
         return data, {"model": RESNET8, "dataset": {"train": TRAIN, "test": TEST}}, {}
     directory.mkdir()
@@ -179,14 +179,14 @@ def _draw(by_network: Mapping[str, Sequence[Point]], file: Path) -> None:
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """The options of this benchmark."""
+    """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=NETWORKS, help="port only this one")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the points into this PNG file")
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the benchmark; returns the exit code."""
+    """Run the benchmark and return the exit code."""
     return run("tradeoffs", TARGETS, measure, argv, add_options)
 
 

@@ -1,4 +1,4 @@
-"""How accurate devices become alone, with peers, and with an ideal teacher (paper 8.2: Table 3).
+"""Accuracy of devices that tune alone, with peers, and with an ideal teacher (paper 8.2: Table 3).
 
 `python -m benchmarks.tuning_accuracy --data DIR [--work DIR] [--quick] [--json FILE] [--picture FILE]`
 
@@ -57,18 +57,18 @@ Accuracies = Mapping[str, Sequence[float]]
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("tuning_accuracy", TARGETS, measure, argv, add_options)
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Its own options."""
+    """Add the options of this benchmark."""
     devices.add_options(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the accuracies")
 
 
 def measure(options: Namespace) -> Figures:
-    """All settings on both divisions."""
+    """Measure all settings on both divisions of the data."""
     with devices.lab(options) as lab:
         by_data = accuracies(lab, EQUAL) | accuracies(lab, SKEWED)
     for part, of in by_data.items():
@@ -79,7 +79,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def accuracies(lab: Lab, part: str) -> dict[str, dict[str, list[float]]]:
-    """By what is measured: the accuracy of each device by setting, in percent."""
+    """Return the accuracy of each device in percent, by test data and setting."""
     first = lab.each(alone(part))
     lab.runs(noisy(part))
     settings = {
@@ -111,7 +111,7 @@ def _percent(runs: Sequence[Run], figure: str) -> list[float]:
 
 
 def figures_of(by_data: Mapping[str, Accuracies]) -> Figures:
-    """Means, and how far the targets are reached."""
+    """Return means, and how far the targets are reached."""
     figures: dict[str, float] = {}
     for part, of in by_data.items():
         means = {kind: mean(each) for kind, each in of.items()}
@@ -122,7 +122,7 @@ def figures_of(by_data: Mapping[str, Accuracies]) -> Figures:
 
 
 def goal(peers: float, alone: float, ideal: float) -> float:
-    """By how much the target is reached: 1.4 times alone, or 90 % of ideal where alone has 70 % of that."""
+    """Return how far the target is reached: 1.4 times alone, or 90 % of ideal if alone has 70 % of that."""
     near = alone > 0.7 * ideal
     return max(peers / (1.4 * alone), peers / (0.9 * ideal) if near else 0.0)
 

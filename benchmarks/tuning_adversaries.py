@@ -1,4 +1,4 @@
-"""What hostile peers cost those who learn from them (paper 5.1).
+"""The cost of hostile peers to those who learn from them (paper 5.1).
 
 `python -m benchmarks.tuning_adversaries --data DIR [--work DIR] [--quick] [--json FILE]`
 
@@ -32,12 +32,12 @@ TARGETS: Final[dict[str, Target]] = {
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("tuning_adversaries", TARGETS, measure, argv, devices.add_options)
 
 
 def measure(options: Namespace) -> Figures:
-    """Both kinds of hostile peers."""
+    """Measure both kinds of hostile peers."""
     with devices.lab(options) as lab:
         lab.runs([*alone(EQUAL), *random_labels(EQUAL, HOSTILE)])
         honest = [peers_of(device, 4, EQUAL) for device in range(DEVICES)]
@@ -57,7 +57,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(runs_by_kind: dict[str, list[Run]]) -> Figures:
-    """Points that are lost, and how many hostile peers taught, in the mean."""
+    """Return the points that are lost, and the mean number of hostile peers that taught."""
     means = {kind: 100 * mean(run.accuracy for run in runs) for kind, runs in runs_by_kind.items()}
     figures: dict[str, float] = {}
     for kind in ("random labels", "scaled logits"):

@@ -1,4 +1,4 @@
-"""What communication adds to the time of a round with peers (paper 8.2: Figure 7).
+"""The time that communication adds to a round with peers (paper 8.2: Figure 7).
 
 `python -m benchmarks.tuning_communication --data DIR [--work DIR] [--quick] [--json FILE] [--picture FILE]`
 
@@ -47,18 +47,18 @@ TARGETS: Final[dict[str, Target]] = {"ratio_at_5_mb_per_s": {"max": 0.1, "full_r
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("tuning_communication", TARGETS, measure, argv, add_options)
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Its own options."""
+    """Add the options of this benchmark."""
     devices.add_options(parser)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the ratios")
 
 
 def measure(options: Namespace) -> Figures:
-    """Bytes and ratios."""
+    """Measure bytes and ratios."""
     with devices.lab(options) as lab:
         lab.runs(alone(EQUAL))
         rounds = lab.each(taught(EQUAL, "4 peers", [peers_of(device, 4, EQUAL) for device in range(DEVICES)]))
@@ -79,7 +79,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
-    """How many peers, and the bytes of all messages of a device that gets so many."""
+    """Return the bytes of all messages of a device, by the number of peers that it gets."""
     with TemporaryDirectory() as directory:
         store = Path(directory) / "store"
         packages = {
@@ -97,7 +97,7 @@ def traffic(lab: Lab, tuned: Sequence[Weights]) -> Iterator[tuple[int, int]]:
 
 
 def _round(exchange: Exchange, weights: Weights, networks: Path) -> int:
-    """Step (ii) of a device that has nothing yet; all bytes, after which it leaves."""
+    """Run step (ii) for a device that has nothing yet and then leaves; return all bytes."""
     exchange.publish(weights, Score(0.5, 1.0))
     packages = {file.peer.package for file in exchange.peers()}
     for package in packages:
@@ -108,7 +108,7 @@ def _round(exchange: Exchange, weights: Weights, networks: Path) -> int:
 
 
 def _exchange(lab: Lab, address: str, member: int, count: int, directory: Path) -> Exchange:
-    """A member, with the package of one of the devices."""
+    """Return the exchange of a member with the package of one of the devices."""
     manifest = Manifest.load(_package(lab, member % DEVICES))
     package = PackageReference(manifest.job, manifest.goal, manifest.files[NETWORK].sha256)
     peering = Peering(address, fleet.GROUP, Hints(view_degrees=float(member)), count)
@@ -120,7 +120,7 @@ def _package(lab: Lab, device: int) -> Path:
 
 
 def ratios_of(bytes_by_peers: Mapping[int, int], seconds: float) -> dict[int, list[float]]:
-    """Communication over training time: bandwidth in MB/s -> for each number of peers."""
+    """Return communication over training time, for each number of peers, by bandwidth in MB/s."""
     return {
         bandwidth: [total / (1e6 * bandwidth) / seconds for total in bytes_by_peers.values()]
         for bandwidth in BANDWIDTHS
@@ -128,7 +128,7 @@ def ratios_of(bytes_by_peers: Mapping[int, int], seconds: float) -> dict[int, li
 
 
 def encodings(lab: Lab, tuned: Sequence[Weights]) -> dict[str, float]:
-    """Mean bytes of the devices' weights by how they could travel."""
+    """Return the mean bytes of the devices' weights by encoding."""
     by_encoding: dict[str, list[int]] = {}
     for device, weights in enumerate(tuned):
         ported = load_trainer(_package(lab, device), threads=1).ported

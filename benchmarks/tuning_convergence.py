@@ -1,4 +1,4 @@
-"""How soon devices reach with peers what they reach alone (paper 8.2: Figure 6(b)).
+"""Steps until devices with peers reach what they reach alone (paper 8.2: Figure 6(b)).
 
 `python -m benchmarks.tuning_convergence --data DIR [--work DIR] [--seeds N] [--quick] [--json FILE]
 [--picture FILE]`
@@ -35,19 +35,19 @@ Curve = npt.NDArray[np.float64]
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("tuning_convergence", TARGETS, measure, argv, add_options)
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """Its own options."""
+    """Add the options of this benchmark."""
     devices.add_options(parser)
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="repeat with so many seeds")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="draw the curves")
 
 
 def measure(options: Namespace) -> Figures:
-    """Both curves, for each seed; the picture is of the first."""
+    """Measure both curves for each seed; the picture shows the first."""
     seeds = [_curves(options, seed) for seed in range(1 if options.quick else options.seeds)]
     if options.picture:
         _draw(*seeds[0], options.picture)
@@ -61,7 +61,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def _curves(options: Namespace, seed: int) -> tuple[Curve, Curve, int]:
-    """Alone and with peers, and the steps of a pass."""
+    """Return the curves alone and with peers, and the steps of a pass."""
     with devices.lab(options, seed) as lab:
         single = lab.each(alone(EQUAL))
         plans = [
@@ -73,7 +73,7 @@ def _curves(options: Namespace, seed: int) -> tuple[Curve, Curve, int]:
 
 
 def mean_curve(runs: Sequence[Run]) -> Curve:
-    """Of the accuracy in percent, [1 + passes]; the first one is before any."""
+    """Return the mean accuracy in percent [1 + passes]; the first is before any pass."""
     curves = [(run.began, *run.curve) for run in runs]
     longest = max(map(len, curves))
     kept = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
@@ -82,7 +82,7 @@ def mean_curve(runs: Sequence[Run]) -> Curve:
 
 
 def figures_of(single: Curve, together: Curve, steps: int) -> Figures:
-    """Steps of both to where the first one ends; infinitely many where the second one does not get there."""
+    """Return the steps of both curves to the end of the first; infinite if the second never gets there."""
     final = single[-1]
     needed, reached = (int(np.argmax(curve >= final - 1e-9)) for curve in (single, together))
     with_peers = reached * steps if together.max() >= final - 1e-9 else math.inf

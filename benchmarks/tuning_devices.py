@@ -1,4 +1,4 @@
-"""What the benchmarks of tuning with peers share: five devices with packages and data, and their runs.
+"""Five devices with packages and data, and their runs, for the benchmarks of tuning with peers.
 
 ResNet-8 (MLPerf Tiny's architecture) is trained for a moment on images that no device has; from these early
 weights it is ported to five goals, the packages of five devices. The devices share 5,000 images, in random
@@ -70,7 +70,7 @@ class Lab:
     seed: int
 
     def runs(self, plans: Sequence[Plan]) -> dict[str, Run]:
-        """What comes of plans, by their names; those that were made before are not made again."""
+        """Return the runs of plans by name; earlier runs are used again."""
         plans = [replace(plan, seed=self.seed) for plan in plans]
         if self.quick:
             plans = [replace(plan, most_passes=_QUICK_PASSES) for plan in plans]
@@ -85,23 +85,23 @@ class Lab:
         return {name: run for name, run in runs.items() if run is not None}
 
     def each(self, plans: Sequence[Plan]) -> list[Run]:
-        """The same in the order of the plans."""
+        """Return the runs in the order of the plans."""
         runs = self.runs(plans)
         return [runs[plan.name] for plan in plans]
 
 
 def alone(part: str) -> list[Plan]:
-    """Step (i): every device tunes on its own images."""
+    """Return plans of step (i): every device tunes on its own images."""
     return [Plan(part, "alone", device) for device in range(DEVICES)]
 
 
 def noisy(part: str) -> list[Plan]:
-    """What private devices publish."""
+    """Return plans of what private devices publish."""
     return [Plan(part, "noisy", device, data=NOISY) for device in range(DEVICES)]
 
 
 def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
-    """What hostile devices publish that have learnt nothing."""
+    """Return plans of what hostile devices publish that have learnt nothing."""
     return [
         Plan(part, RANDOM, device, data=RANDOM, most_passes=_RANDOM_PASSES, patience=_RANDOM_PASSES)
         for device in devices
@@ -109,7 +109,7 @@ def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
 
 
 def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start: str = "alone") -> list[Plan]:
-    """Step (iii): every device goes on from where it was alone, or in another setting, with these peers."""
+    """Return plans of step (iii): every device goes on, with these peers, from alone or another setting."""
     return [
         Plan(part, kind, device, tuple(teachers[device]), start=Plan(part, start, device).name)
         for device in range(DEVICES)
@@ -117,20 +117,20 @@ def taught(part: str, kind: str, teachers: Sequence[Sequence[Published]], start:
 
 
 def peers_of(device: int, count: int, part: str, kind: str = "alone") -> list[Published]:
-    """The devices that follow, in a circle."""
+    """Return the devices that follow, in a ring."""
     peers = [(device + step) % DEVICES for step in range(1, count + 1)]
     return [Published(Plan(part, kind, peer).name, peer) for peer in peers]
 
 
 def add_options(parser: ArgumentParser) -> None:
-    """`--data DIR` and `--work DIR`."""
+    """Add `--data DIR` and `--work DIR`."""
     add_data_option(parser)
     parser.add_argument("--work", type=Path, metavar="DIR", help="keep packages and runs here")
 
 
 @contextmanager
 def lab(options: Namespace, seed: int = 0) -> Iterator[Lab]:
-    """The devices, made ready.
+    """Prepare the devices, and yield them.
 
     Args:
         options: those of `add_options`.
@@ -149,7 +149,7 @@ def lab(options: Namespace, seed: int = 0) -> Iterator[Lab]:
 
 
 def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> None:
-    """Divide the images, make the packages, and ask the ideal teacher."""
+    """Divide the images, make the packages, and compute the ideal teacher's probabilities."""
     with np.load(data / TRAIN) as train_file, np.load(data / TEST) as test_file:
         x, y, test_x, test_y = train_file["x"], train_file["y"], test_file["x"], test_file["y"]
     order = np.random.default_rng(seed).permutation(len(y))
@@ -173,7 +173,7 @@ def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> N
 
 
 def skewed(classes: npt.NDArray[np.int64], least: int) -> list[npt.NDArray[np.int64]]:
-    """Rows for each device: of each class it has a share from a Dirichlet distribution, and enough of all."""
+    """Return rows for each device: shares of each class from a Dirichlet distribution, and enough in all."""
     for seed in range(10_000):
         rng = np.random.default_rng(seed)
         parts: list[list[npt.NDArray[np.int64]]] = [[] for _ in range(DEVICES)]
@@ -189,5 +189,5 @@ def skewed(classes: npt.NDArray[np.int64], least: int) -> list[npt.NDArray[np.in
 
 
 def _save(path: Path, parts: Sequence[npt.NDArray[np.int64]]) -> None:
-    """The rows of each device, by its number."""
+    """Save the rows of each device, by its number."""
     np.savez(path, **{str(device): rows for device, rows in enumerate(parts)})  # type: ignore[arg-type]

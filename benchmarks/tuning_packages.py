@@ -1,4 +1,4 @@
-"""The packages of the benchmarks of tuning with peers: early weights, ported to a goal for each device."""
+"""Packages for the benchmarks of tuning with peers: early weights, ported to a goal for each device."""
 
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,6 @@ def make_packages(data: DataSource, scratch: Path, directory: Path, seed: int = 
 
 
 def pretrained_says(model: Path, images: Array) -> Array:
-    """The probabilities [images, classes] of a pretrained network."""
+    """Return the probabilities [images, classes] of a pretrained network."""
     network = load_source(model)
     return next(iter(call(network, {network.inputs[0].name: images}, training=False).values()))

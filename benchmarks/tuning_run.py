@@ -1,4 +1,4 @@
-"""One run of one device in the benchmarks of tuning with peers; this side needs no TensorFlow."""
+"""One run of one device in the benchmarks of tuning with peers; needs no TensorFlow."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ _CHUNK: Final = 200
 
 
 class Published(NamedTuple):
-    """A model that teaches: the name of its run, its device, and what its last layer is scaled by."""
+    """A model that teaches: the name of its run, its device, and the factor of its last layer."""
 
     run: str
     device: int
@@ -52,7 +52,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A run.
+    """The plan of a run.
 
     Attributes:
         part: which division of the images.
@@ -80,13 +80,13 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """Of the run, and of its files."""
+        """Return the name of the run and of its files."""
         return f"{self.part} {self.kind} {self.device}"
 
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a plan.
+    """The results of a plan.
 
     Attributes:
         accuracy: on the test images, of the best weights; all classes are alike there.
@@ -112,7 +112,7 @@ class Run:
 
 
 def load_run(work: Path, name: str) -> Run | None:
-    """A run that was made before."""
+    """Return an earlier run; None if there is none."""
     path = work / "runs" / f"{name}.json"
     if not path.is_file():
         return None
@@ -121,13 +121,13 @@ def load_run(work: Path, name: str) -> Run | None:
 
 
 def load_weights(work: Path, name: str) -> Weights:
-    """The weights that a run has left."""
+    """Return the weights that a run has saved."""
     with np.load(work / "runs" / f"{name}.npz") as arrays:
         return dict(arrays)
 
 
 def train(work: Path, plan: Plan) -> Run:
-    """Make a run, in a process of its own; what comes of it is kept."""
+    """Do a run in a process of its own, and save its results."""
     trainer = load_trainer(work / "packages" / str(plan.device), threads=1)
     images = np.load(work / "images.npz")
     rows = _rows(plan, work)
@@ -173,7 +173,7 @@ def train(work: Path, plan: Plan) -> Run:
 
 
 class Tester:
-    """Measures weights in the package's network, as it is served."""
+    """A test of weights in the package's network, as it is served."""
 
     def __init__(self, work: Path, trainer: Trainer, examples: Examples) -> None:
         self._content = (work / "packages" / trainer.manifest.goal / NETWORK).read_bytes()
@@ -182,7 +182,7 @@ class Tester:
         self.seconds = 0.0
 
     def __call__(self, weights: Weights) -> npt.NDArray[np.bool_]:
-        """Which test images are told right."""
+        """Return which test images are classified correctly."""
         started = process_time()
         manifest, training = self._trainer.manifest, self._trainer.training
         network = Network(manifest, with_weights(self._content, training, weights), Execution())
@@ -195,7 +195,7 @@ class Tester:
 
 
 def _weights(tested: Array, own: Array) -> npt.NDArray[np.float64]:
-    """What each test image counts if classes are as frequent as on a device; they sum to 1."""
+    """Return a weight for each test image, as if classes were as frequent as on a device; they sum to 1."""
     on_device, in_test = (np.bincount(classes, minlength=CLASSES) / len(classes) for classes in (own, tested))
     weights: npt.NDArray[np.float64] = (on_device / in_test)[tested] / len(tested)
     return weights
@@ -222,7 +222,7 @@ def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
 def _teacher(
     plan: Plan, trainer: Trainer, data: Split, work: Path, directory: Path
 ) -> tuple[Teacher | None, int]:
-    """What teaches, by the client's own code from the peers' files on, and how many peers are trusted."""
+    """Return the teacher that the client's code makes of peers' files, and the number of trusted peers."""
     if plan.ideal:
         (output,) = trainer.training.targets
         return Ensemble([{output: np.load(work / "ideal.npy")[_rows(plan, work)]}]), 0
@@ -237,18 +237,18 @@ def _teacher(
 
 
 def _rows(plan: Plan, work: Path) -> Array:
-    """The images of the device."""
+    """Return the images of the device."""
     with np.load(work / f"{plan.part}.npz") as parts:
         return np.asarray(parts[str(plan.device)])
 
 
 def _copy(work: Path, package: PackageReference, directory: Path) -> None:
-    """Stands for a download."""
+    """Copy a package in place of a download."""
     shutil.copytree(work / "packages" / package.goal_id, directory, dirs_exist_ok=True)
 
 
 def _file(work: Path, published: Published, directory: Path) -> PeerFile:
-    """The weights of a peer as they arrive."""
+    """Return the weights of a peer as they arrive."""
     manifest = Manifest.load(work / "packages" / str(published.device))
     weights = scaled(load_weights(work, published.run), manifest.outputs[0].name, published.scale)
     path = directory / f"{published.run} {published.scale}"
@@ -260,7 +260,7 @@ def _file(work: Path, published: Published, directory: Path) -> PeerFile:
 
 
 def scaled(weights: Mapping[str, npt.NDArray[np.float32]], layer: str, scale: float) -> Weights:
-    """Weights with a layer that gives its logits times a factor."""
+    """Return weights whose last layer gives its logits times a factor."""
     return {
         name: values * np.float32(scale if name.startswith(f"{layer}/") else 1)
         for name, values in weights.items()

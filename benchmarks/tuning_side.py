@@ -1,4 +1,4 @@
-"""One side of `tuning_step`: a process that takes steps when it is told to, and says how long they took."""
+"""One side of `tuning_step`: a process that takes steps on request and reports their time."""
 
 import sys
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def random_batch(size: int) -> Batch:
 
 
 def serve(step: Callable[[], object]) -> None:
-    """Answer a number of steps with the seconds that they took, and 0 with the most memory so far in MB."""
+    """Take the requested steps and print their seconds; for 0, print the most memory so far in MB."""
     for line in sys.stdin:
         steps = int(line)
         start = perf_counter()
@@ -42,6 +42,6 @@ def serve(step: Callable[[], object]) -> None:
 
 
 def _most_memory() -> float:
-    """In MB. Not by `getrusage`, which counts what the process that started this one kept."""
+    """Return MB; `getrusage` would also count the memory of the process that started this one."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM:"))

@@ -1,4 +1,4 @@
-"""What a training step takes on a device: LiteRT alone against a TensorFlow client, time and memory.
+"""Time and memory of a training step on a device: LiteRT alone against a TensorFlow client.
 
 `python -m benchmarks.tuning_step [--quick] [--json FILE]`
 
@@ -44,19 +44,19 @@ LITERT, TENSORFLOW = "benchmarks.tuning_step_litert", "benchmarks.tuning_step_te
 
 
 class Side(NamedTuple):
-    """Milliseconds of a step in each burst, and the largest resident memory in MB."""
+    """The results of one side: milliseconds of a step in each burst, and the peak resident memory in MB."""
 
     steps: list[float]
     memory: float
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Run the benchmark; the exit code says how it went."""
+    """Run the benchmark and return the exit code."""
     return run("tuning_step", TARGETS, measure, argv)
 
 
 def measure(options: Namespace) -> Figures:
-    """Let both sides step in turn."""
+    """Let both sides step in turn, print the table and return the figures."""
     with TemporaryDirectory() as directory:
         model = fold_batch_norm(resnet8())
         model.save(Path(directory) / "network.keras")
@@ -67,7 +67,7 @@ def measure(options: Namespace) -> Figures:
 
 
 def figures_of(litert: Side, tensorflow: Side) -> Figures:
-    """Ratios of bursts that follow each other, so that a busy machine slows both."""
+    """Return ratios of bursts that follow each other, so that a busy machine slows both."""
     ratios = [ours / theirs for ours, theirs in zip(litert.steps, tensorflow.steps, strict=True)]
     return {
         "litert_ms": median(litert.steps),
@@ -80,7 +80,7 @@ def figures_of(litert: Side, tensorflow: Side) -> Figures:
 
 
 def resnet8() -> keras.Model:
-    """MLPerf Tiny's ResNet-8 for CIFAR-10, with random weights."""
+    """Return MLPerf Tiny's ResNet-8 for CIFAR-10, with random weights."""
     layers = keras.layers
     keras.utils.set_random_seed(0)
 
@@ -98,7 +98,7 @@ def resnet8() -> keras.Model:
 
 
 def training_network(model: keras.Model) -> bytes:
-    """What a package has of a network for its training."""
+    """Return the training network of a package for a model."""
     tuning = TuningConfig(trainable="network", optimizer="sgd", batch_size=BATCH)
     objectives = {"scores": Categorical(Activation.SOFTMAX)}
     return convert_training(TrainingNetwork(model, trainable_weights(model, tuning), objectives, tuning))
@@ -132,7 +132,7 @@ def _sides(directory: Path, bursts: int) -> tuple[Side, Side]:
 
 
 def _ask(process: "subprocess.Popen[str]", steps: int) -> float:
-    """The seconds that some steps took; for no steps the memory in MB."""
+    """Return the seconds that a number of steps took; for 0 steps the memory in MB."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a side without pipes")
     process.stdin.write(f"{steps}\n")

@@ -1,4 +1,4 @@
-"""The LiteRT side of `tuning_step`: what a device has to load."""
+"""The LiteRT side of `tuning_step`: everything that a device has to load."""
 
 import sys
 
