@@ -102,13 +102,11 @@ class AdaptationExecutor(ABC):
 
     Attributes:
         aptitude: What it is good for. None where it is never chosen unless a config names it.
-        trainer: Trains and evaluates the network as it stands. Set by `init`; `iterate` may replace it.
     """
 
     name: ClassVar[str]
     params_class: ClassVar[type[Params]] = Params
     aptitude: ClassVar[Aptitude | None] = None
-    trainer: Trainer
 
     @abstractmethod
     def __init__(self, params: Params) -> None:
@@ -131,6 +129,11 @@ class AdaptationExecutor(ABC):
             distance: The parent's costs over the goal's, on the axis where that is most; above 1.
         """
         return params.adapt_steps
+
+    @property
+    @abstractmethod
+    def trainer(self) -> Trainer:
+        """What trains and evaluates the network as it stands, from `init` on; `iterate` may replace it."""
 
     @abstractmethod
     def init(self, assignment: Assignment) -> None:

@@ -6,6 +6,7 @@ measured: some of the source, once for all goals, and those that the searches pr
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import log2
 from operator import itemgetter
 from typing import Final
@@ -13,12 +14,12 @@ from typing import Final
 import numpy as np
 from pydantic import Field
 
-from executors.base import Aptitude, Assignment
+from executors.base import Aptitude, Assignment, Params
 from executors.pruning.executor import IterativePruningParams
 from executors.search import Evolution, Genes, Predictor, Sample
-from executors.search.executor import Fitted, SearchExecutor
+from executors.search.executor import CutSearch, Fitted, SearchExecutor
 from executors.search.predictor import Floats
-from executors.structure import copied, resolution
+from executors.structure import resolution
 from mistify.costs.budget import FLOPS
 
 #: Searches in each iteration, after each of which the predictor learns.
@@ -60,63 +61,72 @@ class ChamNetExecutor(SearchExecutor):
     aptitude = Aptitude(preparing=1_000, edge=350)
     _params: ChamNetParams
 
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self._predictor = Predictor()
+
     def init(self, assignment: Assignment) -> None:
-        """Take up what is known of the source's candidates, or go on with what earlier searches found."""
+        """Take up what is known of the source's candidates, or go on with what earlier searches measured."""
         if self._is_new(assignment.model):
             self._predictor = Predictor.loaded(assignment.prepared)
         super().init(assignment)
 
     def prepare(self, assignment: Assignment) -> bytes:
         """Measure candidates cut from the source, of all sizes."""
-        self._assignment, self._cuts = assignment, 0
-        self._take(copied(assignment.model), None)
-        self._survey()
-        whole, some = self.measure()[FLOPS], self._random_genes(self._params.samples)
-        shares = _LEAST_SHARE ** self._rng.random(len(some))
-        limits = ({FLOPS: whole * share} for share in shares)
-        cut = map(self._space.fitted, some, limits)
-        return Predictor(self._measured(genes for genes in cut if genes is not None)).saved()
+        state = self._state_of(assignment)
+        search = CutSearch.of(state)
+        candidates = search.random(self._params.samples)
+        shares = _LEAST_SHARE ** search.rng.random(len(candidates))
+        limits = ({FLOPS: state.costs[FLOPS] * share} for share in shares)
+        fitted = map(search.space.fitted, candidates, limits)
+        return Predictor(self._measured(search, (genes for genes in fitted if genes is not None))).saved()
 
     @property
     def _population(self) -> int:
         return self._params.init_population
 
-    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
-        """The best of those that were measured."""
-        evolution = Evolution(
-            self._space.size[0], self._params.crossover_rate, self._params.mutation, self._rng
-        )
+    def _chosen(self, search: CutSearch, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        """Return the best of those that were measured."""
+        params = self._params
+        evolution = Evolution(search.space.size[0], params.crossover_rate, params.mutation, search.rng)
+        promise = partial(self._promise, search)
         measured: dict[bytes, tuple[float, Genes]] = {}
         for _ in range(_ROUNDS):
-            population = evolution.evolved(population, _GENERATIONS, fitted, self._promise)
+            population = evolution.evolved(population, _GENERATIONS, fitted, promise)
             new = [genes for genes in population if genes.tobytes() not in measured]
-            samples = self._measured(new)
+            samples = self._measured(search, new)
             measured.update(
                 {g.tobytes(): (sample.quality, g) for g, sample in zip(new, samples, strict=True)}
             )
             self._predictor.learn(samples)
         return max(measured.values(), key=itemgetter(0))[1]
 
-    def _promise(self, candidates: Sequence[Genes]) -> Floats:
-        mean, deviation = self._predictor([self._features(genes) for genes in candidates])
+    def _promise(self, search: CutSearch, candidates: Sequence[Genes]) -> Floats:
+        """Return the upper confidence bound of each candidate's quality [candidates]."""
+        mean, deviation = self._predictor([_features(search, genes) for genes in candidates])
         return mean + _CURIOSITY * deviation
 
-    def _measured(self, candidates: Iterable[Genes]) -> list[Sample]:
-        return [Sample(self._features(genes), self._quality(genes)) for genes in candidates]
+    def _measured(self, search: CutSearch, candidates: Iterable[Genes]) -> list[Sample]:
+        return [Sample(_features(search, genes), self._quality(search, genes)) for genes in candidates]
 
-    def _features(self, genes: Genes) -> tuple[float, ...]:
-        """Halvings of each group of the source and of its images' sides; its blocks; the halvings before."""
-        architecture, source = self._space.architecture(genes), self._assignment.source
-        structure = self._space.structure(architecture)
-        there = structure.groups
-        widths = [
-            log2(architecture.widths[name] / group.size) if name in there else _GONE
-            for name, group in source.groups.items()
-        ]
-        blocks = [float(name in structure.graph.layers) for name in self._source_blocks]
-        widths_before = self._masks.widths.items()
-        before = [
-            log2(width / source.groups[name].size) for name, width in widths_before if name in source.groups
-        ]
-        sides = log2(resolution(structure.graph) / resolution(source.graph))
-        return (*widths, sides, *blocks, float(np.mean(before)))
+
+def _features(search: CutSearch, genes: Genes) -> tuple[float, ...]:
+    """Return a candidate as numbers of similar ranges [groups + 1 + blocks + 1], for the predictor.
+
+    They are the halvings of each of the source's groups and of its images' sides, 1 for each of its blocks
+    that stays and 0 for the others, and the mean halvings of the groups before this cut.
+    """
+    architecture, source = search.space.architecture(genes), search.state.assignment.source
+    structure = search.space.structure(architecture)
+    widths = [
+        log2(architecture.widths[name] / group.size) if name in structure.groups else _GONE
+        for name, group in source.groups.items()
+    ]
+    blocks = [float(name in structure.graph.layers) for name in search.source_blocks]
+    before = [
+        log2(width / source.groups[name].size)
+        for name, width in search.state.masks.widths.items()
+        if name in source.groups
+    ]
+    sides = log2(resolution(structure.graph) / resolution(source.graph))
+    return (*widths, sides, *blocks, float(np.mean(before)))

@@ -7,15 +7,14 @@ step towards the goal asks.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import ceil, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 from pydantic import Field
 
-from executors.base import Aptitude, Assignment, StuckError
+from executors.base import Aptitude, Assignment, Params, StuckError
 from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
@@ -62,22 +61,27 @@ class MorphNetExecutor(IterativePruningExecutor):
     aptitude = Aptitude()
     _params: MorphNetParams
 
+    def __init__(self, params: Params) -> None:
+        super().__init__(params)
+        self._weights: dict[str, float] = {}
+
     def init(self, assignment: Assignment) -> None:
-        """Find where structure losses go, and how large the steps towards the goal are."""
+        """Start an edge, with the same share of attention for each axis of its budget."""
         super().init(assignment)
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
 
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Set the strengths of the structure losses to the weighted marginal cost of each group."""
         self._weights = dict(weights)
-        strength = min(self._params.init_reg_strength * self._start[FLOPS], STRONGEST)
-        self._loss.set_strengths(
-            {name: strength * pressure for name, pressure in self._marginal_costs().items()}
-        )
+        state = self._state
+        strength = min(self._params.init_reg_strength * state.start[FLOPS], STRONGEST)
+        if state.loss is not None:
+            state.loss.set_strengths(
+                {name: strength * pressure for name, pressure in self._marginal_costs().items()}
+            )
 
-    def _penalty(self, structure: Structure) -> Callable[[], tf.Tensor]:
-        self._loss = StructureLoss(structure)
-        return self._loss
+    def _structure_loss(self, structure: Structure) -> StructureLoss:
+        return StructureLoss(structure)
 
     def _rebuild(self, structure: Structure) -> None:
         super()._rebuild(structure)
@@ -85,15 +89,16 @@ class MorphNetExecutor(IterativePruningExecutor):
 
     def _cut(self, limits: Costs) -> None:
         """Cut the dead units and, above the threshold, the least important ones until the limits hold."""
-        moments = self._compensation.moments(self._assignment.setup.train)
+        state = self._state
+        moments = state.compensation.moments(state.assignment.setup.train)
         candidates = self._candidates(moments, limits)
         wanted = self._cuts_until(limits, candidates)
         dead = sum(importance < self._params.threshold for importance, _, _ in candidates)
-        gone = min(dead, self._cuts_until(self._assignment.budget, candidates))
+        gone = min(dead, self._cuts_until(self._state.assignment.budget, candidates))
         cut = self._needed(candidates[:gone], candidates[gone:wanted], limits)
         self._adopt(self._keep_without(cut), moments)
         if wanted == len(candidates) and exceeded(self.measure(), limits):
-            over = ", ".join(exceeded(self.measure(), self._assignment.budget))
+            over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
 
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
@@ -110,11 +115,11 @@ class MorphNetExecutor(IterativePruningExecutor):
         pressure = self._marginal_costs()
         narrowest = self._scale(limits) ** _LOPSIDED
         found = []
-        for name, values in self._values(moments).items():
-            left = np.flatnonzero(self._masks.keep[name])
-            group = self._structure.groups[name]
+        for name, values in self._state.values(moments).items():
+            left = np.flatnonzero(self._state.masks.keep[name])
+            group = self._state.structure.groups[name]
             # A grouped convolution of one group is an ordinary one, whose channels are a group of their own.
-            source = self._assignment.source.groups.get(name, group)
+            source = self._state.assignment.source.groups.get(name, group)
             others = max(1, source.size - 1) / max(1, len(left) - 1)
             importance = values * others * sqrt(group.makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
@@ -133,12 +138,12 @@ class MorphNetExecutor(IterativePruningExecutor):
 
     def _scale(self, limits: Costs) -> float:
         """The share of each of the source's groups with which it would meet the limits."""
-        source = self._assignment.source
+        source = self._state.assignment.source
 
         def holds(step: int) -> bool:
             scale = 2 ** (-step / _SCALES_PER_HALVING)
             widths = {name: max(1, round(scale * group.size)) for name, group in source.groups.items()}
-            return not exceeded(costs_of(source.network(widths), self._assignment.profiles), limits)
+            return not exceeded(costs_of(source.network(widths), self._state.assignment.profiles), limits)
 
         steps = range(_SCALES_PER_HALVING * _HALVINGS)
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
@@ -172,21 +177,25 @@ class MorphNetExecutor(IterativePruningExecutor):
     def _hold(self, limits: Costs, cut: list[Candidate]) -> bool:
         """Whether the limits hold without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
-        return not exceeded(costs_of(self._structure.network(widths), self._assignment.profiles), limits)
+        return not exceeded(
+            costs_of(self._state.structure.network(widths), self._state.assignment.profiles), limits
+        )
 
     def _keep_without(self, cut: list[Candidate]) -> Keep:
-        keep = {name: mask.copy() for name, mask in self._masks.keep.items()}
+        keep = {name: mask.copy() for name, mask in self._state.masks.keep.items()}
         for _, name, unit in cut:
             keep[name][unit] = False
         return keep
 
     def _marginal_costs(self) -> dict[str, float]:
         """What a unit of each group costs on the axes that matter now, against the mean over the groups."""
-        widths = self._masks.widths
+        widths = self._state.masks.widths
         now = self.measure()
         found = {}
         for name, width in widths.items():
-            less = costs_of(self._structure.network({**widths, name: width - 1}), self._assignment.profiles)
+            less = costs_of(
+                self._state.structure.network({**widths, name: width - 1}), self._state.assignment.profiles
+            )
             found[name] = sum(
                 weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items()
             )

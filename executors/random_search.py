@@ -1,12 +1,13 @@
 """Random search among architectures."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from pydantic import Field
 
 from executors.pruning.executor import IterativePruningParams
 from executors.search import Genes
-from executors.search.executor import Fitted, SearchExecutor
+from executors.search.executor import CutSearch, Fitted, SearchExecutor
 
 
 class RandomSearchParams(IterativePruningParams):
@@ -30,5 +31,5 @@ class RandomSearchExecutor(SearchExecutor):
     def _population(self) -> int:
         return self._params.candidates
 
-    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
-        return max(population, key=self._quality)
+    def _chosen(self, search: CutSearch, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        return max(population, key=partial(self._quality, search))

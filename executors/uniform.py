@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from executors.pruning.executor import IterativePruningParams
 from executors.search import Genes
-from executors.search.executor import Fitted, SearchExecutor
+from executors.search.executor import CutSearch, Fitted, SearchExecutor
 
 
 class UniformExecutor(SearchExecutor):
@@ -17,5 +17,5 @@ class UniformExecutor(SearchExecutor):
     def _population(self) -> int:
         return 1
 
-    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
+    def _chosen(self, search: CutSearch, population: Sequence[Genes], fitted: Fitted) -> Genes:
         return population[0]

@@ -1,7 +1,8 @@
-"""What algorithms share that choose each cut among whole architectures."""
+"""The base of algorithms that choose each cut among whole architectures."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import log2
 from typing import Final, TypeAlias
@@ -10,6 +11,7 @@ import numpy as np
 
 from executors.base import StuckError
 from executors.pruning.executor import IterativePruningExecutor
+from executors.pruning.state import PruningState
 from executors.search import Genes, Inheritance, Space, founders
 from executors.structure import residual_blocks
 from mistify.costs.axes import costs_of
@@ -23,78 +25,101 @@ _DEPTH: Final = log2(1.2)
 Fitted: TypeAlias = Callable[[Genes], Genes | None]
 
 
+@dataclass(frozen=True)
+class CutSearch:
+    """The architectures that one cut is chosen from.
+
+    Attributes:
+        state: The network that they are cut from.
+        space: The architectures.
+        inheritance: Measures them with the weights that they inherit.
+        rng: Draws random ones.
+        source_blocks: The names of the source's residual blocks.
+    """
+
+    state: PruningState
+    space: Space
+    inheritance: Inheritance
+    rng: np.random.Generator
+    source_blocks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, state: PruningState) -> "CutSearch":
+        """Return the search among all that can be cut from a network as it is."""
+        assignment = state.assignment
+        moments = state.compensation.moments(assignment.setup.train)
+        blocks = tuple(block.name for block in residual_blocks(assignment.source.graph))
+        space = Space(state.structure, state.masks.widths, assignment.profiles)
+        inheritance = Inheritance(
+            state.structure,
+            state.masks,
+            state.compensation,
+            moments,
+            state.trainer.evaluation,
+            state.values(moments),
+            assignment.setup,
+        )
+        rng = np.random.default_rng([assignment.seed, state.cuts])
+        return cls(state, space, inheritance, rng, blocks)
+
+    def random(self, count: int) -> list[Genes]:
+        """Return so many random architectures, the first of which keeps all proportions."""
+        return founders(*self.space.size, count, self.rng)
+
+    def depth(self, limits: Costs) -> int:
+        """Return the residual blocks that stay as long as the limits can be met so.
+
+        As a network without a block suffers least while nothing is trained, searches would leave out nearly
+        all, and what is left learns less than a narrower network would.
+        """
+        assignment = self.state.assignment
+        share = share_left(costs_of(assignment.source.network(), assignment.profiles), limits)
+        return round(len(self.source_blocks) * float(share**_DEPTH))
+
+
 class SearchExecutor(IterativePruningExecutor):
-    """Each cut takes what is left to one of the architectures that meet the next share of the way."""
+    """An executor that cuts the network to one of the architectures that meet the next share of the way."""
 
     def adjust(self, weights: Mapping[str, float]) -> None:
-        """Nothing is steered: every candidate meets all limits."""
+        """Steer nothing: every candidate meets all limits."""
 
     @property
     @abstractmethod
     def _population(self) -> int:
-        """How many random candidates a choice starts from."""
+        """The number of random candidates that a choice starts from."""
 
     @abstractmethod
-    def _chosen(self, population: Sequence[Genes], fitted: Fitted) -> Genes:
-        """The architecture to go on with.
+    def _chosen(self, search: CutSearch, population: Sequence[Genes], fitted: Fitted) -> Genes:
+        """Return the architecture to go on with.
 
         Args:
+            search: The architectures that can be cut from the network.
             population: Random candidates that meet the limits, at least one; the first keeps all proportions
                 unless it cannot meet them.
             fitted: Makes others meet the limits.
         """
 
     def _cut(self, limits: Costs) -> None:
-        self._survey()
-        for depth in dict.fromkeys((self._depth(limits), 0)):
-            fitted = partial(self._space.fitted, limits=limits, depth=depth)
-            population = [
-                genes for genes in map(fitted, self._random_genes(self._population)) if genes is not None
-            ]
+        search = CutSearch.of(self._state)
+        for depth in dict.fromkeys((search.depth(limits), 0)):
+            fitted = partial(search.space.fitted, limits=limits, depth=depth)
+            candidates = map(fitted, search.random(self._population))
+            population = [genes for genes in candidates if genes is not None]
             if population:
-                self._adopt_genes(self._chosen(population, fitted))
+                self._adopt_genes(search, self._chosen(search, population, fitted))
                 return
-        self._adopt_genes(self._space.least)
+        self._adopt_genes(search, search.space.least)
         if exceeded(self.measure(), limits):
-            over = ", ".join(exceeded(self.measure(), self._assignment.budget))
+            over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
             left = "every channel group at its last unit, no block left, and images as small as can be"
             raise StuckError(f"{over} over the limit with {left}")
 
-    def _depth(self, limits: Costs) -> int:
-        """Residual blocks that stay as long as the limits can be met so.
+    def _quality(self, search: CutSearch, genes: Genes) -> float:
+        """Return how well a candidate does with the weights that it inherits; more is better."""
+        architecture = search.space.architecture(genes)
+        return search.inheritance.quality(architecture, search.space.structure(architecture))
 
-        As a network without a block suffers least while nothing is trained, searches would leave out nearly
-        all, and what is left learns less than a narrower network would.
-        """
-        source = self._assignment.source
-        share = share_left(costs_of(source.network(), self._assignment.profiles), limits)
-        return round(len(self._source_blocks) * float(share**_DEPTH))
-
-    def _survey(self) -> None:
-        """Find out what can be cut from the network as it is."""
-        moments = self._compensation.moments(self._assignment.setup.train)
-        self._source_blocks = [block.name for block in residual_blocks(self._assignment.source.graph)]
-        self._space = Space(self._structure, self._masks.widths, self._assignment.profiles)
-        self._rng = np.random.default_rng([self._assignment.seed, self._cuts])
-        self._inheritance = Inheritance(
-            self._structure,
-            self._masks,
-            self._compensation,
-            moments,
-            self.trainer.evaluation,
-            self._values(moments),
-            self._assignment.setup,
-        )
-
-    def _random_genes(self, count: int) -> list[Genes]:
-        return founders(*self._space.size, count, self._rng)
-
-    def _quality(self, genes: Genes) -> float:
-        """How well a candidate does with the weights that it inherits; more is better."""
-        architecture = self._space.architecture(genes)
-        return self._inheritance.quality(architecture, self._space.structure(architecture))
-
-    def _adopt_genes(self, genes: Genes) -> None:
-        architecture = self._space.architecture(genes)
-        structure = self._space.structure(architecture)
-        self._adopt(self._inheritance.keep(architecture), self._inheritance.moments, structure)
+    def _adopt_genes(self, search: CutSearch, genes: Genes) -> None:
+        architecture = search.space.architecture(genes)
+        structure = search.space.structure(architecture)
+        self._adopt(search.inheritance.keep(architecture), search.inheritance.moments, structure)

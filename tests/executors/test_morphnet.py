@@ -79,7 +79,7 @@ def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_sca
     flops = analyse(trained).network().flops
     executor = started(trained, training_setup, {FLOPS: flops / 2}, init_reg_strength=given)
     executor.adjust({FLOPS: 1.0})
-    strengths = executor._loss._strengths.numpy()
+    strengths = executor._state.loss._strengths.numpy()
     assert strengths.mean() == pytest.approx(strength or given * flops, rel=1e-4)
     assert strengths.std() > 0
 
@@ -282,7 +282,7 @@ def test_below_a_layer_norm_channels_are_cut_for_good(training_setup):
     executor = started(model, training_setup, {FLOPS: start / 2})
     executor.adjust({FLOPS: 1.0})
     executor.iterate()
-    assert all(mask.all() for mask in executor._masks.keep.values())
+    assert all(mask.all() for mask in executor._state.masks.keep.values())
     assert executor.network().count_params() < model.count_params()
 
 
@@ -304,7 +304,7 @@ def test_a_rebuilt_network_learns_as_fast_as_before(trained, training_setup):
     whole = analyse(trained).network().flops
     executor = started(trained, training_setup, {FLOPS: 0.3 * whole})
     before = executor.trainer
-    executor._rebuild(executor._structure)
+    executor._rebuild(executor._state.structure)
     assert executor.trainer is not before
     assert executor.trainer.learning_rate == before.learning_rate
 

@@ -40,6 +40,7 @@ def test_units_that_nothing_reads_are_worth_nothing():
     budget = {FLOPS: 0.5 * structure.network().flops}
     executor.init(Assignment(source, budget, (), training_setup(), 0, structure))
     with np.errstate(all="raise"):
-        values = executor._values(executor._compensation.moments(training_setup().train))
+        state = executor._state
+        values = state.values(state.compensation.moments(training_setup().train))
     assert values["second"].tolist() == [0, 0, 0, 0]
     np.testing.assert_allclose(values["first"].mean(), 1)

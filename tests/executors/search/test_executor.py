@@ -43,8 +43,8 @@ def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
     qualities = []
 
     class Noting(RandomSearchExecutor):
-        def _quality(self, genes):
-            qualities.append((super()._quality(genes), self._space.architecture(genes).widths))
+        def _quality(self, search, genes):
+            qualities.append((super()._quality(search, genes), search.space.architecture(genes).widths))
             return qualities[-1][0]
 
     executor = Noting(RandomSearchParams(adapt_steps=1, cuts=1, candidates=5))
@@ -72,8 +72,8 @@ def four_blocks():
 class Shallowest(RandomSearchExecutor):
     """Finds the better, the fewer blocks stay."""
 
-    def _quality(self, genes):
-        return len(self._space.architecture(genes).left_out)
+    def _quality(self, search, genes):
+        return len(search.space.architecture(genes).left_out)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""A network that is being pruned, and where it stands on the way to its goal."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import log2
+from typing import Final
+
+import keras
+import numpy as np
+
+from executors.base import Assignment
+from executors.pruning.importance import importances
+from executors.pruning.masks import Masks
+from executors.pruning.reconstruction import Array, Compensation, Moments
+from executors.pruning.saliency import damages
+from executors.pruning.structure_loss import StructureLoss
+from executors.structure import Structure, analyse, narrow, narrow_arrays
+from executors.training.trainer import Memory, Trainer
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, share_left
+
+layers = keras.layers
+
+#: The learning rate is the one that is set where a goal is half of the source; it rises with the number of
+#: halvings in between. These multiples of it are the least and the most.
+_SLOWEST: Final = 0.1
+_FASTEST: Final = 2.0
+
+#: Part of the source's dropout that is left in what is cut from it: a smaller network with a teacher learns
+#: less by heart. (Rates that fall with the connections: Han et al., 2015.)
+_DROPOUT: Final = 1 / 3
+
+#: Below any mean loss: where nothing is lost with a group's units, each of them is worth nothing.
+_TINY: Final = float(np.finfo(float).tiny)
+
+_DROPOUTS: Final = (
+    layers.Dropout,
+    layers.GaussianDropout,
+    layers.SpatialDropout1D,
+    layers.SpatialDropout2D,
+)
+
+#: Makes the structure losses that a network of a structure is trained with; None without any.
+LossFactory = Callable[[Structure], StructureLoss | None]
+
+
+@dataclass(frozen=True)
+class PruningState:
+    """A network on one edge of a goal tree: what is left of it, and what trains it.
+
+    Attributes:
+        assignment: The edge.
+        structure: The network's, at its physical widths.
+        masks: The units that are left.
+        compensation: Lets the units that stay take over from those that are cut.
+        loss: The structure losses that the network is trained with; None without any.
+        trainer: Trains and evaluates the network.
+        start: Costs at the start of the edge.
+        cuts: Cuts of the edge so far.
+    """
+
+    assignment: Assignment
+    structure: Structure
+    masks: Masks
+    compensation: Compensation
+    loss: StructureLoss | None
+    trainer: Trainer
+    start: Costs = field(default_factory=dict)
+    cuts: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        model: keras.Model,
+        assignment: Assignment,
+        loss: LossFactory,
+        *,
+        cuts: int = 0,
+        memory: Memory | None = None,
+    ) -> "PruningState":
+        """Return the state of a network that has no masked units.
+
+        Args:
+            model: The network, which is changed in place from now on.
+            assignment: The edge.
+            loss: Makes the structure losses.
+            cuts: Cuts of the edge so far.
+            memory: What an earlier trainer of these weights knew.
+        """
+        structure = analyse(model)
+        _reduce_dropout(structure, assignment.source)
+        masks, compensation = Masks(structure), Compensation(structure)
+        structure_loss = loss(structure)
+        seed = assignment.seed + cuts
+        trainer = Trainer(model, assignment.setup, seed, structure_loss, masks.apply, memory=memory)
+        return cls(assignment, structure, masks, compensation, structure_loss, trainer, cuts=cuts)
+
+    @property
+    def costs(self) -> Costs:
+        """The costs at the masked widths."""
+        return costs_of(self.structure.network(self.masks.widths), self.assignment.profiles)
+
+    @property
+    def share_of_physical(self) -> float:
+        """The share of the physical network's multiply-adds that the masked one has."""
+        return self.structure.network(self.masks.widths).flops / self.structure.network().flops
+
+    def at_start_of(self, assignment: Assignment) -> "PruningState":
+        """Return the state at the start of an edge, with the learning rate that suits its goal."""
+        state = replace(self, assignment=assignment, cuts=0)
+        state.trainer.learning_rate = _learning_rate(assignment)
+        return replace(state, start=state.costs)
+
+    def rebuilt(self, structure: Structure, loss: LossFactory) -> "PruningState":
+        """Return the state with a network that is physically as narrow as its masks were.
+
+        Args:
+            structure: The network's, or that without some blocks or at another resolution.
+            loss: Makes the structure losses.
+        """
+        keep = {name: self.masks.keep[name] for name in structure.groups}
+        memory = self.trainer.memory()
+        arrays = {kind: narrow_arrays(structure, keep, moment) for kind, moment in memory.arrays.items()}
+        state = PruningState.of(
+            narrow(structure, keep),
+            self.assignment,
+            loss,
+            cuts=self.cuts,
+            memory=Memory(memory.steps, arrays),
+        )
+        state.trainer.learning_rate = _learning_rate(self.assignment)
+        return replace(state, start=self.start)
+
+    def limits(self, planned_cuts: int) -> Costs:
+        """Return the costs that the next cut has to reach, on a geometric path from the start to the budget.
+
+        Args:
+            planned_cuts: Cuts after which the budget is to be met.
+        """
+        done = min(1.0, self.cuts / planned_cuts)
+        return {
+            axis: self.start[axis] * (limit / self.start[axis]) ** done if limit < self.start[axis] else limit
+            for axis, limit in self.assignment.budget.items()
+        }
+
+    def values(self, moments: Mapping[int, Moments]) -> dict[str, Array]:
+        """Return the worth of each unit [units], over the mean of those that are left of its group.
+
+        It is what is lost without the unit once the others have taken over; the norm of its weights where
+        nothing can take over.
+
+        Args:
+            moments: Moments of the tensors that the groups' consumers read.
+        """
+        keep = self.masks.keep
+        losses = damages(self.compensation.consumers, keep, moments)
+        return {
+            name: losses[name] / max(losses[name][keep[name]].mean(), _TINY) if name in losses else norms
+            for name, norms in importances(self.structure, keep).items()
+        }
+
+
+def _reduce_dropout(structure: Structure, source: Structure) -> None:
+    for name, layer in structure.graph.layers.items():
+        if isinstance(layer, _DROPOUTS) and name in source.graph.layers:
+            layer.rate = _DROPOUT * source.graph.layers[name].rate
+
+
+def _learning_rate(assignment: Assignment) -> float:
+    """Return the highest learning rate: the less will be left of the source, the more has to be relearned."""
+    source = costs_of(assignment.source.network(), assignment.profiles)
+    limits = {
+        axis: min(limit, assignment.narrowest.get(axis, limit)) for axis, limit in assignment.budget.items()
+    }
+    pace = min(max(_SLOWEST, -log2(share_left(source, limits))), _FASTEST)
+    return pace * assignment.setup.params.learning_rate
