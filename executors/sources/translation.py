@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from executors.inspection.errors import invalid
 from executors.sources.errors import unreadable
-from executors.structure import set_weights
+from executors.structure import keras_internals, set_weights
 
 #: Settings that Keras 3 calls by another name.
 _RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
@@ -36,23 +36,20 @@ def _rebuilt(old: Any) -> keras.Model:
     """The graph of a model, followed from its inputs on."""
     made: dict[int, Any] = {
         id(tensor): keras.Input(tensor.shape[1:], name=layer.name, dtype=tensor.dtype.name)
-        for tensor, layer in zip(old.inputs, old._input_layers, strict=True)
+        for tensor, layer in zip(old.inputs, keras_internals.keras2_input_layers(old), strict=True)
     }
     layers: dict[int, keras.layers.Layer] = {}
 
     def new(value: Any) -> Any:
         return made.get(id(value), value)
 
-    for depth in sorted(old._nodes_by_depth, reverse=True):
-        for node in old._nodes_by_depth[depth]:
-            if node.is_input:
-                continue
-            layer = layers.setdefault(id(node.layer), _layer(node.layer))
-            arguments = keras.tree.map_structure(new, list(node.call_args))
-            options = keras.tree.map_structure(new, node.call_kwargs)
-            outputs = layer(*arguments, **{key: value for key, value in options.items() if value is not None})
-            pairs = zip(keras.tree.flatten(node.outputs), keras.tree.flatten(outputs), strict=True)
-            made.update((id(before), after) for before, after in pairs)
+    for call in keras_internals.keras2_calls(old):
+        layer = layers.setdefault(id(call.layer), _layer(call.layer))
+        arguments = keras.tree.map_structure(new, list(call.call_args))
+        options = keras.tree.map_structure(new, call.call_kwargs)
+        outputs = layer(*arguments, **{key: value for key, value in options.items() if value is not None})
+        pairs = zip(keras.tree.flatten(call.outputs), keras.tree.flatten(outputs), strict=True)
+        made.update((id(before), after) for before, after in pairs)
     for old_layer in old.layers:
         if id(old_layer) in layers:
             _copy_weights(old_layer, layers[id(old_layer)])
@@ -63,7 +60,7 @@ def _rebuilt(old: Any) -> keras.Model:
 
 def _layer(old: Any) -> keras.layers.Layer:
     """A layer, not yet built, or a nested model."""
-    if hasattr(old, "_nodes_by_depth"):
+    if keras_internals.is_keras2_model(old):
         return _rebuilt(old)
     config = {"class_name": type(old).__name__, "config": old.get_config()}
     return keras.layers.deserialize(json.loads(json.dumps(config, default=_as_list), object_hook=_as_keras3))

@@ -6,7 +6,8 @@ from enum import Enum
 from typing import TypeAlias
 
 import keras
-from keras.src import ops  # the classes of operations are public nowhere else
+
+from executors.structure import keras_internals
 
 layers = keras.layers
 
@@ -85,7 +86,7 @@ def output_names(model: keras.Model) -> list[str]:
 
     Outputs of one layer that is called several times are numbered: `score`, `score_2`.
     """
-    return _numbered(tensor._keras_history.operation.name for tensor in model.outputs)
+    return _numbered(keras_internals.maker(tensor).name for tensor in model.outputs)
 
 
 def _numbered(names: Iterable[str]) -> list[str]:
@@ -100,23 +101,24 @@ def _numbered(names: Iterable[str]) -> list[str]:
 
 
 def _ids(tensor: keras.KerasTensor) -> int | None:
-    readers = (node.operation for node in tensor._keras_history.operation._outbound_nodes)
+    readers = keras_internals.readers(tensor)
     return min((layer.input_dim for layer in readers if isinstance(layer, layers.Embedding)), default=None)
 
 
 def _activation(tensor: keras.KerasTensor) -> Activation:
-    last, call, _ = tensor._keras_history
+    call = keras_internals.making_call(tensor)
+    last = call.operation
     function = getattr(last, "activation", None)
     by_last_axis = getattr(last, "axis", None) in (-1, len(tensor.shape) - 1)
     if function is keras.activations.softmax or (
-        isinstance(last, layers.Softmax | ops.nn.Softmax) and by_last_axis
+        isinstance(last, layers.Softmax | keras_internals.nn.Softmax) and by_last_axis
     ):
         return Activation.SOFTMAX
-    if function is keras.activations.sigmoid or isinstance(last, ops.nn.Sigmoid):
+    if function is keras.activations.sigmoid or isinstance(last, keras_internals.nn.Sigmoid):
         return Activation.SIGMOID
     nothing = isinstance(last, layers.Activation) and function is keras.activations.linear
     if isinstance(last, _SHAPING) or nothing:
-        (before,) = last._inbound_nodes[call].arguments.keras_tensors
+        (before,) = call.arguments.keras_tensors
         found = _activation(before)
         if found is not Activation.SOFTMAX or before.shape[-1] == tensor.shape[-1]:
             return found

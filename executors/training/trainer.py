@@ -9,6 +9,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Array
+from executors.structure.keras_internals import moments
 from executors.timing import activity
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation, Tensors, call
@@ -25,9 +26,6 @@ _PRIMING_STEPS = 10
 #: Of SGD.
 _MOMENTUM = 0.9
 _WEIGHT_DECAY = 5e-4
-
-#: What each optimizer remembers of the weights: the names of its lists of variables.
-_MOMENTS = {"sgd": ("momentums",), "adam": ("_momentums", "_velocities")}
 
 #: How much of the averaged weights stays at a step: a horizon of some fifty steps.
 _AVERAGE_DECAY = 0.98
@@ -135,8 +133,8 @@ class Trainer:
     def _remembered(self) -> dict[str, dict[str, tf.Variable]]:
         paths = [variable.path for variable in self.model.trainable_variables]
         return {
-            kind: dict(zip(paths, getattr(self._optimizer, kind), strict=True))
-            for kind in _MOMENTS[self._setup.params.optimizer]
+            kind: dict(zip(paths, variables, strict=True))
+            for kind, variables in moments(self._optimizer).items()
         }
 
     def _train(self, schedule: Floats) -> float:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-from keras.src.applications.convnext import LayerScale, StochasticDepth  # public nowhere else
 
 from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, register
 from executors.structure.handlers.elementwise import Pointwise
+from executors.structure.keras_internals import LayerScale, StochasticDepth
 
 
 @register(LayerScale)

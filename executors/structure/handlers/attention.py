@@ -9,6 +9,7 @@ from executors.structure.channels import ChannelSpace, Ids, Role
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape
 from executors.structure.handlers.base import LayerHandler, Product, over, positions, register
+from executors.structure.keras_internals import is_gated
 from mistify.costs.network import multiply_adds
 from mistify.costs.operators import Operation, OperatorKind, elementwise
 
@@ -27,7 +28,7 @@ class MultiHeadAttention(LayerHandler):
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
         """Sum over the channels of query, key and value; make heads, values and the output's channels."""
         layer, rank = node.layer, len(output)
-        if rank != 3 or layer._use_gate or "return_attention_scores" in node.kwargs:
+        if rank != 3 or is_gated(layer) or "return_attention_scores" in node.kwargs:
             raise UnsupportedLayerError(
                 f"layer {node.name!r} is gated, attends over more than one axis, or returns its scores; "
                 "expected plain attention over [batch, positions, channels]"

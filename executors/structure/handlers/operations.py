@@ -8,16 +8,18 @@ from typing import Any
 
 import keras
 import numpy as np
-from keras.src import ops  # the classes of operations are public nowhere else
 
 from executors.structure.channels import ChannelSpace, Ids
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Node, Shape, TensorRef
 from executors.structure.handlers.base import LayerHandler, elements, over, positions, register
+from executors.structure.keras_internals import core as _core
+from executors.structure.keras_internals import math as _math
+from executors.structure.keras_internals import nn as _nn
+from executors.structure.keras_internals import numpy as _numpy
 from mistify.costs.operators import Operation, OperatorKind
 
 layers = keras.layers
-_numpy, _nn, _core, _math = ops.numpy, ops.nn, ops.core, ops.math
 
 
 class KeepsChannels(LayerHandler):

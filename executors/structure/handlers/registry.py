@@ -4,6 +4,7 @@ import keras
 
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.handlers.base import HANDLERS, LayerHandler
+from executors.structure.keras_internals import is_keras_own
 
 
 def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
@@ -27,9 +28,7 @@ def is_leaf(layer: keras.layers.Layer) -> bool:
 
     Any other is made of such layers, or cannot be treated.
     """
-    return _found(layer) is not None or type(layer).__module__.startswith(
-        ("keras.src.layers.", "keras.src.ops.")
-    )
+    return _found(layer) is not None or is_keras_own(layer)
 
 
 def _found(layer: keras.layers.Layer) -> LayerHandler | None:

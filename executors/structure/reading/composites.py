@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from executors.structure import keras_internals
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Shape
 
@@ -24,13 +25,13 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
         UnsupportedLayerError: The layer has weights of its own, reads those of other layers, does something
             of its own in training, takes an implicit mask, or its call does not run on symbolic tensors.
     """
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    own = keras_internals.own_variables(layer)
     if own:
         raise _opaque(name, layer, f"has weights of its own ({', '.join(v.name for v in own)})")
     inputs = {id(tensor): _input_like(tensor) for tensor in arguments.keras_tensors}
-    if "training" in inspect.signature(layer.call).parameters and not layer._layers:
+    if "training" in inspect.signature(layer.call).parameters and not keras_internals.has_sublayers(layer):
         raise _opaque(name, layer, "acts otherwise in training")
-    if any(keras.src.backend.get_keras_mask(tensor) is not None for tensor in arguments.keras_tensors):
+    if any(keras_internals.mask_of(tensor) is not None for tensor in arguments.keras_tensors):
         raise _opaque(name, layer, "takes the mask of an Embedding(mask_zero=True) or a Masking layer")
 
     def given(value: Any) -> Any:
@@ -67,15 +68,16 @@ def masked(model: keras.Model, masks: Sequence[keras.KerasTensor | None]) -> ker
     inputs = [_input_like(tensor) for tensor in model.inputs]
     given = [None if mask is None else _input_like(mask) for mask in masks]
     for tensor, mask in zip(inputs, given, strict=False):  # as Keras does: a dictionary may have more
-        keras.src.backend.set_keras_mask(tensor, mask)
-    outputs = keras.tree.flatten(model._run_through_graph(inputs))
+        keras_internals.set_mask(tensor, mask)
+    outputs = keras_internals.called_again(model, inputs)
     return keras.Model([*inputs, *(mask for mask in given if mask is not None)], outputs, name=model.name)
 
 
 def _built_shapes(model: keras.Model) -> list[Shape]:
-    known = getattr(model, "_build_shapes_dict", None) or {}
     return [
-        shape for shape in known.values() if shape and all(isinstance(size, int | None) for size in shape)
+        shape
+        for shape in keras_internals.built_shapes(model)
+        if shape and all(isinstance(size, int | None) for size in shape)
     ]
 
 

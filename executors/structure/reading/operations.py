@@ -6,6 +6,8 @@ from typing import Any
 
 import keras
 
+from executors.structure import keras_internals
+
 layers = keras.layers
 Call = tuple[Any, tuple[Any, ...], Mapping[str, Any]]
 
@@ -55,10 +57,10 @@ def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
     """
     if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _OF_LAST_AXIS):
         return operation.layer, args[:1], {}
-    if not type(operation).__module__.startswith("keras.src.ops.") or kwargs:
+    if not keras_internals.is_operation(operation) or kwargs:
         return operation, args, kwargs
     # Layers pass on the mask of a padded text; operations drop it.
-    if any(keras.src.backend.get_keras_mask(tensor) is not None for tensor in keras.tree.flatten(args)):
+    if any(keras_internals.mask_of(tensor) is not None for tensor in keras.tree.flatten(args)):
         return operation, args, kwargs
     layer = _layer_of(operation, args)
     if layer is None:

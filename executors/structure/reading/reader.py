@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 
+from executors.structure import keras_internals
 from executors.structure.errors import UnsupportedLayerError
 from executors.structure.graph import Graph, Node, Shape, TensorRef, map_leaves, set_weights
 from executors.structure.reading.composites import expanded, masked, subclassed
@@ -86,7 +87,7 @@ class _Reader:
         tensors = {id(tensor): index for tensor, index in zip(model.inputs, inputs, strict=True)}
         # The nodes and not get_config(): the config renumbers the calls of nested models differently
         # for readers and outputs, and needs every layer to be serializable.
-        for call in _calls(model):
+        for call in keras_internals.calls(model):
             if not call.is_input:
                 written = self._call(call.operation, prefix, call.arguments, tensors)
                 tensors.update(zip(map(id, call.output_tensors), written, strict=True))
@@ -193,16 +194,10 @@ def copied(model: keras.Model) -> keras.Model:
 
 def calls(model: keras.Model) -> Counter[str]:
     """How often each layer of a flat model is called, by its name."""
-    return Counter(call.operation.name for call in _calls(model))
+    return Counter(call.operation.name for call in keras_internals.calls(model))
 
 
 def tensors(model: keras.Model) -> Iterator[keras.KerasTensor]:
     """What a flat model is given, and what its calls write."""
-    for call in _calls(model):
+    for call in keras_internals.calls(model):
         yield from call.output_tensors
-
-
-def _calls(model: keras.Model) -> Iterator[Any]:
-    """The calls of a model, from its inputs on."""
-    for _, found in sorted(model._nodes_by_depth.items(), reverse=True):
-        yield from found

@@ -1,0 +1,200 @@
+"""The private parts of Keras 3 and tf_keras that Mistify depends on; no other module may touch any.
+
+Keras has no public way to read the calls that a model is made of, the masks of tensors, or an optimizer's
+moments. `missing` names what an installed version no longer has.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import keras
+
+#: The version, major and minor, that this module is written for. Any other is checked when it is imported.
+WRITTEN_FOR: Final = (3, 15)
+
+_LAYER_MODULES: Final = "keras.src.layers."
+_OPERATION_MODULES: Final = "keras.src.ops."
+
+#: Public modules of functions have classes of operations that are public nowhere.
+_MODULES: Final = {
+    "keras.src.ops.core": ("Slice",),
+    "keras.src.ops.math": ("Logsumexp",),
+    "keras.src.ops.nn": ("Sigmoid", "Softmax"),
+    "keras.src.ops.numpy": ("Add", "Concatenate", "Multiply"),
+    "keras.src.applications.convnext": ("LayerScale", "StochasticDepth"),
+    "keras.src.backend": ("get_keras_mask", "set_keras_mask"),
+}
+
+
+def missing() -> list[str]:
+    """Return the private parts, by their full names, that the installed Keras does not have."""
+    return [*_missing_modules(), *_missing_attributes()]
+
+
+def _missing_modules() -> Iterator[str]:
+    for name, attributes in _MODULES.items():
+        try:
+            module = import_module(name)
+        except ImportError:
+            yield name
+            continue
+        yield from (f"{name}.{attribute}" for attribute in attributes if not hasattr(module, attribute))
+
+
+def _missing_attributes() -> Iterator[str]:
+    """Yield what the parts of a small network do not have."""
+    inputs = keras.Input((4, 2))
+    layer = keras.layers.MultiHeadAttention(1, 1)
+    model = keras.Model(inputs, layer(inputs, inputs))
+    yield from _absent("KerasTensor", inputs, "_keras_history")
+    yield from _absent("MultiHeadAttention", layer, "_inbound_nodes", "_outbound_nodes", "_use_gate")
+    yield from _absent("Functional", model, "_nodes_by_depth", "_run_through_graph")
+    yield from _absent("Layer", model, "_layers", "_trainable_variables", "_non_trainable_variables")
+    yield from _absent("Layer", model, "_build_shapes_dict")
+    adam, sgd = keras.optimizers.Adam(), keras.optimizers.SGD(momentum=0.9)
+    for optimizer in (adam, sgd):
+        optimizer.build(model.trainable_variables)
+    yield from _absent("Adam", adam, "_momentums", "_velocities")
+    yield from _absent("SGD", sgd, "momentums")
+
+
+def _absent(kind: str, instance: Any, *attributes: str) -> list[str]:
+    return [f"{kind}.{attribute}" for attribute in attributes if not hasattr(instance, attribute)]
+
+
+def missing_of_keras2(model: Any) -> list[str]:
+    """Return the private attributes that a functional model of tf_keras does not have."""
+    return _absent("tf_keras.Model", model, "_input_layers", "_nodes_by_depth")
+
+
+def check_version(version: str) -> None:
+    """Check that a Keras of another version than this module is written for has all of it.
+
+    Args:
+        version: The installed version, as "3.15.1".
+
+    Raises:
+        ImportError: It has not; the message names what is missing.
+    """
+    if tuple(map(int, version.split(".")[:2])) == WRITTEN_FOR:
+        return
+    absent = missing()
+    if absent:
+        expected = ".".join(map(str, WRITTEN_FOR))
+        raise ImportError(
+            f"Keras {version} is installed, which has no {', '.join(absent)}; install Keras {expected}"
+        )
+
+
+check_version(keras.__version__)
+
+from keras.src.applications.convnext import LayerScale, StochasticDepth  # noqa: E402
+from keras.src.ops import core, math, nn, numpy  # noqa: E402
+
+__all__ = [
+    "LayerScale",
+    "StochasticDepth",
+    "core",
+    "math",
+    "nn",
+    "numpy",
+]
+
+
+def is_operation(instance: Any) -> bool:
+    """Check whether something that is called in a model is an operation such as `x + y`, and no layer."""
+    return type(instance).__module__.startswith(_OPERATION_MODULES)
+
+
+def is_keras_own(instance: Any) -> bool:
+    """Check whether a layer or an operation is one of Keras's own."""
+    return type(instance).__module__.startswith((_LAYER_MODULES, _OPERATION_MODULES))
+
+
+def calls(model: keras.Model) -> Iterator[Any]:
+    """Yield the calls of a functional model, from its inputs on.
+
+    A call has an `operation`, `arguments` (with `args`, `kwargs`, `keras_tensors`), `output_tensors` and
+    `is_input`.
+    """
+    for _, at_one_depth in sorted(model._nodes_by_depth.items(), reverse=True):
+        yield from at_one_depth
+
+
+def maker(tensor: keras.KerasTensor) -> Any:
+    """Return the layer or operation that makes a tensor."""
+    return tensor._keras_history.operation
+
+
+def making_call(tensor: keras.KerasTensor) -> Any:
+    """Return the call that makes a tensor."""
+    operation, index, _ = tensor._keras_history
+    return operation._inbound_nodes[index]
+
+
+def readers(tensor: keras.KerasTensor) -> list[Any]:
+    """Return the layers and operations that read what the maker of a tensor makes."""
+    return [call.operation for call in maker(tensor)._outbound_nodes]
+
+
+def mask_of(tensor: Any) -> keras.KerasTensor | None:
+    """Return the mask that Keras keeps with a tensor; None of whatever has none."""
+    return keras.src.backend.get_keras_mask(tensor)
+
+
+def set_mask(tensor: keras.KerasTensor, mask: keras.KerasTensor | None) -> None:
+    """Keep a mask with a tensor."""
+    keras.src.backend.set_keras_mask(tensor, mask)
+
+
+def called_again(model: keras.Model, inputs: Sequence[keras.KerasTensor]) -> list[keras.KerasTensor]:
+    """Return the outputs of a functional model's layers called on other tensors, with their masks."""
+    return list(keras.tree.flatten(model._run_through_graph(inputs)))
+
+
+def own_variables(layer: keras.layers.Layer) -> list[keras.Variable]:
+    """Return the variables of a layer itself, without those of the layers in it."""
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
+def has_sublayers(layer: keras.layers.Layer) -> bool:
+    """Check whether a layer has other layers in it."""
+    return bool(layer._layers)
+
+
+def built_shapes(model: keras.Model) -> list[Any]:
+    """Return what a subclassed model was built for: shapes, and whatever else its `build` takes."""
+    return list((getattr(model, "_build_shapes_dict", None) or {}).values())
+
+
+def is_gated(attention: keras.layers.MultiHeadAttention) -> bool:
+    """Check whether an attention layer multiplies its output by a gate."""
+    return bool(attention._use_gate)
+
+
+def moments(optimizer: keras.optimizers.Optimizer) -> dict[str, list[keras.Variable]]:
+    """Return an optimizer's moments: kind -> one variable for each weight, in the order of the weights.
+
+    Args:
+        optimizer: Adam or SGD with momentum, built.
+    """
+    if isinstance(optimizer, keras.optimizers.Adam):
+        return {"_momentums": optimizer._momentums, "_velocities": optimizer._velocities}
+    return {"momentums": optimizer.momentums}
+
+
+def is_keras2_model(layer: Any) -> bool:
+    """Check whether a layer of tf_keras is a functional or sequential model."""
+    return hasattr(layer, "_nodes_by_depth")
+
+
+def keras2_calls(model: Any) -> Iterator[Any]:
+    """Yield the calls of a functional model of tf_keras but for those of its inputs, from its inputs on."""
+    for depth in sorted(model._nodes_by_depth, reverse=True):
+        yield from (call for call in model._nodes_by_depth[depth] if not call.is_input)
+
+
+def keras2_input_layers(model: Any) -> list[Any]:
+    """Return the input layers of a functional model of tf_keras, in the order of its inputs."""
+    return list(model._input_layers)
