@@ -19,7 +19,7 @@ FOLDERS = "mistify|executors|mistify_server|mistify_client|proto|tests|benchmark
 PATH = re.compile(rf"(?<![\w./:-])(?:{FOLDERS})/[\w./-]*\w/?")
 NAMES = re.compile(r"`([\w/]+\.py)`:\s+((?:`[\w.]+`(?:,\s+)?)+)")
 NODES = re.compile(r'\["\d+ ([\w/]+\.py)<br/>([^"]+)"\]')
-DOTTED = re.compile(r"\b(?:mistify|executors|mistify_server|mistify_client)(?:\.\w+)+")
+DOTTED = re.compile(r"(?<![\w.])(?:mistify|executors|mistify_server|mistify_client)(?:\.(?!db\b)\w+)+")
 ENTRY_POINTS = {f"mistify.{kind}" for kind in ("executors", "policies", "correlations", "metrics", "layers")}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
