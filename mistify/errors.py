@@ -73,7 +73,7 @@ class MistifyError(Exception):
 
 
 def invalid_config(problems: Iterable[Problem], source: str = "the config") -> MistifyError:
-    """All the problems of one config as one error."""
+    """Return all problems of one config as one error."""
     problems = tuple(problems)
     count = f"{len(problems)} problem" + ("s" if len(problems) > 1 else "")
     return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, nothing was started", problems)

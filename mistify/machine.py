@@ -7,7 +7,7 @@ _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def machine() -> str:
-    """Its architecture and its processor, as far as the system tells them."""
+    """Return the architecture and the processor, as far as the system names them."""
     return f"{platform.machine()} {_processor()}"
 
 

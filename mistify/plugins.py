@@ -12,12 +12,12 @@ class UnusablePlugInError(Exception):
 
 
 def plug_ins(group: str) -> Mapping[str, EntryPoint]:
-    """What a group of entry points has, by name, in their order; none of it is imported."""
+    """Return the entry points of a group by name, in their order; none is imported."""
     return {point.name: point for point in sorted(entry_points(group=group), key=lambda point: point.name)}
 
 
 def load_plug_in(point: EntryPoint) -> Any:
-    """What an entry point names.
+    """Load the object that an entry point names.
 
     Raises:
         UnusablePlugInError: It cannot be imported, or lacks what is named.
@@ -29,12 +29,12 @@ def load_plug_in(point: EntryPoint) -> Any:
 
 
 def load_class(point: EntryPoint, base: type[T]) -> type[T]:
-    """The class that an entry point names.
+    """Return the class that an entry point names.
 
     Raises:
         UnusablePlugInError: It cannot be imported, or is no class derived from `base`.
     """
-    found = load_plug_in(point)
-    if isinstance(found, type) and issubclass(found, base):
-        return found
-    raise UnusablePlugInError(f"{point.value}: is {found!r}, no {base.__module__}.{base.__qualname__}")
+    loaded = load_plug_in(point)
+    if isinstance(loaded, type) and issubclass(loaded, base):
+        return loaded
+    raise UnusablePlugInError(f"{point.value}: is {loaded!r}, no {base.__module__}.{base.__qualname__}")

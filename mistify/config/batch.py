@@ -1,4 +1,4 @@
-"""A batch of porting configs: reading it, checking it as a whole, and what is adapted together."""
+"""A batch of porting configs: reading it, checking it as a whole, and grouping what is adapted together."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ def parse_batch(
 
     Args:
         text: JSON, in which comments and trailing commas are allowed.
-        source: what errors call the text, such as its file name.
+        source: The name of the text in errors, such as its file name.
         server_knows_more: whether limits on axes that are not known here are kept, for a server to judge.
 
     Raises:
@@ -61,8 +61,8 @@ def parse_batch(
         try:
             configs[index] = PortingConfig.model_validate(entry)
         except ValidationError as error:
-            found = problems_of(error, PortingConfig, f"[{index}]")
-            problems += [problem for problem in found if problem.place not in known]
+            invalid = problems_of(error, PortingConfig, f"[{index}]")
+            problems += [problem for problem in invalid if problem.place not in known]
     if not server_knows_more:
         problems += _unknown_limits(entries)
     problems += [*_repeated_ids(entries), *_above_one(entries), *_unequal_hardware(configs)]
@@ -74,10 +74,10 @@ def parse_batch(
 def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
     first: dict[str, int] = {}
     for index, entry in enumerate(entries):
-        given = entry.get("id") if isinstance(entry, dict) else None
-        if isinstance(given, str) and first.setdefault(given.casefold(), index) != index:
-            expected = f"an id unlike that of [{first[given.casefold()]}], also without regard to case"
-            yield InvalidValue(given, expected, "rename one of them").problem(f"[{index}].id")
+        identifier = entry.get("id") if isinstance(entry, dict) else None
+        if isinstance(identifier, str) and first.setdefault(identifier.casefold(), index) != index:
+            expected = f"an id unlike that of [{first[identifier.casefold()]}], also without regard to case"
+            yield InvalidValue(identifier, expected, "rename one of them").problem(f"[{index}].id")
 
 
 def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
@@ -91,26 +91,26 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
 
 
 def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
-    """Accuracies that are no share, and no limit of a mean squared error."""
+    """Yield the problems of accuracies that are neither a share nor a limit of a mean squared error."""
     for index, entry in enumerate(entries):
         parts = (entry.get(key) for key in ("adaptation_goal", "dataset")) if isinstance(entry, dict) else ()
         match list(parts):
             case [{"accuracy": _}, {"metric": Metric.MSE}]:
                 continue
-            case [{"accuracy": given}, _] if _is_figure(given):
+            case [{"accuracy": accuracy}, _] if _is_figure(accuracy):
                 try:
-                    parse_share(given)
+                    parse_share(accuracy)
                 except InvalidValue as error:
                     fix = f'{error.fix}, or ask for "metric": "mse" in the dataset'
-                    yield InvalidValue(given, error.expected, fix).problem(
+                    yield InvalidValue(accuracy, error.expected, fix).problem(
                         f"[{index}].adaptation_goal.accuracy"
                     )
 
 
-def _is_figure(given: object) -> bool:
-    """Whether it is one at all: what is none has been told."""
+def _is_figure(value: object) -> bool:
+    """Check whether a value is a figure at all; one that is none has been reported."""
     with suppress(InvalidValue):
-        parse_figure(given)
+        parse_figure(value)
         return True
     return False
 
@@ -122,14 +122,14 @@ def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
         name = config.device if profile is None else profile.name
         earlier, agreed = first.setdefault(name or "", (index, profile))
         if profile != agreed:
-            given = "no figures" if profile is None else str(profile)
+            figures = "no figures" if profile is None else str(profile)
             expected = f"the same figures for {name} as in [{earlier}]"
-            problem = InvalidValue(given, expected, "give one of them another name")
+            problem = InvalidValue(figures, expected, "give one of them another name")
             yield problem.problem(f"[{index}].hardware")
 
 
 def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch]:
-    """The configs by model, dataset and algorithm (with its settings), in order of first appearance."""
+    """Group configs by model, dataset and algorithm (with its settings), in order of first appearance."""
     together: dict[tuple[str, DatasetConfig, str, str], list[int]] = {}
     for index, config in enumerate(configs):
         settings = json.dumps(config.algorithm.config, sort_keys=True)
@@ -148,12 +148,12 @@ def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch
 
 
 def profiles_of(configs: Iterable[PortingConfig]) -> list[NominalProfile]:
-    """The nominal profiles that the goals of one `parse_batch` need, each once."""
+    """Return the nominal profiles that the goals of one `parse_batch` need, each once."""
     return list(dict.fromkeys(config.profile for config in configs if config.profile is not None))
 
 
 def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
-    """The goal's limits as a budget, relative ones resolved against the source model's costs in float32.
+    """Return a goal's limits as a budget, relative ones resolved against the source's costs in float32.
 
     Raises:
         KeyError: a relative limit on an axis that `source_costs` does not have.
@@ -165,5 +165,5 @@ def goal_budget(config: PortingConfig, source_costs: Costs) -> dict[str, float]:
 
 
 def goal_path(axis: str) -> str:
-    """Where in a config a cost axis is limited: `adaptation_goal.FLOP` for `flops`."""
+    """Return the place in a config that limits a cost axis: `adaptation_goal.FLOP` for `flops`."""
     return f"adaptation_goal.{axis_of(axis).key}"

@@ -15,17 +15,17 @@ _MOST: Final = Fraction(20)
 _EXPECTED: Final = 'a multiple of the goal\'s budget between "1/20x" and "20x", such as "1/3x"'
 
 
-def _multiple(given: object) -> float:
-    """A multiple of a budget: "1/3x", "0.5x", 2."""
-    text = given.removesuffix("x").strip() if isinstance(given, str) else str(given)
+def _multiple(value: object) -> float:
+    """Parse a multiple of a budget: "1/3x", "0.5x", 2."""
+    text = value.removesuffix("x").strip() if isinstance(value, str) else str(value)
     try:
-        if isinstance(given, bool) or not isinstance(given, int | float | str) or len(text) > 32:
+        if isinstance(value, bool) or not isinstance(value, int | float | str) or len(text) > 32:
             raise ValueError(text)
         multiple = Fraction(text)
     except (ValueError, ZeroDivisionError) as error:
-        raise InvalidValue(given, _EXPECTED, "write a fraction or a number followed by x") from error
+        raise InvalidValue(value, _EXPECTED, "write a fraction or a number followed by x") from error
     if not _LEAST <= multiple <= _MOST:
-        raise InvalidValue(given, _EXPECTED, "choose one in between")
+        raise InvalidValue(value, _EXPECTED, "choose one in between")
     return float(multiple)
 
 
@@ -33,7 +33,7 @@ Multiple = Annotated[float, BeforeValidator(_multiple), PlainSerializer(lambda v
 
 
 class BranchesConfig(Settings):
-    """So many branches, with budgets spread evenly, on a logarithmic scale, around the goal's.
+    """A number of branches, whose budgets are spread evenly, on a logarithmic scale, around the goal's.
 
     With `saved_model` the package has them as a TensorFlow SavedModel, too.
     """

@@ -106,7 +106,7 @@ class DataSettings(Settings):
 
 
 def generated_count(data: str) -> int:
-    """How many examples `generated:COUNT` asks for; 0 where the data are not to be generated.
+    """Return how many examples `generated:COUNT` asks for, 0 where data are not generated.
 
     Raises:
         InvalidValue: COUNT is no number between 1 and `MOST_GENERATED`.

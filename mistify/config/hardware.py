@@ -21,15 +21,15 @@ _SEPARATORS = re.compile(r"[\s_]+")
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 
 
-def _normalise_name(given: object) -> object:
-    """Hardware names in any case, with spaces or underscores for hyphens."""
-    if not isinstance(given, str):
-        return given
-    name = _SEPARATORS.sub("-", given.strip().lower())
+def _normalise_name(value: object) -> object:
+    """Normalise a hardware name in any case, with spaces or underscores for hyphens."""
+    if not isinstance(value, str):
+        return value
+    name = _SEPARATORS.sub("-", value.strip().lower())
     if not _NAME.fullmatch(name):
-        raise InvalidValue(given, "a hardware name", "use up to 64 letters, digits, dots and hyphens")
+        raise InvalidValue(value, "a hardware name", "use up to 64 letters, digits, dots and hyphens")
     if name in set(Quantization):
-        raise InvalidValue(given, "a hardware name", "call it something that is no precision")
+        raise InvalidValue(value, "a hardware name", "call it something that is no precision")
     return name
 
 
@@ -55,11 +55,11 @@ class HardwareConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        if not isinstance(given, str):
-            return given
-        _normalise_name(given)
-        return {"name": given}
+    def _from_name(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        _normalise_name(value)
+        return {"name": value}
 
     @model_validator(mode="after")
     def _complete(self) -> "HardwareConfig":
@@ -83,7 +83,7 @@ class HardwareConfig(Settings):
 
 
 def unknown_hardware(name: str, devices: Iterable[str]) -> InvalidValue:
-    """What to tell of a name that is neither in the catalogue nor that of a measured device."""
+    """Return the problem of a name that is neither in the catalogue nor that of a measured device."""
     devices = sorted(devices)
     measured = f"; of the measured devices {', '.join(devices)}" if devices else ""
     _, fix = unknown_name(name, [*_CATALOGUE, *devices])

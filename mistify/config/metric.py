@@ -33,39 +33,39 @@ class Metric(StrEnum):
         return 1.0 if self.is_share else 0.0
 
     def reaches(self, figure: float, target: float | None) -> bool:
-        """Whether a figure is at least as good as what is asked for; everything is where nothing is."""
+        """Check whether a figure is at least as good as its target; without a target every figure is."""
         if target is None:
             return True
         return figure >= target if self.is_share else figure <= target
 
     def missed(self, figure: float, target: float | None) -> str:
-        """How far a figure is from what is asked for, in words; empty where it reaches it."""
+        """Describe how far a figure is from its target; empty where it reaches it."""
         if target is None or self.reaches(figure, target):
             return ""
         return f"{self} {figure:.4f} {'below' if self.is_share else 'above'} {target:.4f}"
 
-    def better(self, figure: float, other: float) -> bool:
-        """Whether a figure is better than another one."""
-        return figure > other if self.is_share else figure < other
+    def better(self, figure: float, reference: float) -> bool:
+        """Check whether a figure is better than a reference."""
+        return figure > reference if self.is_share else figure < reference
 
     def best(self, figures: Iterable[float]) -> float:
-        """The best of some figures, `worst` where there are none."""
+        """Return the best of several figures, `worst` where there are none."""
         figures = list(figures)
         if not figures:
             return self.worst
         return max(figures) if self.is_share else min(figures)
 
     def lost(self, figure: float, reference: float) -> float:
-        """Share of a reference by which a figure is worse; below 0 where it is better."""
+        """Return the share of a reference by which a figure is worse; below 0 where it is better."""
         less, more = (figure, reference) if self.is_share else (reference, figure)
         return 1 - less / more if more else 0.0
 
     def after(self, reference: float, lost: float) -> float:
-        """The figure that is worse than a reference by a share of that, as `lost` has it."""
+        """Return the figure that is worse than a reference by a share of it; the inverse of `lost`."""
         if self.is_share:
             return min(max(reference * (1 - lost), 0.0), 1.0)
         return reference / max(1 - lost, 1e-6)
 
     def shown(self, figure: float) -> str:
-        """A figure for people: a share in per cent, a mean squared error as a number."""
+        """Format a figure for people: a share in per cent, a mean squared error as a number."""
         return f"{figure:.1%}" if self.is_share else f"{figure:.4g}"

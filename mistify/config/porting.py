@@ -33,16 +33,16 @@ AUTO = "auto"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-def is_id(given: str) -> bool:
-    """Whether a goal can be called so: its id names a directory of the output."""
-    return bool(_ID.fullmatch(given) and given.strip("."))
+def is_id(text: str) -> bool:
+    """Check whether a text can be the id of a goal, which names a directory of the output."""
+    return bool(_ID.fullmatch(text) and text.strip("."))
 
 
-def _check_id(given: str) -> str:
-    if is_id(given):
-        return given
+def _check_id(text: str) -> str:
+    if is_id(text):
+        return text
     raise InvalidValue(
-        given,
+        text,
         "an id that can name a directory",
         'use up to 64 letters, digits, ".", "_" and "-", not only dots',
     )
@@ -81,8 +81,8 @@ class AlgorithmConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
+    def _from_name(cls, raw: Any) -> Any:
+        return {"name": raw} if isinstance(raw, str) else raw
 
 
 class AdaptationGoal(Settings):
@@ -97,9 +97,9 @@ class AdaptationGoal(Settings):
 
     @property
     def limits(self) -> dict[str, Quantity]:
-        """The limits as they were given, by the key of their axis; without those that are not known here."""
-        given = {key: getattr(self, key) for key in registry().axes}
-        return {key: limit for key, limit in given.items() if limit is not None}
+        """The limits as they were written, by the key of their axis, without axes that are not known here."""
+        limits = {key: getattr(self, key) for key in registry().axes}
+        return {key: limit for key, limit in limits.items() if limit is not None}
 
     @model_validator(mode="after")
     def _limits_something(self) -> "AdaptationGoal":
@@ -118,9 +118,9 @@ def _limit_on(axis: Axis) -> Any:
 
 
 def _limit_on_broken(name: str, reason: str) -> Any:
-    def refuse(given: object) -> None:
+    def refuse(value: object) -> None:
         raise InvalidValue(
-            given, "the name of a metric that can be used", f"mend the plug-in {name}: {reason}"
+            value, "the name of a metric that can be used", f"mend the plug-in {name}: {reason}"
         )
 
     return Annotated[None, PlainValidator(refuse)]
@@ -225,7 +225,7 @@ class PortingConfig(Settings):
         return None if self.hardware is None or self.profile is not None else self.hardware.name
 
     def limits(self) -> dict[str, Quantity]:
-        """The goal's limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""
+        """Return the limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""
         axes, precision = registry().axes, self.quantization.precision
         return {
             axes[key].named(self.hardware_name, precision): axes[key].limit(asked)

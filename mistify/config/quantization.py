@@ -9,7 +9,7 @@ from mistify.parsing.validation import InvalidValue, Settings, unknown_name
 
 
 class QuantizationConfig(Settings):
-    """The `quantization` of a config: a precision alone, or an object with what else belongs to it.
+    """The `quantization` of a config: a precision alone, or an object with its settings.
 
     `inputs` says what an integer package takes and gives: floats, which it converts itself, or int8.
     """
@@ -23,12 +23,12 @@ class QuantizationConfig(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, given: Any) -> Any:
-        given = {"precision": given} if isinstance(given, str) else given
-        name = given.get("precision") if isinstance(given, dict) else None
+    def _from_name(cls, raw: Any) -> Any:
+        raw = {"precision": raw} if isinstance(raw, str) else raw
+        name = raw.get("precision") if isinstance(raw, dict) else None
         if isinstance(name, str) and name not in set(Quantization):
             raise InvalidValue(name, *unknown_name(name, Quantization))
-        return given
+        return raw
 
     @model_validator(mode="after")
     def _integers_throughout(self) -> "QuantizationConfig":

@@ -9,11 +9,11 @@ from mistify.parsing.validation import InvalidValue, Settings
 _PARTS: Final = '"none", "network", "head", or how many of the last blocks'
 
 
-def _part(given: object) -> object:
-    """Which part of a network is trained."""
-    if given in ("none", "network", "head") or (type(given) is int and given > 0):
-        return given
-    raise InvalidValue(given, _PARTS, "write one of them, for example 2")
+def _part(part: object) -> object:
+    """Check which part of a network is trained."""
+    if part in ("none", "network", "head") or (type(part) is int and part > 0):
+        return part
+    raise InvalidValue(part, _PARTS, "write one of them, for example 2")
 
 
 Part = Annotated[Literal["none", "network", "head"] | int, BeforeValidator(_part)]

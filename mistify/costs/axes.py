@@ -80,19 +80,19 @@ class Axis:
         )
 
     def name(self, condition: Condition) -> str:
-        """The axis of costs and budgets under a condition, as far as the amount depends on it."""
+        """Return the axis of costs and budgets under a condition, as far as the amount depends on it."""
         return self.named(condition.hardware.name, condition.precision)
 
     def named(self, hardware: str, precision: Quantization) -> str:
-        """The axis on hardware of a name and at a precision, as far as the amount depends on them."""
+        """Return the axis on hardware of a name and at a precision, as far as the amount depends on them."""
         at = precision if self.by_precision else Quantization.NONE
         return axis_name(self.format.quantity, hardware if self.by_hardware else None, at)
 
     def costs(self, network: NetworkCost, profiles: Iterable[HardwareProfile]) -> Iterator[tuple[str, float]]:
-        """What a network costs under every condition, by axis.
+        """Yield what a network costs under every condition, by axis.
 
         Raises:
-            MistifyError: INTERNAL, what a plug-in says is no cost.
+            MistifyError: INTERNAL, a plug-in returns something that is no cost.
         """
         for precision in STORED if self.by_precision else (Quantization.NONE,):
             for profile in profiles if self.by_hardware else (HOST,):
@@ -100,7 +100,7 @@ class Axis:
                 yield self.name(condition), self._checked(partial(self.cost, network, condition))
 
     def measured(self, package: bytes, precision: Quantization) -> dict[str, float]:
-        """What a package costs on this machine, by axis; empty where the axis is not measured on packages.
+        """Measure what a package costs on this machine, by axis; empty for an axis that is not measured.
 
         Raises:
             MistifyError: as `costs`.
@@ -110,19 +110,19 @@ class Axis:
         return {self.name(Condition(precision)): self._checked(partial(self.measure, package))}
 
     def limit(self, asked: Quantity) -> Quantity:
-        """What costs may be at the most, for a limit as it stands in a config; and the other way round.
+        """Convert a limit of a config to the most that costs may be, and the other way round.
 
-        All that compares networks and goals wants less: where higher is better, costs are the reciprocals of
+        Whatever compares networks and goals prefers less: where higher is better, costs are reciprocals of
         amounts. Their ratios, and so the distances between goals, stay what they are.
         """
         return Quantity(self.format.converted(asked.value), asked.relative)
 
-    def _checked(self, tell: Callable[[], float]) -> float:
-        """The cost that an amount is, of a plug-in if it is one."""
+    def _checked(self, amount_of: Callable[[], float]) -> float:
+        """Return the cost of an amount; a plug-in's is checked."""
         if self.key in _BUILT_IN:
-            return float(tell())
+            return float(amount_of())
         try:
-            amount = tell()
+            amount = amount_of()
         except Exception as error:  # what a plug-in raises is its own business
             raise MistifyError(
                 ErrorCode.INTERNAL, f"the metric {self.key} cannot tell what a network has: {error!r}"
@@ -184,7 +184,7 @@ class Registry:
 
 @cache
 def registry() -> Registry:
-    """The axes of Mistify and of all plug-ins that are installed."""
+    """Return the axes of Mistify and of all plug-ins that are installed."""
     axes, broken = dict(_BUILT_IN), {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:
@@ -197,28 +197,28 @@ def registry() -> Registry:
 
 
 def known_axes() -> tuple[Axis, ...]:
-    """All axes, those of Mistify first."""
+    """Return all axes, those of Mistify first."""
     return tuple(registry().axes.values())
 
 
 def axis_of(name: str) -> Axis:
-    """What the axis of a cost or of a budget is.
+    """Return the axis that a name in costs and budgets belongs to.
 
     Raises:
         MistifyError: INVALID_CONFIG, it is that of a plug-in which is not installed here.
     """
     quantity = quantity_of(name)
-    found = next((axis for axis in known_axes() if axis.format.quantity == quantity), None)
-    if found is None:
+    match = next((axis for axis in known_axes() if axis.format.quantity == quantity), None)
+    if match is None:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
             f"the metric {quantity} is not known here; install the plug-in that defines it",
         )
-    return found
+    return match
 
 
 def at_precision(name: str, precision: Quantization) -> str:
-    """The axis on which the same counts at another precision, where it depends on that."""
+    """Return the name of the same axis at another precision, where it depends on that."""
     hardware, _ = conditions_of(name)
     return axis_name(
         quantity_of(name), hardware, precision if axis_of(name).by_precision else Quantization.NONE
@@ -253,11 +253,11 @@ def built_in_formats() -> tuple[AxisFormat, ...]:
 
 
 def _checked(axis: object, name: str, axes: Mapping[str, Axis]) -> Axis:
-    """What a plug-in adds under a name; a `TypeError` or `ValueError` says why it is no new axis."""
+    """Return the axis that a plug-in adds; a `TypeError` or `ValueError` says why it is no new axis."""
     if not isinstance(axis, Axis):
         raise TypeError(f"is {axis!r}, no mistify.costs.axes.Axis")
     if axis.key != name or not _KEY.fullmatch(axis.key) or axis.key in (*axes, "accuracy"):
         raise ValueError(f"its key is {axis.key!r}: expected the entry point's name, a word, and a new one")
-    if not _KEY.fullmatch(axis.quantity) or axis.quantity in {other.quantity for other in axes.values()}:
+    if not _KEY.fullmatch(axis.quantity) or axis.quantity in {known.quantity for known in axes.values()}:
         raise ValueError(f"its quantity is {axis.quantity!r}: expected a word, and a new one")
     return axis

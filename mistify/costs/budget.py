@@ -26,67 +26,67 @@ _PRECISIONS = frozenset(precision.value for precision in Quantization)
 
 
 def axis_name(quantity: str, hardware: str | None = None, precision: Quantization = Quantization.NONE) -> str:
-    """The axis on which a quantity counts on some hardware and at some precision."""
+    """Return the axis of a quantity on the given hardware and at the given precision."""
     stored_as = precision.stored_as
     conditions = (hardware, None if stored_as is Quantization.NONE else stored_as.value)
     return "@".join([quantity, *filter(None, conditions)])
 
 
 def latency_axis(hardware: str) -> str:
-    """The axis of latency on one hardware profile."""
+    """Return the axis of latency on one hardware profile."""
     return axis_name(LATENCY, hardware)
 
 
 def memory_axis(precision: Quantization) -> str:
-    """The axis of memory at one precision."""
+    """Return the axis of memory at one precision."""
     return axis_name(MEMORY, precision=precision)
 
 
 def size_axis(precision: Quantization) -> str:
-    """The axis of the package's size at one precision."""
+    """Return the axis of the package's size at one precision."""
     return axis_name(SIZE, precision=precision)
 
 
 def quantity_of(axis: str) -> str:
-    """What an axis counts, on whatever hardware and at whatever precision: `memory_bytes`."""
+    """Return the quantity of an axis, on any hardware and at any precision: `memory_bytes`."""
     return axis.partition("@")[0]
 
 
 def conditions_of(axis: str) -> tuple[str | None, Quantization]:
-    """The hardware profile and the precision that an axis names; None and float32 where it names none."""
+    """Return the hardware profile and the precision that an axis names, by default None and float32."""
     _, *named = axis.split("@")
     precision = Quantization(named.pop()) if named and named[-1] in _PRECISIONS else Quantization.NONE
     return (named[0] if named else None), precision
 
 
 def hardware_of(axis: str) -> str | None:
-    """The hardware profile of a latency axis, None for every other axis."""
+    """Return the hardware profile of a latency axis, None for every other axis."""
     return conditions_of(axis)[0] if quantity_of(axis) == LATENCY else None
 
 
 def source_axis(axis: str) -> str:
-    """The axis on which the source, which comes in float32, is the measure of a relative limit."""
+    """Return the axis on which the source (float32) is the reference of a relative limit."""
     return axis_name(quantity_of(axis), conditions_of(axis)[0])
 
 
 def meets(costs: Costs, budget: Budget) -> bool:
-    """Whether every limited axis is within its limit."""
+    """Check whether every limited axis is within its limit."""
     return all(costs[axis] <= limit for axis, limit in budget.items())
 
 
 def exceeded(costs: Costs, budget: Budget) -> list[str]:
-    """The axes over their limits, the furthest first."""
+    """Return the axes over their limits, the furthest first."""
     over = [axis for axis, limit in budget.items() if costs[axis] > limit]
     return sorted(over, key=lambda axis: -costs[axis] / budget[axis])
 
 
 def share_left(costs: Costs, budget: Budget) -> float:
-    """The share of costs that the tightest limit leaves; 1 where none is below them."""
+    """Return the share of costs that the tightest limit leaves; 1 where none is below them."""
     return min((limit / costs[axis] for axis, limit in budget.items() if costs[axis] > limit), default=1.0)
 
 
 def excess(costs: Costs, budget: Budget) -> str:
-    """The axes over their limits, the furthest first, in words; empty where there are none."""
+    """Describe the axes over their limits, the furthest first; empty where there are none."""
     return ", ".join(
         f"{axis} {costs[axis]:,.4g} over {budget[axis]:,.4g}" for axis in exceeded(costs, budget)
     )

@@ -32,5 +32,5 @@ _CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
 
 
 def catalogue() -> MappingProxyType[str, NominalProfile]:
-    """The known profiles by name, read-only."""
+    """Return the known profiles by name, read-only."""
     return _CATALOGUE

@@ -101,7 +101,7 @@ class Device:
 
 
 def check_name(name: str) -> None:
-    """Refuse what cannot be the name of a device.
+    """Check the name of a device.
 
     Raises:
         MistifyError: INVALID_CONFIG.
@@ -112,7 +112,7 @@ def check_name(name: str) -> None:
 
 
 def check_table(table: DeviceTable) -> None:
-    """Refuse what cannot be a table.
+    """Check a table.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem, but of the readings only the first.
@@ -141,20 +141,20 @@ def _wrong_readings(readings: tuple[OperatorTiming, ...]) -> Iterator[Problem]:
     for number, reading in enumerate(readings):
         wrong = next(_wrong(reading), None)
         if wrong is not None:
-            key, given, expected = wrong
-            yield Problem(f"readings[{number}].{key}", given, expected, "measure the device again")
+            key, value, expected = wrong
+            yield Problem(f"readings[{number}].{key}", value, expected, "measure the device again")
             return
 
 
 def _wrong_powers(powers: tuple[Power, ...]) -> Iterator[Problem]:
     for number, power in enumerate(powers):
         if not (math.isfinite(power.watts) and power.watts > 0):
-            place, given = f"powers[{number}].watts", f"{power.watts:g}"
-            yield Problem(place, given, "a positive number", "measure the device again")
+            place, value = f"powers[{number}].watts", f"{power.watts:g}"
+            yield Problem(place, value, "a positive number", "measure the device again")
 
 
 def _wrong(reading: OperatorTiming) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with a reading: where, what was given, and what was expected."""
+    """Yield the problems of a reading: the place, the value, and what was expected."""
     if not (math.isfinite(reading.median_ms) and reading.median_ms > 0):
         yield "median_ms", f"{reading.median_ms:g}", "a positive number"
     if not 1 <= reading.threads <= _MOST_THREADS:

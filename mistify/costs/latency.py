@@ -34,7 +34,7 @@ class RoutineModel(Settings):
     figures: tuple[float, ...]
 
     def microseconds(self, operation: Operation) -> float:
-        """What an operation takes that this routine does."""
+        """Return the time of an operation that this routine does, in microseconds."""
         terms = terms_of(operation, self.tile)
         return sum(figure * term for figure, term in zip(self.figures, terms, strict=True))
 
@@ -53,14 +53,14 @@ class LatencyModel(Settings):
     between: tuple[float, ...] = (0.0, 0.0)
 
     def latency_ms(self, operations: Sequence[Operation]) -> float:
-        """What an inference takes that does these operations, in milliseconds."""
+        """Return the time of an inference that does these operations, in milliseconds."""
         taken = (self.routines[routine_of(operation)].microseconds(operation) for operation in operations)
         passed = zip(self.between, terms_between(operations), strict=True)
         return (self.start + sum(taken) + sum(figure * term for figure, term in passed)) / 1e3
 
 
 def terms_between(operations: Sequence[Operation]) -> Terms:
-    """What operators in a row take beside what each takes alone: how many follow another, and what they read.
+    """Count what operators in a row take beyond their own times: how many follow one, and what they read.
 
     A lone operator finds its input where the inference before has left it; of a network's, a part was written
     just now by another thread, and lies in the cache of another core. Not so between two that only copy: they
@@ -75,7 +75,7 @@ def terms_between(operations: Sequence[Operation]) -> Terms:
 
 
 def routine_of(operation: Operation) -> str:
-    """The routine that does an operation: a product has others for one position, and without a window."""
+    """Return the routine of an operation; a product has its own for one position, and without a window."""
     match operation:
         case Operation(kind=OperatorKind.CONVOLUTION, kernel=1, stride=1):
             return "convolution-1x1"
@@ -86,23 +86,23 @@ def routine_of(operation: Operation) -> str:
 
 
 def is_product(routine: str) -> bool:
-    """Whether a routine works in tiles of rows and columns."""
+    """Check whether a routine works in tiles of rows and columns."""
     return _TERMS.get(routine) is _product
 
 
 def is_tiled(routine: str) -> bool:
-    """Whether a routine works in tiles at all."""
+    """Check whether a routine works in tiles at all."""
     return routine in _TERMS
 
 
 def terms_of(operation: Operation, tile: Tile) -> Terms:
-    """The terms of an operation in its routine, all times it runs: counts that its time grows with."""
+    """Return the counts that the time of an operation in its routine grows with, over all its runs."""
     terms = _TERMS.get(routine_of(operation), _pass)(operation, tile)
     return tuple(operation.times * term for term in terms)
 
 
 def _product(operation: Operation, tile: Tile) -> Terms:
-    """A matrix product of positions by output channels, over a window of input channels."""
+    """Return the terms of a matrix product: positions by output channels, over a window of inputs."""
     columns = _tiles(operation.c_out, tile.columns)
     wide = _filled(operation.c_out, 2 * tile.columns)
     rows = _tiles(operation.positions, tile.rows)
@@ -123,7 +123,7 @@ def _product(operation: Operation, tile: Tile) -> Terms:
 
 
 def _depthwise(operation: Operation, tile: Tile) -> Terms:
-    """A window over each channel."""
+    """Return the terms of a window over each channel."""
     columns = _tiles(operation.c_out, tile.columns)
     filled, wide = columns * tile.columns, _filled(operation.c_out, 2 * tile.columns)
     return (
@@ -141,7 +141,7 @@ def _depthwise(operation: Operation, tile: Tile) -> Terms:
 
 
 def _pass(operation: Operation, tile: Tile) -> Terms:
-    """A pass over elements."""
+    """Return the terms of a pass over elements."""
     return (
         1.0,
         operation.positions,
@@ -158,7 +158,7 @@ def _tiles(size: int, tile: int) -> int:
 
 
 def _filled(size: int, tile: int) -> int:
-    """A size, rounded up to whole tiles."""
+    """Round a size up to whole tiles."""
     return _tiles(size, tile) * tile
 
 

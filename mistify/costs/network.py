@@ -19,7 +19,7 @@ FILE_BYTES = 2_500
 
 
 def multiply_adds(c_in: int, c_out: int, s_kernel: int = 1, s_out: int = 1, groups: int = 1) -> int:
-    """Multiply-adds of a convolution or matrix product, `C_in * C_out * S_kernel * S_out` (4.1).
+    """Return the multiply-adds of a convolution or matrix product, `C_in * C_out * S_kernel * S_out` (4.1).
 
     Args:
         c_in: Input channels.
@@ -88,7 +88,7 @@ class NetworkCost:
         return sum(layer.params for layer in self.layers)
 
     def weight_bytes(self, precision: Quantization = Quantization.NONE) -> int:
-        """Bytes of the packaged weights."""
+        """Return the bytes of the packaged weights."""
         storage = precision.storage
         total = 0
         for layer in self.layers:
@@ -114,11 +114,11 @@ class NetworkCost:
         return peak
 
     def memory_bytes(self, precision: Quantization = Quantization.NONE) -> int:
-        """Packaged weights plus the peak of live activations, in bytes."""
+        """Return packaged weights plus the peak of live activations, in bytes."""
         return self.weight_bytes(precision) + precision.storage.activation * self.peak_activations
 
     def size_bytes(self, precision: Quantization = Quantization.NONE) -> int:
-        """Expected size of the packaged file in bytes."""
+        """Return the expected size of the packaged file in bytes."""
         storage = precision.storage
         operators = [layer.operators for layer in self.layers if not layer.in_place]
         channels = sum(layer.stored_biases for layer in self.layers)
@@ -139,7 +139,7 @@ class NetworkCost:
         return chain.from_iterable(layer.operations for layer in self.layers)
 
     def _storage(self) -> list[int]:
-        """For each tensor the tensor whose memory it uses: its own, or that of its input."""
+        """Return for each tensor the one whose memory it uses: itself, or its input."""
         readers: dict[int, int] = {}
         for layer in self.layers:
             for tensor in set(layer.inputs):

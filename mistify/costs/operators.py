@@ -64,5 +64,5 @@ class Operation:
 
 
 def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:
-    """An operator that writes an element for each that it reads."""
+    """Return an operator that writes an element for each that it reads."""
     return Operation(kind, positions, channels, channels, times=times)

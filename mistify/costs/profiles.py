@@ -29,19 +29,19 @@ class HardwareProfile(ABC):
 
     @abstractmethod
     def latency_ms(self, network: NetworkCost) -> float:
-        """What one inference at batch 1 takes, in milliseconds."""
+        """Return the time of one inference at batch 1, in milliseconds."""
 
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """What one inference at batch 1 takes of energy, in millijoules; None where nobody measured that."""
+        """Return the energy of one inference at batch 1, in millijoules; None where it was not measured."""
         return None
 
     @abstractmethod
     def slower(self, factor: float) -> "HardwareProfile":
-        """The profile of a device that takes `factor` times as long."""
+        """Return the profile of a device that takes `factor` times as long."""
 
     @abstractmethod
     def like_host(self, deviation: float) -> "HardwareProfile":
-        """The profile, given that this machine takes `deviation` times as long as its own profile says."""
+        """Return the profile if this machine takes `deviation` times as long as its own profile predicts."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class NominalProfile(HardwareProfile):
         return f"{self.compute_power:g} GFLOP/s and {self.memory_bandwidth:g} GB/s for {self.name}"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """`C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers."""
+        """Return `C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers."""
         return network.bytes_moved / (self.memory_bandwidth * 1e6) + network.flops / (
             self.compute_power * 1e6
         )
 
     def slower(self, factor: float) -> "NominalProfile":
-        """Both figures less by the factor."""
+        """Divide both figures by the factor."""
         return replace(
             self,
             compute_power=self.compute_power / factor,
@@ -77,7 +77,7 @@ class NominalProfile(HardwareProfile):
         )
 
     def like_host(self, deviation: float) -> "NominalProfile":
-        """A device is taken to deviate from its data sheet as this machine does from its own."""
+        """Assume that a device deviates from its data sheet as this machine does from its own."""
         return self.slower(deviation)
 
 
@@ -103,25 +103,25 @@ class MeasuredProfile(HardwareProfile):
         return f"the device {self.name} as it was measured"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """At the fastest of the numbers of threads, as a loaded package chooses among them."""
+        """Return the time at the fastest number of threads, which a loaded package chooses, too."""
         return self._fastest(network)[0]
 
     @override
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """What the device draws while it runs networks with that number of threads, times the latency."""
+        """Return the power that the device draws with that number of threads, times the latency."""
         latency_ms, threads = self._fastest(network)
         return latency_ms * self.watts[threads] if threads in self.watts else None
 
     def slower(self, factor: float) -> "MeasuredProfile":
-        """One factor for all networks."""
+        """Multiply the factor of all networks."""
         return replace(self, factor=factor * self.factor)
 
     def like_host(self, deviation: float) -> "MeasuredProfile":
-        """Itself: what this machine does says nothing of a device that was measured."""
+        """Return the profile itself: this machine says nothing of a device that was measured."""
         return self
 
     def _fastest(self, network: NetworkCost) -> tuple[float, int]:
-        """The latency in milliseconds, and with how many threads."""
+        """Return the least latency in milliseconds, and the number of threads that reaches it."""
         operations = [
             *self._borders(OperatorKind.QUANTIZE, network.inputs, network),
             *network.operations,
@@ -134,13 +134,13 @@ class MeasuredProfile(HardwareProfile):
     def _borders(
         self, kind: OperatorKind, tensors: Iterable[int], network: NetworkCost
     ) -> Iterator[Operation]:
-        """Packages take and give floats; integers are made of them inside."""
+        """Add the conversions between the floats at a package's borders and the integers inside."""
         if self.integer:
             yield from (elementwise(kind, 1, network.elements[tensor]) for tensor in tensors)
 
 
 def shrunk_factor(deviations: Collection[float]) -> float:
-    """How many times as long as by its models networks take on a device, from some that were measured there.
+    """Return how many times longer than predicted networks take on a device, from measured ones.
 
     Their geometric mean, drawn towards 1 as if so many had taken just what was predicted.
     """
@@ -148,14 +148,14 @@ def shrunk_factor(deviations: Collection[float]) -> float:
 
 
 def device_profile_name(device: str, integer: bool) -> str:
-    """What the profile of a measured device is called: `my-board`, and `my-board@int8`."""
+    """Name the profile of a measured device: `my-board`, and `my-board@int8`."""
     return f"{device}@{Quantization.INT8.value}" if integer else device
 
 
 def device_profile(
     device: str, models: Mapping[int, LatencyModel], integer: bool, watts: Mapping[int, float] | None = None
 ) -> MeasuredProfile:
-    """The profile of a measured device at one precision; `models` and `watts` by numbers of threads."""
+    """Return a measured device's profile at one precision; `models` and `watts` by numbers of threads."""
     return MeasuredProfile(device_profile_name(device, integer), models, integer, watts=watts or {})
 
 
@@ -164,5 +164,5 @@ Profile: TypeAlias = Annotated[NominalProfile | MeasuredProfile, Field(discrimin
 
 
 def by_name(profiles: Iterable[Profile]) -> dict[str, Profile]:
-    """Profiles as tasks and plans hold them."""
+    """Return profiles by name, as tasks and plans hold them."""
     return {profile.name: profile for profile in profiles}

@@ -17,7 +17,7 @@ _BLOCK = 512
 
 
 def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
-    """How loose budgets are as a whole: the sum of the logarithms of their limits.
+    """Return how loose budgets are as a whole: the sums of the logarithms of their limits.
 
     The sum of the log-ratios of two budgets is the difference of these sums, so that the nearest of
     several looser budgets is the one with the smallest sum, whatever the budget they are looser than.
@@ -32,7 +32,7 @@ def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
 
 
 def nearest_looser(limits: Floats, sums: Floats) -> Indices:
-    """For each budget the looser one with the smallest sum, the first of several; -1 if there is none.
+    """Return for each budget the looser one with the smallest sum, the first of several; -1 if none.
 
     The budgets are divided into ever smaller boxes. A box hands down only those candidates that are
     not below its lowest corner, and none behind the first one that is looser than its highest corner,
@@ -43,7 +43,7 @@ def nearest_looser(limits: Floats, sums: Floats) -> Indices:
         sums: [budgets], their `log_sums`.
     """
     by_sum = np.lexsort((np.arange(sums.size), sums))
-    found = np.full(sums.size, -1, dtype=np.int64)
+    nearest = np.full(sums.size, -1, dtype=np.int64)
     # Only the order along each axis matters: ranks are exact, and half as large.
     ranks = np.empty(limits.shape, dtype=np.int32)
     for axis, column in enumerate(limits):
@@ -53,16 +53,16 @@ def nearest_looser(limits: Floats, sums: Floats) -> Indices:
         queries, candidates = boxes.pop()
         candidates = _useful(ranks, queries, candidates)
         if queries.size <= _FEW_QUERIES:
-            _scan(ranks, queries, candidates, found)
+            _scan(ranks, queries, candidates, nearest)
         else:
             boxes += [(half, candidates) for half in _halves(ranks, queries)]
     parents = np.full(sums.size, -1, dtype=np.int64)
-    parents[by_sum] = np.where(found < 0, -1, by_sum[found])
+    parents[by_sum] = np.where(nearest < 0, -1, by_sum[nearest])
     return parents
 
 
 def _useful(ranks: Ranks, queries: Indices, candidates: Indices) -> Indices:
-    """The candidates (ascending) among which every query of a box finds its nearest looser budget."""
+    """Return the candidates (ascending) among which a box's queries find their nearest looser budgets."""
     box = ranks[:, queries]
     low, high = box.min(axis=1), box.max(axis=1)
     candidates = _at_least(ranks, candidates, low)
@@ -79,7 +79,7 @@ def _at_least(ranks: Ranks, candidates: Indices, corner: Ranks) -> Indices:
 
 
 def _halves(ranks: Ranks, queries: Indices) -> list[Indices]:
-    """A box divided at the median of its longest side."""
+    """Divide a box at the median of its longest side."""
     box = ranks[:, queries]
     side = box[int(np.argmax(np.ptp(box, axis=1)))]
     middle = queries.size // 2
@@ -87,7 +87,7 @@ def _halves(ranks: Ranks, queries: Indices) -> list[Indices]:
     return [queries[order[:middle]], queries[order[middle:]]]
 
 
-def _scan(ranks: Ranks, queries: Indices, candidates: Indices, found: Indices) -> None:
+def _scan(ranks: Ranks, queries: Indices, candidates: Indices, nearest: Indices) -> None:
     """Compare one by one, nearest candidates first; a query that has found its parent is done."""
     for start in range(0, candidates.size, _BLOCK):
         block = candidates[start : start + _BLOCK]
@@ -96,7 +96,7 @@ def _scan(ranks: Ranks, queries: Indices, candidates: Indices, found: Indices) -
             looser &= column[queries, None] <= column[block]
         first = looser.argmax(axis=1)
         done = looser[np.arange(queries.size), first]
-        found[queries[done]] = block[first[done]]
+        nearest[queries[done]] = block[first[done]]
         queries = queries[~done]
         if not queries.size:
             return

@@ -48,7 +48,7 @@ class GoalTree:
 
     @classmethod
     def build(cls, budgets: ArrayLike | Sequence[Budget], axes: Sequence[str] | None = None) -> "GoalTree":
-        """The tree of some goals.
+        """Build the tree of goals.
 
         Args:
             budgets: an array [goals, axes] of limits, inf where there is none, or a mapping from axis to
@@ -95,22 +95,22 @@ class GoalTree:
         return node
 
     def node_of(self, goal: int) -> int:
-        """The node of a goal, by the goal's place in `build` and the `insert`s after it."""
+        """Return the node of a goal, by the goal's place in `build` and the `insert`s after it."""
         return self._goal_nodes[goal]
 
     def goals_of(self, node: int) -> list[int]:
-        """The goals that share a node, ascending."""
+        """Return the goals that share a node, ascending."""
         self._check(node)
         return [goal for goal, its_node in enumerate(self._goal_nodes) if its_node == node]
 
     def parent(self, node: int) -> int | None:
-        """The nearest looser node, None for a root."""
+        """Return the nearest looser node, None for a root."""
         self._check(node)
         parent = int(self._parents[node])
         return None if parent == _NO_PARENT else parent
 
     def children(self, node: int) -> list[int]:
-        """The nodes whose parent this one is, ascending."""
+        """Return the nodes whose parent this one is, ascending."""
         self._check(node)
         return self._below(node)
 
@@ -120,7 +120,7 @@ class GoalTree:
         return self._below(_NO_PARENT)
 
     def paths(self) -> list[list[int]]:
-        """The adaptation paths: the nodes from a root to each leaf, from the loosest to the tightest."""
+        """Return the adaptation paths: the nodes from a root to each leaf, loosest first."""
         children = self._all_children()
         paths = []
         path: list[int] = []
@@ -134,7 +134,7 @@ class GoalTree:
         return paths
 
     def order(self) -> list[int]:
-        """All nodes, depth first, every parent before its children."""
+        """Return all nodes, depth first, every parent before its children."""
         children = self._all_children()
         order = []
         waiting = self.roots[::-1]
@@ -162,7 +162,7 @@ class GoalTree:
         return children
 
     def _stand_ins(self) -> Floats:
-        """What inf counts as in distances, [axes]."""
+        """Return what inf counts as in distances, [axes]."""
         return np.where(self._largest > 0, self._largest, 1.0)
 
     def _link(self) -> None:
@@ -222,7 +222,7 @@ class GoalTree:
 
 
 def _table(budgets: ArrayLike | Sequence[Budget], axes: Sequence[str] | None) -> tuple[Floats, list[str]]:
-    """The limits [goals, axes] and the names of the axes."""
+    """Return the limits [goals, axes] and the names of the axes."""
     if isinstance(budgets, Sequence) and all(isinstance(budget, Mapping) for budget in budgets):
         mappings = cast(Sequence[Budget], budgets)
         named = list(dict.fromkeys(chain.from_iterable(mappings)))

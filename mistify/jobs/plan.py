@@ -20,7 +20,7 @@ class Estimate:
         return 2 * self.deviation
 
     def holds(self, figure: float) -> bool:
-        """Whether a figure is within the margin."""
+        """Check whether a figure is within the margin."""
         return abs(figure - self.mean) <= self.margin
 
 

@@ -74,7 +74,7 @@ def read_json(text: str) -> tuple[object, list[Problem]]:
 
 
 def _plain_json(text: str) -> str:
-    """The text with comments and trailing commas replaced by spaces: every other character stays in place."""
+    """Replace comments and trailing commas by spaces, so that every other character stays in place."""
     return _TRAILING_COMMA.sub(_blank_comma, _COMMENT.sub(_blank_comment, text))
 
 
@@ -92,15 +92,15 @@ def _blank_comma(match: re.Match[str]) -> str:
 
 
 def _integer(digits: str) -> int | float:
-    """An integer; beyond the range of floats infinity, which is reported with its path."""
+    """Parse an integer; one beyond the range of floats becomes infinity, which is reported with its path."""
     return int(digits) if math.isfinite(float(digits)) else math.inf
 
 
 def _syntax_problem(text: str, position: int, message: str) -> Problem:
     line = text.count("\n", 0, position) + 1
     column = position - text.rfind("\n", 0, position)
-    given = shown(text[position : position + 20]) if position < len(text) else "the end of the text"
-    return Problem(f"line {line}, column {column}", given, "JSON", message)
+    excerpt = shown(text[position : position + 20]) if position < len(text) else "the end of the text"
+    return Problem(f"line {line}, column {column}", excerpt, "JSON", message)
 
 
 def _too_deep(place: str) -> Problem:

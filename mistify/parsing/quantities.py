@@ -28,7 +28,7 @@ class Quantity:
     relative: bool = False
 
     def resolve(self, source: float) -> float:
-        """The absolute limit, given the source model's cost: a finite number above 0."""
+        """Return the absolute limit, given the source model's cost: a finite number above 0."""
         if not self.relative:
             return self.value
         return min(max(self.value * source, sys.float_info.min), sys.float_info.max)
@@ -57,22 +57,22 @@ class QuantityKind:
         """The name of a plain number's unit, empty where it has none."""
         return next((unit for unit, size in self.units.items() if unit and size == 1), "")
 
-    def parse(self, given: object) -> Quantity:
-        """What a number or a text stands for.
+    def parse(self, raw: object) -> Quantity:
+        """Parse a number or a text.
 
         Raises:
             InvalidValue: wrong type, unknown unit, or not above 0 and finite.
         """
-        number, unit = self._split(given)
+        number, unit = self._split(raw)
         if unit == "x" and self.relative:
-            return Quantity(self._positive(number, given), relative=True)
+            return Quantity(self._positive(number, raw), relative=True)
         if unit not in self.units:
             known = [*filter(None, self.units), *(["x"] if self.relative else [])]
-            raise InvalidValue(given, self.expected, f"the unit {unit!r} is unknown, use {', '.join(known)}")
-        return Quantity(self._positive(number * self.units[unit], given))
+            raise InvalidValue(raw, self.expected, f"the unit {unit!r} is unknown, use {', '.join(known)}")
+        return Quantity(self._positive(number * self.units[unit], raw))
 
     def format(self, value: Quantity | float, digits: int | None = None) -> str:
-        """A value as text, in the largest unit that keeps the number at 1 or above; see `format_time`."""
+        """Format a value in the largest unit that keeps the number at 1 or above; see `format_time`."""
         quantity = value if isinstance(value, Quantity) else Quantity(value)
         number = Decimal(
             repr(float(quantity.value)) if digits is None else f"{quantity.value:.{digits - 1}e}"
@@ -82,27 +82,27 @@ class QuantityKind:
         unit = next((u for u in reversed(self.written) if self.units[u] <= abs(number)), self.written[0])
         return f"{_plain(number / self.units[unit])}{unit}"
 
-    def _split(self, given: object) -> tuple[Decimal, str]:
-        if isinstance(given, bool) or not isinstance(given, int | float | str):
-            raise InvalidValue(given, self.expected, "write a number or a text")
-        if not isinstance(given, str):
-            return Decimal(repr(given)), ""
-        match = _LITERAL.fullmatch(given) if len(given) <= _LONGEST else None
+    def _split(self, raw: object) -> tuple[Decimal, str]:
+        if isinstance(raw, bool) or not isinstance(raw, int | float | str):
+            raise InvalidValue(raw, self.expected, "write a number or a text")
+        if not isinstance(raw, str):
+            return Decimal(repr(raw)), ""
+        match = _LITERAL.fullmatch(raw) if len(raw) <= _LONGEST else None
         if match is None:
-            raise InvalidValue(given, self.expected, "write a number followed by its unit")
+            raise InvalidValue(raw, self.expected, "write a number followed by its unit")
         return Decimal(match[1]), match[2]
 
-    def _positive(self, number: Decimal, given: object) -> float:
+    def _positive(self, number: Decimal, raw: object) -> float:
         value = float(number)
         if not math.isfinite(value):
-            raise InvalidValue(given, self.expected, "the number has to be finite")
+            raise InvalidValue(raw, self.expected, "the number has to be finite")
         if value <= 0:
-            raise InvalidValue(given, self.expected, "the number has to be above 0")
+            raise InvalidValue(raw, self.expected, "the number has to be above 0")
         return value
 
 
 def _plain(number: Decimal) -> str:
-    """A number without exponent and without trailing zeros."""
+    """Write a number without exponent and without trailing zeros."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -112,13 +112,13 @@ def _units(**sizes: str) -> Mapping[str, Decimal]:
 
 
 def sized(units: Mapping[str, float]) -> Mapping[str, Decimal]:
-    """Units by name with their sizes as they are written, ascending."""
+    """Return units by name with their sizes as they are written, ascending."""
     names = sorted(units, key=lambda name: (units[name], name))
     return MappingProxyType({name: Decimal(repr(float(units[name]))) for name in names})
 
 
 def measured_in(units: Mapping[str, float]) -> QuantityKind:
-    """A kind of one's own: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
+    """Return a custom kind: `measured_in({"uJ": 1e-3, "mJ": 1, "J": 1e3})`; it may be relative to the source.
 
     Args:
         units: name -> size, of which one is 1: that of a plain number.
@@ -181,50 +181,50 @@ _BANDWIDTH = QuantityKind(
 )
 
 
-def parse_time(given: object) -> Quantity:
-    """A latency in milliseconds ("30ms", "0.2s", 30), or relative to the source ("0.5x").
+def parse_time(raw: object) -> Quantity:
+    """Parse a latency in milliseconds ("30ms", "0.2s", 30), or relative to the source ("0.5x").
 
     Raises:
         InvalidValue: a `ValueError`; wrong type, unknown unit, or not above 0 and finite. So do the others.
     """
-    return TIME.parse(given)
+    return TIME.parse(raw)
 
 
-def parse_count(given: object) -> Quantity:
-    """A number of multiply-adds or parameters ("5G", "20M", 5e9), or relative to the source ("0.5x")."""
-    return COUNT.parse(given)
+def parse_count(raw: object) -> Quantity:
+    """Parse a count of multiply-adds or parameters ("5G", "20M", 5e9), or relative to the source ("0.5x")."""
+    return COUNT.parse(raw)
 
 
-def parse_bytes(given: object) -> Quantity:
-    """A memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
-    return BYTES.parse(given)
+def parse_bytes(raw: object) -> Quantity:
+    """Parse a memory or file size in bytes ("0.5GB", "512KiB", 4096), or relative to the source ("0.5x")."""
+    return BYTES.parse(raw)
 
 
-def parse_share(given: object) -> float:
-    """A share, 0 < share <= 1 ("0.80", "80%", 0.8)."""
-    share = _SHARE.parse(given).value
+def parse_share(raw: object) -> float:
+    """Parse a share, 0 < share <= 1 ("0.80", "80%", 0.8)."""
+    share = _SHARE.parse(raw).value
     if share > 1:
-        raise InvalidValue(given, _SHARE.expected, "a share cannot be above 1; mark per cent with %")
+        raise InvalidValue(raw, _SHARE.expected, "a share cannot be above 1; mark per cent with %")
     return share
 
 
-def parse_figure(given: object) -> float:
-    """A share, or a figure above 0 of another metric ("0.80", "80%", 2.5)."""
-    return _SHARE.parse(given).value
+def parse_figure(raw: object) -> float:
+    """Parse a share, or a figure above 0 of another metric ("0.80", "80%", 2.5)."""
+    return _SHARE.parse(raw).value
 
 
-def parse_compute_power(given: object) -> float:
-    """A compute power in GFLOP/s ("10GFLOP/s", 10)."""
-    return _COMPUTE_POWER.parse(given).value
+def parse_compute_power(raw: object) -> float:
+    """Parse a compute power in GFLOP/s ("10GFLOP/s", 10)."""
+    return _COMPUTE_POWER.parse(raw).value
 
 
-def parse_bandwidth(given: object) -> float:
-    """A memory bandwidth in GB/s ("8.5GB/s", 8.5)."""
-    return _BANDWIDTH.parse(given).value
+def parse_bandwidth(raw: object) -> float:
+    """Parse a memory bandwidth in GB/s ("8.5GB/s", 8.5)."""
+    return _BANDWIDTH.parse(raw).value
 
 
 def format_time(value: Quantity | float, digits: int | None = None) -> str:
-    """Milliseconds as text, in the largest unit that keeps the number at 1 or above.
+    """Format milliseconds in the largest unit that keeps the number at 1 or above.
 
     Args:
         value: as `parse_time` gives it.
@@ -235,25 +235,25 @@ def format_time(value: Quantity | float, digits: int | None = None) -> str:
 
 
 def format_count(value: Quantity | float, digits: int | None = None) -> str:
-    """Multiply-adds or parameters as text: "12.5M"."""
+    """Format multiply-adds or parameters: "12.5M"."""
     return COUNT.format(value, digits)
 
 
 def format_bytes(value: Quantity | float, digits: int | None = None) -> str:
-    """Bytes as text: "314.7KB"."""
+    """Format bytes: "314.7KB"."""
     return BYTES.format(value, digits)
 
 
 def format_share(value: float, digits: int | None = None) -> str:
-    """A share as text: "81.2%"."""
+    """Format a share: "81.2%"."""
     return _SHARE.format(value, digits)
 
 
 def format_compute_power(value: float, digits: int | None = None) -> str:
-    """GFLOP/s as text: "1.5TFLOP/s"."""
+    """Format GFLOP/s: "1.5TFLOP/s"."""
     return _COMPUTE_POWER.format(value, digits)
 
 
 def format_bandwidth(value: float, digits: int | None = None) -> str:
-    """GB/s as text: "8.5GB/s"."""
+    """Format GB/s: "8.5GB/s"."""
     return _BANDWIDTH.format(value, digits)

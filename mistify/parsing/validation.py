@@ -17,17 +17,17 @@ _SHOWN = 80
 
 
 class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of them ends up in a `Problem`)
-    """A value that cannot be used: what was given, what was expected and how to fix it."""
+    """A value that cannot be used, what was expected, and how to fix it."""
 
-    def __init__(self, given: object, expected: str, fix: str) -> None:
-        super().__init__(f"got {shown(given)}; expected {expected}; {fix}")
-        self.given = given
+    def __init__(self, value: object, expected: str, fix: str) -> None:
+        super().__init__(f"got {shown(value)}; expected {expected}; {fix}")
+        self.value = value
         self.expected = expected
         self.fix = fix
 
     def problem(self, place: str) -> Problem:
-        """The same as a problem at a JSON path."""
-        return Problem(place, shown(self.given), self.expected, self.fix)
+        """Return the problem of this value at a JSON path."""
+        return Problem(place, shown(self.value), self.expected, self.fix)
 
 
 class Settings(BaseModel):
@@ -37,13 +37,13 @@ class Settings(BaseModel):
 
 
 def shown(value: object) -> str:
-    """A value as JSON, shortened to one line."""
+    """Return a value as JSON, shortened to one line."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def json_path(keys: Iterable[str | int], start: str = "") -> str:
-    """A JSON path such as `[3].adaptation_goal.FLOP` from its keys and indices."""
+    """Return a JSON path such as `[3].adaptation_goal.FLOP` from its keys and indices."""
     path = start
     for key in keys:
         if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
@@ -53,18 +53,18 @@ def json_path(keys: Iterable[str | int], start: str = "") -> str:
     return path
 
 
-def unknown_name(given: str, known: Iterable[str]) -> tuple[str, str]:
-    """What was expected in place of an unknown name, and how to fix it."""
+def unknown_name(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """Return what was expected in place of an unknown name, and how to fix it."""
     known = sorted(known)
-    close = get_close_matches(given, known, n=1, cutoff=0.5) or [
-        name for name in known if name.casefold() == given.casefold()
+    close = get_close_matches(name, known, n=1, cutoff=0.5) or [
+        candidate for candidate in known if candidate.casefold() == name.casefold()
     ]
     fix = f'did you mean "{close[0]}"?' if close else "remove it or use a known name"
     return f"one of {', '.join(known)}", fix
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], place: str = "") -> list[Problem]:
-    """Every error of a validation as a problem.
+    """Return every error of a validation as a problem.
 
     Args:
         error: what `model.model_validate` raised.
@@ -87,12 +87,12 @@ def _problem(details: ErrorDetails, model: type[BaseModel], place: str) -> Probl
     if details["type"] in ("model_type", "model_attributes_type"):
         fields = ", ".join(_keys(_model_at(model, keys)))
         return Problem(path, shown(details["input"]), "an object", f"its keys can be {fields}")
-    given = "nothing" if details["type"] == "missing" else shown(details["input"])
-    return Problem(path, given, *_advice(model, keys, details["msg"]))
+    value = "nothing" if details["type"] == "missing" else shown(details["input"])
+    return Problem(path, value, *_advice(model, keys, details["msg"]))
 
 
 def _advice(model: type[BaseModel], keys: Sequence[str | int], message: str) -> tuple[str, str]:
-    """What a field expects, and an example of it."""
+    """Return what a field expects, and an example of it."""
     field = _keys(_model_at(model, keys[:-1])).get(str(keys[-1])) if keys else None
     if field is None:
         return "another value", message
@@ -101,12 +101,12 @@ def _advice(model: type[BaseModel], keys: Sequence[str | int], message: str) -> 
 
 
 def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields by the keys that users write."""
+    """Return the fields by the keys that users write."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _model_at(model: type[BaseModel], keys: Sequence[str | int]) -> type[BaseModel]:
-    """The model that validates the value below these keys."""
+    """Return the model that validates the value below these keys."""
     for key in keys:
         field = _keys(model).get(str(key))
         annotation: Any = field.annotation if field else None

@@ -30,7 +30,7 @@ class Correlation(ABC):
     @classmethod
     @abstractmethod
     def of(cls, settings: BaseModel) -> "Correlation":
-        """The measure with settings of `settings_class`."""
+        """Return the measure with settings of `settings_class`."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class Correlation(ABC):
 
     @abstractmethod
     def point(self, hints: Hints) -> NDArray[np.float64]:
-        """The point of some hints, [dimension], finite.
+        """Return the point of hints, [dimension], finite.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, hints that the measure needs are missing, do not fit its
@@ -48,19 +48,19 @@ class Correlation(ABC):
 
 
 def correlation(name: str, settings: Mapping[str, object]) -> Correlation:
-    """The measure of a name, from the entry points `mistify.correlations`.
+    """Return the measure of a name, from the entry points `mistify.correlations`.
 
     Raises:
         MistifyError: INVALID_CONFIG, there is no such measure, its plug-in cannot be used, or with every
             problem of its settings.
     """
-    found = plug_ins(ENTRY_POINTS)
-    if name not in found:
+    measures = plug_ins(ENTRY_POINTS)
+    if name not in measures:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f'got the correlation measure "{name}"; expected one of {", ".join(found)}',
+            f'got the correlation measure "{name}"; expected one of {", ".join(measures)}',
         )
-    measure = _loaded(found[name])
+    measure = _loaded(measures[name])
     try:
         return measure.of(measure.settings_class.model_validate(settings))
     except ValidationError as error:

@@ -28,18 +28,18 @@ class Location(Settings):
     ]
 
 
-def _numbers(given: object) -> Shares:
-    numbers = tuple(given) if isinstance(given, list | tuple) else ()
+def _numbers(raw: object) -> Shares:
+    numbers = tuple(raw) if isinstance(raw, list | tuple) else ()
     finite = all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
     if not finite or not 1 <= len(numbers) <= _MOST_NUMBERS:
-        raise InvalidValue(given, f"1 to {_MOST_NUMBERS} finite numbers", "leave the hint out, or correct it")
+        raise InvalidValue(raw, f"1 to {_MOST_NUMBERS} finite numbers", "leave the hint out, or correct it")
     return tuple(map(float, numbers))
 
 
-def _shares(given: object) -> Shares:
-    shares = _numbers(given)
+def _shares(raw: object) -> Shares:
+    shares = _numbers(raw)
     if min(shares) < 0 or abs(sum(shares) - 1) > _SUM_TOLERANCE:
-        raise InvalidValue(given, "shares from 0 to 1 whose sum is 1", "divide the counts by their sum")
+        raise InvalidValue(raw, "shares from 0 to 1 whose sum is 1", "divide the counts by their sum")
     return shares
 
 
@@ -65,18 +65,18 @@ class Hints(Settings):
     labels: Annotated[Shares, BeforeValidator(_shares)] | None = None
 
     @classmethod
-    def of(cls, given: Mapping[str, object]) -> "Hints":
-        """Hints from what a device gives.
+    def of(cls, raw: Mapping[str, object]) -> "Hints":
+        """Return hints from what a device sends.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, with every problem.
         """
         try:
-            return cls.model_validate(given)
+            return cls.model_validate(raw)
         except ValidationError as error:
             raise invalid_hints(problems_of(error, cls, "hints")) from error
 
 
 def invalid_hints(problems: list[Problem]) -> MistifyError:
-    """Hints that cannot be used."""
+    """Return the error of hints that cannot be used."""
     return MistifyError(ErrorCode.INVALID_PUBLICATION, "the hints cannot be used", problems)

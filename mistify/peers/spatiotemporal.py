@@ -66,7 +66,7 @@ class SpatioTemporal(Correlation):
 
     @classmethod
     def of(cls, settings: BaseModel) -> "SpatioTemporal":
-        """The measure with these scales."""
+        """Return the measure with these scales."""
         return cls(Scales.model_validate(settings))
 
     @property
@@ -75,13 +75,13 @@ class SpatioTemporal(Correlation):
         return sum(self._dimensions().values())
 
     def point(self, hints: Hints) -> Point:
-        """The point, [dimension], in units of the scales."""
+        """Return the point, [dimension], in units of the scales."""
         if problems := list(self._problems(hints)):
             raise invalid_hints(problems)
         return np.concatenate(list(self._legs(hints)))
 
     def _dimensions(self) -> dict[str, int]:
-        """The hints that count, in order, and how many coordinates each has."""
+        """Return the hints that count, in order, and how many coordinates each has."""
         scales = self.scales
         dimensions = {
             "location": scales.location_km and 3,
@@ -95,14 +95,14 @@ class SpatioTemporal(Correlation):
     def _problems(self, hints: Hints) -> Iterator[Problem]:
         dimensions = self._dimensions()
         for name in Hints.model_fields:
-            place, given = f"hints.{name}", getattr(hints, name)
-            if given is None and name in dimensions:
+            place, value = f"hints.{name}", getattr(hints, name)
+            if value is None and name in dimensions:
                 yield Problem(place, "nothing", "a hint: the group compares devices by it", "add it")
-            elif given is not None and name not in dimensions:
+            elif value is not None and name not in dimensions:
                 yield Problem(place, "a hint", "none: the group does not compare by it", "leave it out")
-            elif isinstance(given, tuple) and len(given) != dimensions[name]:
+            elif isinstance(value, tuple) and len(value) != dimensions[name]:
                 expected = f"{dimensions[name]} numbers, as in all of the group"
-                yield Problem(place, f"{len(given)}: {shown(given)}", expected, "summarize data the same way")
+                yield Problem(place, f"{len(value)}: {shown(value)}", expected, "summarize data the same way")
 
     def _legs(self, hints: Hints) -> Iterator[Point]:
         scales = self.scales
@@ -119,7 +119,7 @@ class SpatioTemporal(Correlation):
 
 
 def _on_earth(location: Location) -> Point:
-    """In km from the centre of the earth."""
+    """Return a location in km from the centre of the earth, [3]."""
     north, east = math.radians(location.latitude), math.radians(location.longitude)
     across = math.cos(north)
     return _EARTH_KM * np.array([across * math.cos(east), across * math.sin(east), math.sin(north)])
@@ -134,5 +134,5 @@ def _on_circle(degrees: float) -> Point:
 
 
 def _chord(degrees: float) -> float:
-    """How far apart two points of the unit circle are."""
+    """Return how far apart two points of the unit circle are."""
     return 2 * math.sin(math.radians(degrees) / 2)

@@ -6,14 +6,14 @@ from typing import Final
 TLS: Final = "tls://"
 
 
-def is_address(given: str) -> bool:
-    """Whether a text is the address of a server."""
-    host, _, port = given.removeprefix(TLS).rpartition(":")
+def is_address(text: str) -> bool:
+    """Check whether a text is the address of a server."""
+    host, _, port = text.removeprefix(TLS).rpartition(":")
     return bool(host) and port.isdecimal() and 0 < int(port) < 2**16
 
 
 def is_on_this_machine(address: str) -> bool:
-    """Whether the address of a server is a loopback one by its look; no name is looked up."""
+    """Check whether the address of a server is a loopback one by its look; no name is looked up."""
     host = address.removeprefix(TLS).rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_loopback
