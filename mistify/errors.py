@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class ErrorCode(Enum):
-    """What can go wrong: (gRPC status name, HTTP status, exit code)."""
+    """A kind of failure: (gRPC status name, HTTP status, exit code)."""
 
     INVALID_CONFIG = ("INVALID_ARGUMENT", 400, 2)
     INVALID_MODEL = ("INVALID_ARGUMENT", 400, 2)
@@ -45,9 +45,9 @@ class ErrorCode(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with what the user gave.
+    """One error in the user's input.
 
-    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `given` what stands there.
+    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `given` is the value there.
     """
 
     place: str
@@ -60,7 +60,7 @@ class Problem:
 
 
 class MistifyError(Exception):
-    """A failure with a code and, where the user's input is at fault, every problem found in it."""
+    """A failure with a code and, where the user's input is at fault, every problem in it."""
 
     def __init__(self, code: ErrorCode, message: str, problems: Iterable[Problem] = ()) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Plug-ins: packages installed beside Mistify, whose entry points say what they add."""
+"""Plug-ins: packages installed beside Mistify, whose entry points name their additions."""
 
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class UnusablePlugInError(Exception):
-    """A plug-in cannot be used; the text says where it is and why."""
+    """The error of a plug-in that cannot be used; the text says where it is and why."""
 
 
 def plug_ins(group: str) -> Mapping[str, EntryPoint]:
@@ -20,7 +20,7 @@ def load_plug_in(point: EntryPoint) -> Any:
     """Load the object that an entry point names.
 
     Raises:
-        UnusablePlugInError: It cannot be imported, or lacks what is named.
+        UnusablePlugInError: It cannot be imported, or lacks the object.
     """
     try:
         return point.load()

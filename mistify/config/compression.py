@@ -1,4 +1,4 @@
-"""Sparsity and clusters of a packaged network's kernels: what is asked for, and what is measured of it."""
+"""Sparsity and clusters of a packaged network's kernels: the request, and axes for the result."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ COMPRESSION_AXES: Final = (ZEROS, VALUES, GZIP)
 class CompressionConfig(Settings):
     """The `compression` of a config: either of the two.
 
-    Neither makes the file smaller, or an inference faster: what is sent zipped becomes smaller.
+    Neither makes the file smaller or an inference faster; only the zipped download shrinks.
 
     Attributes:
         sparsity: Share of each kernel's weights that become zero.

@@ -1,4 +1,4 @@
-"""What a config says of its data besides where they are."""
+"""The settings of data in a config, besides the place of the files."""
 
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -16,7 +16,7 @@ ClassWeights: TypeAlias = Literal["balanced"] | tuple[Positive, ...]
 
 
 class TextSettings(Settings):
-    """How text becomes token ids; 0 is padding.
+    """The way text becomes token ids; 0 is padding.
 
     Attributes:
         vocabulary: A file with a token on each line, whose number, from 0, is its id.
@@ -42,7 +42,7 @@ class TextSettings(Settings):
 
 
 class Augmentation(Settings):
-    """What changes the images of a training step at random, each on its own.
+    """Random changes to the images of a training step, each image on its own.
 
     Attributes:
         flip: Left and right are exchanged for every other image.
@@ -56,7 +56,7 @@ class Augmentation(Settings):
 
 
 class InputScaling(Settings):
-    """How the figures of the data become what the model expects; a package has it inside.
+    """The conversion of the data's figures to those that the model expects; a package contains it.
 
     Either `x * factor + offset`, or `(x - mean) / std` with a value for each channel.
     """
@@ -80,14 +80,15 @@ class InputScaling(Settings):
 
 
 class DataSettings(Settings):
-    """How data are read, trained on and measured with.
+    """Settings for reading data, training on them and measuring with them.
 
     Attributes:
-        metric: What is measured on the test data; without one, what suits the targets.
+        metric: The metric on the test data; by default the one that suits the targets.
         validation: Share of the training data that is held out to decide whether tuning the source helped.
-        augment: What changes the images of a training step.
+        augment: Random changes to the images of a training step.
         scale: How the data's figures become what the model expects.
-        class_weights: How much each class counts in the loss: a list, or "balanced", all classes alike.
+        class_weights: The weight of each class in the loss: a list, or "balanced", which makes the
+            totals of all classes equal.
         text: How text becomes token ids.
     """
 

@@ -1,4 +1,4 @@
-"""What is measured of a network on the test data: the `accuracy` of goals, tasks and manifests."""
+"""The metric of a network on the test data: the `accuracy` of goals, tasks and manifests."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -19,17 +19,17 @@ class Metric(StrEnum):
 
     @property
     def is_share(self) -> bool:
-        """Whether it lies between 0 and 1, and higher is better."""
+        """True if it lies between 0 and 1, and higher is better."""
         return self is not Metric.MSE
 
     @property
     def worst(self) -> float:
-        """What every network reaches."""
+        """The figure that every network reaches."""
         return 0.0 if self.is_share else inf
 
     @property
     def perfect(self) -> float:
-        """What a network reaches that is never wrong."""
+        """The figure of a network that is never wrong."""
         return 1.0 if self.is_share else 0.0
 
     def reaches(self, figure: float, target: float | None) -> bool:

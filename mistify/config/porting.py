@@ -53,14 +53,14 @@ Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_s
 
 
 class DatasetConfig(DataSettings):
-    """Where the data is: names that the server resolves below its data roots; and how it is used."""
+    """The place of the data, as names that the server resolves below its data roots, and their settings."""
 
     train: Text = Field(description="the name of the training data", examples=["cifar10/train.npz"])
     test: Text = Field(description="the name of the test data", examples=["cifar10/test.npz"])
 
     @property
     def settings(self) -> DataSettings:
-        """How the data is used."""
+        """The settings without the names of the data."""
         return DataSettings(**{name: getattr(self, name) for name in DataSettings.model_fields})
 
 
@@ -86,7 +86,7 @@ class AlgorithmConfig(Settings):
 
 
 class AdaptationGoal(Settings):
-    """What is asked of the adapted network (4.1): limits on its costs, and an accuracy to reach.
+    """The demands on an adapted network (4.1): limits on its costs, and an accuracy to reach.
 
     Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
     """

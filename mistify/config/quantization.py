@@ -1,4 +1,4 @@
-"""The `quantization` of a config: which precision a package has."""
+"""The `quantization` of a config: the precision of a package."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from mistify.parsing.validation import InvalidValue, Settings, unknown_name
 class QuantizationConfig(Settings):
     """The `quantization` of a config: a precision alone, or an object with its settings.
 
-    `inputs` says what an integer package takes and gives: floats, which it converts itself, or int8.
+    `inputs` is the type of an integer package's inputs and outputs: floats, which it converts, or int8.
     """
 
     precision: Quantization = Field(

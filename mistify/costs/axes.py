@@ -1,4 +1,4 @@
-"""What costs are counted in (paper 4.1): every axis, built in or added by a plug-in, described once.
+"""The axes of costs (paper 4.1), built in or added by plug-ins, each described once.
 
 A plug-in is an entry point of the group `mistify.metrics`: an `Axis`, under the name that is its key.
 """
@@ -38,7 +38,7 @@ _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True)
 class Condition:
-    """Under which a network has a cost: the precision of its package, and the hardware that it runs on."""
+    """A condition of a cost: the precision of the package, and the hardware that it runs on."""
 
     precision: Quantization = Quantization.NONE
     hardware: HardwareProfile = HOST
@@ -46,12 +46,12 @@ class Condition:
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that networks have more or less of, and that goals limit.
+    """A quantity of networks that goals limit.
 
     Attributes:
-        key: What it is called in `adaptation_goal`.
-        quantity: What it is called in costs and budgets, with its plain unit: `energy_mj`.
-        label: What people call it.
+        key: Its name in `adaptation_goal`.
+        quantity: Its name in costs and budgets, with its plain unit: `energy_mj`.
+        label: Its name for people.
         kind: How its amounts are read and written.
         cost: The amount of a network. A network with fewer units, or fewer layers, must have no more of it
             (where higher is better, no less); it has to be above 0.
@@ -59,7 +59,7 @@ class Axis:
         by_hardware: Whether it depends on the hardware that a goal names.
         higher_is_better: Whether goals limit it from below.
         measure: The amount as measured on a package, the content of a `.tflite` at its precision; on this
-            machine, if it depends on hardware. It then counts in place of the cost, which foretells it.
+            machine, if it depends on hardware. It then replaces the cost, which predicts it.
     """
 
     key: str
@@ -125,12 +125,12 @@ class Axis:
             amount = amount_of()
         except Exception as error:  # what a plug-in raises is its own business
             raise MistifyError(
-                ErrorCode.INTERNAL, f"the metric {self.key} cannot tell what a network has: {error!r}"
+                ErrorCode.INTERNAL, f"the metric {self.key} cannot measure a network: {error!r}"
             ) from error
         if isinstance(amount, bool) or not isinstance(amount, Real) or not 0 < float(amount) < math.inf:
             raise MistifyError(
                 ErrorCode.INTERNAL,
-                f"the metric {self.key} is said to be {amount!r}; expected a number above 0",
+                f"the metric {self.key} is {amount!r}; expected a number above 0",
             )
         return self.format.converted(float(amount))
 

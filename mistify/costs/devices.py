@@ -1,4 +1,4 @@
-"""Devices that were measured: the tables that they send, and what a server makes of them (paper 4.1)."""
+"""Measured devices: the tables that they send, and their entries at the server (paper 4.1)."""
 
 import math
 import re
@@ -19,13 +19,13 @@ _MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class OperatorTiming:
-    """What a small network took on a device.
+    """The time of a small network on a device.
 
     Attributes:
         operations: that it does, one after the other.
         integer: whether it is int8, instead of float32.
         threads: on which it ran.
-        median_ms: of an inference, in a spell without other work.
+        median_ms: of an inference, while nothing else runs.
     """
 
     operations: tuple[Operation, ...]
@@ -36,7 +36,7 @@ class OperatorTiming:
 
 @dataclass(frozen=True)
 class Power:
-    """What a device draws on average while it runs networks with a setting, in watts."""
+    """The average power of a device while it runs networks with a setting, in watts."""
 
     integer: bool
     threads: int
@@ -45,10 +45,10 @@ class Power:
 
 @dataclass(frozen=True)
 class DeviceTable:
-    """What was measured on a device.
+    """The measurements of a device.
 
     Attributes:
-        name: what goals call it.
+        name: its name in goals.
         machine: its processor.
         runtime: name and version of what ran the networks.
         readings: each network with each setting.
@@ -71,7 +71,7 @@ class Setting:
         threads: on which they run.
         median_error: of the predictions, as a share of what was measured.
         p90_error: that one in ten exceeds.
-        watts: what the device draws meanwhile; None where it does not count that.
+        watts: the device's power meanwhile; None where it does not measure it.
     """
 
     integer: bool
@@ -86,7 +86,7 @@ class Device:
     """A device that goals can name.
 
     Attributes:
-        name: what they call it.
+        name: its name in goals.
         machine: its processor.
         runtime: name and version of what ran the networks.
         settings: at which it was measured.

@@ -14,12 +14,12 @@ INVERSE: Final = "1/"
 
 @dataclass(frozen=True)
 class AxisFormat:
-    """How the amounts of one axis are named, converted and written.
+    """The names, the conversion and the units of one axis' amounts.
 
     Attributes:
         quantity: Its name in costs and budgets; `1/frames_per_s` for reciprocals.
         label: Its name for people.
-        kind: How its amounts are written.
+        kind: The units in which its amounts are written.
     """
 
     quantity: str

@@ -1,4 +1,4 @@
-"""Predicting what operators take on a device, from figures that were fitted to measurements (paper 4.1).
+"""Predictions of the time of operators on a device, fitted to measurements (paper 4.1).
 
 An operator is done by a routine of the runtime, whose time is a sum of terms: a start, multiply-adds,
 elements read and written, and so on. Matrix products are done in tiles of so many rows and columns; what does
@@ -20,7 +20,7 @@ _COPIES: Final = frozenset({OperatorKind.COPY, OperatorKind.RESHAPE, OperatorKin
 
 
 class Tile(NamedTuple):
-    """What is computed at once: rows (positions), columns (output channels), in steps of input channels."""
+    """The block that is computed at once: rows (positions), columns (output channels), steps (inputs)."""
 
     rows: int = 1
     columns: int = 1
@@ -28,7 +28,7 @@ class Tile(NamedTuple):
 
 
 class RoutineModel(Settings):
-    """A routine: its tile, and what each of its terms takes in microseconds."""
+    """A routine: its tile, and the microseconds of each of its terms."""
 
     tile: Tile
     figures: tuple[float, ...]
@@ -43,9 +43,9 @@ class LatencyModel(Settings):
     """A device with one setting.
 
     Attributes:
-        start: what an inference takes at least, in microseconds.
+        start: the least time of an inference, in microseconds.
         routines: by their names.
-        between: what each of `terms_between` takes in microseconds.
+        between: the microseconds of each of `terms_between`.
     """
 
     start: float

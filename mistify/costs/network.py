@@ -1,4 +1,4 @@
-"""What a network costs, computed from its layers (paper section 4.1, DNN cost budgets).
+"""The costs of a network, computed from its layers (paper section 4.1, DNN cost budgets).
 
 A network is described by numbers alone: no model, no framework. Whoever owns the model (an executor)
 fills in `LayerCost`s; server and client compute the same figures from them.
@@ -45,7 +45,7 @@ class LayerCost:
         in_place: Whether the output takes no memory of its own (an activation fused into the layer
             before it, a reshape).
         stored_biases: How many of the stored weights belong to biases and other vectors.
-        operations: What it does when it runs in LiteRT.
+        operations: The operators that it runs in LiteRT.
         operators: How many operators of the file it becomes, where it is not in place.
     """
 
@@ -68,7 +68,7 @@ class NetworkCost:
     Attributes:
         layers: The layers.
         elements: Elements of each tensor at batch 1, by tensor index.
-        inputs: Tensors that the network is given.
+        inputs: Tensors that the network reads.
         outputs: Tensors that must stay alive to the end.
     """
 
@@ -135,7 +135,7 @@ class NetworkCost:
 
     @property
     def operations(self) -> Iterator[Operation]:
-        """What it does when it runs in LiteRT."""
+        """The operators that it runs in LiteRT."""
         return chain.from_iterable(layer.operations for layer in self.layers)
 
     def _storage(self) -> list[int]:

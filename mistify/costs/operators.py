@@ -1,4 +1,4 @@
-"""What a network does when it runs in LiteRT: operators and their sizes (paper 4.1)."""
+"""Operators that a network runs in LiteRT, and their sizes (paper 4.1)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,7 +35,7 @@ class Operation:
     """An operator of a network at batch 1, with batch norm folded into it and activations fused.
 
     Attributes:
-        kind: What it is.
+        kind: The kind of operator.
         positions: Output positions (height x width, or steps).
         c_in: Input channels.
         c_out: Output channels.

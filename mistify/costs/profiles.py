@@ -1,4 +1,4 @@
-"""What is known of a device class: enough to predict the latency of any network on it (paper 4.1)."""
+"""Profiles of device classes, which predict the latency of any network (paper 4.1)."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ _AS_PREDICTED: Final = 2
 
 
 class HardwareProfile(ABC):
-    """Predicts latency on a device class; a value that travels in tasks and is kept with jobs.
+    """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
 
     Attributes:
         name: lower case, such as "jetson-nano"; names the axis of its latency.
@@ -87,9 +87,9 @@ class MeasuredProfile(HardwareProfile):
 
     Attributes:
         models: by numbers of threads.
-        watts: what the device draws, by numbers of threads; empty where it does not count its energy.
+        watts: the device's power, by numbers of threads; empty where it does not measure it.
         integer: whether it is that of int8 networks, instead of float32 ones.
-        factor: how many times as long as by its models a network takes.
+        factor: the measured time of networks, as a multiple of the models' prediction.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The precisions of a package, and what each takes in bytes."""
+"""The precisions of a package, and the bytes that each takes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Storage:
 
 
 class Quantization(StrEnum):
-    """What a package computes with.
+    """The precision that a package computes with.
 
     `none` is float32. `float16` stores weights as float16 and computes in float32. `dynamic` stores weights
     as int8 and finds the scale of activations while it runs. `int8` is all integers, with scales from
@@ -52,12 +52,12 @@ class Quantization(StrEnum):
 
     @property
     def integer(self) -> bool:
-        """Whether activations are integers as well."""
+        """True if activations are integers as well."""
         return self.stored_as is Quantization.INT8
 
     @property
     def storage(self) -> Storage:
-        """What it takes."""
+        """The bytes that it takes."""
         return _STORAGE[self.stored_as]
 
 

@@ -14,7 +14,7 @@ _NO_PARENT: Final = -1
 
 
 class GoalTree:
-    """Which goal is adapted from which.
+    """The tree of goals: each is adapted from its parent.
 
     A budget is looser than another if it is at least as large on every axis and larger on one. An axis
     that a goal does not name is unlimited, inf. (To compare two goals only on the axes that both of

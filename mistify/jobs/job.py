@@ -14,7 +14,7 @@ from mistify.costs.formats import AxisFormat
 
 
 class JobState(Enum):
-    """Where a job stands."""
+    """The state of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -24,12 +24,12 @@ class JobState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to the job."""
+        """True if nothing more will happen to the job."""
         return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
 class GoalState(Enum):
-    """Where a goal stands. `UNMET` has a package (the best model found), `FAILED` has none."""
+    """The state of a goal. `UNMET` has a package (the best model found), `FAILED` has none."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -40,7 +40,7 @@ class GoalState(Enum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen to the goal."""
+        """True if nothing more will happen to the goal."""
         return self not in (GoalState.WAITING, GoalState.RUNNING)
 
 
@@ -55,9 +55,13 @@ class PackageFile:
 
 @dataclass(frozen=True)
 class Source:
-    """The model that is ported, as it came. `accuracy` is what `metric` says of it.
+    """The model that is ported, as it came.
 
-    `formats` say how to read the costs that plug-ins of the server have added.
+    Attributes:
+        costs: Of one inference, by axis.
+        accuracy: By `metric`, on the test data.
+        metric: The metric of `accuracy`.
+        formats: How to read the costs that plug-ins of the server have added.
     """
 
     costs: Costs
@@ -70,8 +74,11 @@ class Source:
 class BranchFigures:
     """A branch of a goal's package (paper 6), with a budget of `share` times the goal's.
 
-    `achieved` is of the shared base and this branch alone; `measured` and `accuracy` are of the package while
-    it runs this branch. Their form is that of `Goal`.
+    Attributes:
+        share: The branch's budget, as a multiple of the goal's.
+        achieved: Costs of the shared base and this branch alone, as in `Goal`.
+        measured: Latencies of the package while it runs this branch, as in `Goal`.
+        accuracy: Of the package while it runs this branch.
     """
 
     share: float
@@ -82,19 +89,33 @@ class BranchFigures:
 
 @dataclass(frozen=True)
 class Goal:
-    """One goal of a job: what was asked, from where it was adapted, what was achieved.
+    """One goal of a job: the request, the goal that it was adapted from, and the result.
 
-    `parent` is the id of the goal it was adapted from, None for the (expanded) source.
-    `metric` says what `accuracy` is, and what its target limits.
-    `batch` numbers the collective batch (model, dataset, algorithm) that the goal belongs to. `achieved` is
-    what the cost model says, `measured` has the latencies that LiteRT measured: on this machine, and from
-    there on the other hardware. What `compression` came to is achieved, too, as measured on the package
-    (`mistify.compression`). `accuracy` is the package's own. `algorithm` adapts it, for the reason that
-    `choice` gives; both are empty where nothing can be adapted. `warning` says what was likely to be missed
-    when the goal was submitted. `note` says what was not gained by the
-    precision, or lost by the compression; empty where there is nothing to say. `branch_figures` are of the
-    branches in the package, the cheapest first. `precision_choice` says why the server chose the precision;
-    empty where the config names it.
+    Attributes:
+        id: Its name in the job.
+        batch: The number of its collective batch (model, dataset, algorithm).
+        budget: The limits on its costs, by axis.
+        accuracy_target: The accuracy to reach by `metric`, None if there is none.
+        metric: The metric of `accuracy` and of its target.
+        quantization: The precision of the package.
+        branches: The branches of the package, None for a single network.
+        compression: The compression of its kernels, None if none was asked for.
+        tuning: How the package is trained on the device.
+        parent: The id of the goal that it was adapted from, None for the (expanded) source.
+        algorithm: The algorithm that adapts it, empty where nothing can be adapted.
+        choice: The reason for the algorithm, empty where nothing can be adapted.
+        warning: What was likely to be missed when the goal was submitted, in words.
+        state: The state of the work on it.
+        achieved: The package's costs by the cost model; also the result of `compression`, as measured.
+        measured: Latencies that LiteRT measured: on this machine, and from these on other hardware.
+        accuracy: The package's own, at its precision.
+        reason: Why the goal was not met.
+        note: What the precision did not gain, or the compression lost, in words.
+        seconds: The time that it took.
+        steps: The training steps that it took.
+        files: The files of the package.
+        branch_figures: The results of the branches in the package, the cheapest first.
+        precision_choice: Why the server chose the precision, empty where the config names it.
     """
 
     id: str
@@ -125,10 +146,17 @@ class Goal:
 
 @dataclass(frozen=True)
 class Job:
-    """A submitted batch of configs. `source` is None until the source was measured.
+    """A submitted batch of configs.
 
-    `spent` says where the time went: seconds by activity, summed over all tasks. Where tasks ran at the same
-    time that is more than `seconds`, which have passed while the job ran.
+    Attributes:
+        id: Its name at the server.
+        state: The state of the work on it.
+        goals: In the order of the configs.
+        created_unix_ms: The time of its submission, in milliseconds since 1970.
+        source: None until the source was measured.
+        seconds: The time for which the job has run.
+        spent: Seconds by activity, summed over all tasks; more than `seconds` where tasks ran in parallel.
+        reason: Why the job failed, empty otherwise.
     """
 
     id: str
@@ -143,7 +171,7 @@ class Job:
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """How far the work on a goal is. `accuracy`, by `metric`, is None while it has not been measured."""
+    """The progress of a goal. `accuracy`, by `metric`, is None while it has not been measured."""
 
     stage: str
     step: int
@@ -155,7 +183,7 @@ class ProgressUpdate:
 
 @dataclass(frozen=True)
 class JobEvent:
-    """Something that happened to a job, numbered 1, 2, ... without gaps.
+    """An event of a job, numbered 1, 2, ... without gaps.
 
     `goal_id` is None where it concerns the whole job.
     """

@@ -1,4 +1,4 @@
-"""What is expected of a batch of configs before anything is computed: its goal tree, choices, predictions."""
+"""The plan of a batch of configs before anything is computed: its goal tree, choices and predictions."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from mistify.costs.formats import AxisFormat
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure that is predicted, and the standard deviation of that."""
+    """A predicted figure and its standard deviation."""
 
     mean: float
     deviation: float
 
     @property
     def margin(self) -> float:
-        """How far off the mean the figure is likely to be, 19 times of 20."""
+        """The distance from the mean that the figure keeps 19 times of 20."""
         return 2 * self.deviation
 
     def holds(self, figure: float) -> bool:
@@ -29,17 +29,17 @@ class PlannedEdge:
     """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
 
     Attributes:
-        goals: Their ids.
-        parent: The first goal of the parent's, None for the (expanded) source.
-        budget: The limits.
-        algorithm: Which adapts it, empty where nothing can be adapted.
-        choice: Why that one, in words.
-        costs: What the network will cost, about.
-        accuracy: What it will reach, about, by the batch's metric; None where nobody knows.
-        accuracy_target: The most that one of the goals asks for.
-        steps: Of training.
-        seconds: What the edge takes, with the packages of its goals.
-        warning: What is likely to be missed, in words; empty where nothing is.
+        goals: The ids of these goals.
+        parent: The first goal of the parent, None for the (expanded) source.
+        budget: The limits on its costs, by axis.
+        algorithm: The algorithm that adapts it, empty where nothing can be adapted.
+        choice: The reason for the algorithm, in words.
+        costs: The predicted costs of the network.
+        accuracy: The predicted accuracy by the batch's metric; None without a basis for a prediction.
+        accuracy_target: The strictest target of these goals.
+        steps: The training steps.
+        seconds: The predicted time of the edge, with the packages of its goals.
+        warning: Which demands are likely to be missed, in words; empty if none.
     """
 
     goals: tuple[str, ...]
@@ -60,15 +60,15 @@ class PlannedBatch:
     """Configs that share model, dataset and algorithm, and are adapted together (4.3).
 
     Attributes:
-        model: As configs name it.
-        metric: What `accuracy` is.
-        source_costs: Of the model as it comes.
-        source_accuracy: Of the source, tuned on the data; None where nobody knows.
-        source_steps: Which tune it.
-        source_seconds: What the source takes, with what algorithms prepare.
-        edges: Parents first.
-        seconds: What the whole batch takes, with as many workers as there are.
-        evidence: What predictions rest on, in words.
+        model: Its name in configs.
+        metric: The metric of all accuracies.
+        source_costs: The costs of the model as it comes.
+        source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
+        source_steps: The steps that tune the source.
+        source_seconds: The predicted time of the source and of the algorithms' preparations.
+        edges: The edges of the tree, parents first.
+        seconds: The predicted time of the whole batch with the present number of workers.
+        evidence: The basis of the predictions, in words.
         formats: How to read the costs that plug-ins of the server have added.
     """
 
@@ -90,9 +90,9 @@ class OutOfReach:
 
     Attributes:
         goal: The id of the goal.
-        limit: Which one, as configs call it: `FLOP`.
-        given: As it was given.
-        nearest: The nearest that can be met, as a config takes it.
+        limit: Its name in configs: `FLOP`.
+        given: The limit as it was written.
+        nearest: The nearest limit that can be met, as a config takes it.
     """
 
     goal: str
@@ -103,12 +103,12 @@ class OutOfReach:
 
 @dataclass(frozen=True)
 class Plan:
-    """A batch of configs, with the goals that cannot be met, which the trees leave out."""
+    """The plan of a batch of configs; the trees leave out the goals that cannot be met."""
 
     batches: tuple[PlannedBatch, ...]
     out_of_reach: tuple[OutOfReach, ...] = ()
 
     @property
     def seconds(self) -> float:
-        """What the job takes."""
+        """The predicted time of the job."""
         return sum(batch.seconds for batch in self.batches)

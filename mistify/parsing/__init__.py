@@ -1,1 +1,1 @@
-"""Reading what people write: JSON with comments, quantities with units, and errors that name their place."""
+"""Parsers for people's input: JSON with comments, quantities with units, and errors that name their place."""

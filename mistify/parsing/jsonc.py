@@ -31,7 +31,7 @@ _NOT_NEWLINE = re.compile(r"[^\n]")
 
 
 class JsonError(ValueError):
-    """A text that is no JSON at all; carries the one problem that stopped the reader."""
+    """A text that is not JSON; carries the problem that stopped the reader."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))

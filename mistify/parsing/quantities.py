@@ -39,11 +39,11 @@ class QuantityKind:
     """A kind of quantity: its units with their sizes, the plain number's unit being 1.
 
     Attributes:
-        expected: what errors say of it.
+        expected: its description in errors.
         units: name -> size; "" is the plain number's.
         written: the units that formatting chooses from, ascending.
-        relative: whether "0.5x" of the source model can be written.
-        whole: whether there are no parts of a plain unit.
+        relative: whether "0.5x" of the source model is allowed.
+        whole: whether amounts are whole numbers of the plain unit.
     """
 
     expected: str
@@ -163,7 +163,7 @@ BYTES = QuantityKind(
     relative=True,
     whole=True,
 )
-#: Of what nothing is known but its number.
+#: Plain numbers of an unknown unit.
 PLAIN = QuantityKind("a number", _units(), written=("",))
 
 _SHARE = QuantityKind(

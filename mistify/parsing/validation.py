@@ -1,4 +1,4 @@
-"""What is wrong with a user's values: pydantic's errors as `Problem`s with JSON paths."""
+"""Problems with a user's values: pydantic's errors as `Problem`s with JSON paths."""
 
 import json
 import re
@@ -31,7 +31,7 @@ class InvalidValue(ValueError):  # noqa: N818 (reads as what it is; every one of
 
 
 class Settings(BaseModel):
-    """Base of what users write: immutable, and an unknown key is an error."""
+    """The base of values that users write: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

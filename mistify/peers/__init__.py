@@ -1,1 +1,1 @@
-"""Devices that tune together (paper 5): memberships, hints, and how alike devices are."""
+"""Devices that tune together (paper 5): memberships, hints, and correlation measures."""

@@ -1,4 +1,4 @@
-"""Correlation measures: from hints to points that are near each other where data are alike (paper 5.2)."""
+"""Correlation measures: from hints to points that are near each other where data are similar (paper 5.2)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ ENTRY_POINTS: Final = "mistify.correlations"
 
 
 class Correlation(ABC):
-    """A measure of how alike the data of two devices are likely to be.
+    """A measure of the similarity of two devices' data.
 
-    It is the Euclidean distance of the points that it makes of their hints: the smaller, the more alike.
+    It is the Euclidean distance of the points that it makes of their hints: the smaller, the more similar.
     Equal hints have equal points. A measure keeps no state but its settings.
     """
 
@@ -35,7 +35,7 @@ class Correlation(ABC):
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """How many coordinates a point has."""
+        """The number of coordinates of a point."""
 
     @abstractmethod
     def point(self, hints: Hints) -> NDArray[np.float64]:
@@ -43,7 +43,7 @@ class Correlation(ABC):
 
         Raises:
             MistifyError: INVALID_PUBLICATION, hints that the measure needs are missing, do not fit its
-                settings, or are told although it does not use them.
+                settings, or are sent although it does not use them.
         """
 
 

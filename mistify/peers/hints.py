@@ -1,4 +1,4 @@
-"""Correlation hints: what a device tells of its data, so that those with like data meet (paper 5.2)."""
+"""Correlation hints: summaries of a device's data, by which devices with similar data meet (paper 5.2)."""
 
 import math
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Shares = tuple[float, ...]
 
 
 class Location(Settings):
-    """Where data come from: degrees north, degrees east."""
+    """The origin of data: degrees north, degrees east."""
 
     latitude: Annotated[
         float, Field(ge=-90, le=90, description="degrees north, from -90 to 90", examples=[47.37])
@@ -44,7 +44,7 @@ def _shares(raw: object) -> Shares:
 
 
 class Hints(Settings):
-    """What is known of a device's data without looking at them one by one. What is None is not told.
+    """A summary of a device's data without the data themselves. A hint that is None is not sent.
 
     Attributes:
         location: where they come from.

@@ -22,13 +22,13 @@ class MemberKey:
 
     @property
     def member(self) -> str:
-        """What others see of the member: 16 bytes in hex, from which nobody finds the secret."""
+        """The public name of the member: 16 bytes in hex, which do not reveal the secret."""
         return sha256(self.secret).hexdigest()[:32]
 
 
 @dataclass(frozen=True)
 class Membership:
-    """What a member learns when it joins.
+    """The terms that a member receives when it joins.
 
     Attributes:
         member: its public name.
@@ -62,9 +62,9 @@ class Publication:
         package: whose weights were tuned.
         version: higher than that of anything the device has published before.
         loss: cross entropy on the device's data, or on what it trains on in their place.
-        accuracy: share of these that are told right.
-        hints: what the device tells of its data.
-        size: of the weights in bytes, as `mistify.weights.write_weights` makes them.
+        accuracy: share of these that are classified correctly.
+        hints: the device's summary of its data.
+        size: of the weights in bytes, as `mistify.package.weights.write_weights` makes them.
         sha256: of that file, in hex.
     """
 

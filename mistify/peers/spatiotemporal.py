@@ -23,16 +23,16 @@ Length = Annotated[int, Field(ge=1, le=1024, description="how many numbers, from
 
 
 class Numbers(Settings):
-    """Hints that are lists of numbers: how many, and at which distance data are hardly alike."""
+    """Hints that are lists of numbers: their length, and the distance at which data hardly correlate."""
 
     length: Length
     scale: Positive = 1.0
 
 
 class Scales(Settings):
-    """Which hints count, and at which difference of each of them data are hardly alike (a distance of 1).
+    """The hints that count, and the difference of each at which data hardly correlate (a distance of 1).
 
-    What is left out is not compared, and is not to be told; one at least counts.
+    A hint that is left out is not compared and must not be sent; at least one counts.
 
     Attributes:
         location_km: distance, straight through the earth.
@@ -59,7 +59,7 @@ class Scales(Settings):
 
 @dataclass(frozen=True)
 class SpatioTemporal(Correlation):
-    """Every hint that counts is a leg of a right angle, in units of its scale."""
+    """The Euclidean measure over all hints that count, each in units of its scale."""
 
     settings_class: ClassVar[type[BaseModel]] = Scales
     scales: Scales

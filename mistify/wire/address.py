@@ -1,4 +1,4 @@
-"""Where servers are: `host:port`, or `tls://host:port` for one that proves to be itself."""
+"""Addresses of servers: `host:port`, or `tls://host:port` for one with a certificate."""
 
 import ipaddress
 from typing import Final

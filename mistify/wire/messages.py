@@ -27,7 +27,7 @@ class Codec(NamedTuple):
     """The way of one type to the wire and back.
 
     Attributes:
-        encode: Turns a value into what the constructor of a message takes, such as a dict for a message.
+        encode: Turns a value into an argument of a message's constructor, a dict for a nested message.
         decode: Turns the attribute of a message into a value.
     """
 
@@ -44,7 +44,7 @@ class Converter:
     """Codecs that are derived from types, each when it is first needed.
 
     Args:
-        codecs: Those of the types that a message spells otherwise.
+        codecs: Codecs of the types whose messages have another form.
     """
 
     def __init__(self, codecs: Mapping[Any, Codec] = MappingProxyType({})) -> None:
@@ -59,7 +59,7 @@ class Converter:
         return kind(**self._codec(type(value)).encode(value))
 
     def from_message(self, message: Message, kind: type[T]) -> T:
-        """Return the value of a kind that a message stands for.
+        """Return the value of a message.
 
         Raises:
             MistifyError: INTERNAL, it has something that this version does not know.
