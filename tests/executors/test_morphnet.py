@@ -271,6 +271,21 @@ def test_what_saves_little_is_not_cut_to_nothing_for_what_is_costly(weights, lef
     assert not exceeded(executor.measure(), budget)
 
 
+def test_a_unit_counts_for_the_root_of_the_layers_that_make_it():
+    """All units are worth the same; those that 16 layers make count four times as much."""
+    _, setup = two_branches(8, 8)
+    model = cheap_beside_costly([100.0] * 8)
+    structure = analyse(model)
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=1, cuts=1))
+    limits = {PARAMS: 0.9 * structure.network().params}
+    executor.init(Assignment(model, limits, (), setup, 0, structure))
+    moments = executor._state.compensation.moments(setup.train)
+    importance = {name: value for value, name, _ in executor._candidates(moments, limits)}
+    assert len(importance) == 2
+    assert importance.pop("cheap") == pytest.approx(1, rel=1e-3)
+    assert list(importance.values()) == pytest.approx([4], rel=1e-3)
+
+
 def test_below_a_layer_norm_channels_are_cut_for_good(training_setup):
     """A masked channel would still count in the norm's statistics, as a zero."""
     keras.utils.set_random_seed(0)

@@ -84,6 +84,13 @@ def test_what_is_best_is_told_by_accuracy_as_far_as_that_goes_and_by_loss(score,
     assert after.best == (score if is_best else Score(0.5, 1.0))
 
 
+def test_nothing_is_best_that_is_less_accurate_than_the_start():
+    """0.46 is within a standard error of 0.5, and the loss is lower."""
+    start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
+    course = begun(Score(0.5, 1.0), start).after(Score(0.46, 0.9), last, Pace())
+    assert (course.best, course.best_weights) == (Score(0.5, 1.0), start)
+
+
 def test_accuracy_does_not_creep_down_with_the_loss():
     course = begun(Score(0.5, 1.0), {}, floor=Score(0.1, 2.0))
     for step in range(1, 20):

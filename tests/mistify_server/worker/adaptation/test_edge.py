@@ -4,14 +4,16 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Assignment
+from executors.base import AdaptationExecutor, Assignment, Params
 from executors.data import Dataset
-from executors.structure import analyse
+from executors.structure import analyse, copied
+from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.trainer import Trainer
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
-from mistify_server.worker.adaptation.edge import EdgeOutcome, source_if_better
+from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
 
 layers = keras.layers
 
@@ -77,3 +79,47 @@ def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
     assert (found.model is source) == taken
     if taken:
         assert found.costs[latency_axis(HOST.name)] == pytest.approx(measured * predicted)
+
+
+class Still(AdaptationExecutor):
+    """Meets every budget with the network as it is."""
+
+    name = "still"
+    trainer: Trainer = None  # type: ignore[assignment]
+
+    def __init__(self, params: Params) -> None: ...
+
+    def init(self, assignment: Assignment) -> None:
+        self.trainer = Trainer(copied(assignment.model), assignment.setup, assignment.seed)
+
+    def adjust(self, weights: object) -> None: ...
+
+    def iterate(self) -> int:
+        raise AssertionError("the budget is met")
+
+    def measure(self) -> dict[str, float]:
+        return {"flops": 1.0}
+
+    def network(self) -> keras.Model:
+        return self.trainer.model
+
+
+def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_training_data() -> None:
+    """By its old statistics the network tells all examples for the first class."""
+    inputs = keras.Input((1,), name="x")
+    norm = layers.BatchNormalization(name="norm")
+    model = keras.Model(inputs, layers.Dense(2, name="y")(norm(inputs)))
+    model.get_layer("y").set_weights([np.array([[-1.0, 1.0]]), np.zeros(2)])
+    norm.set_weights([np.ones(1), np.zeros(1), np.full(1, 100.0), np.ones(1)])
+    train, test = (np.random.default_rng(seed).normal(5, 2, (60, 1)).astype(np.float32) for seed in (0, 1))
+    data = [
+        Dataset({"x": rows}, {"y": (rows[:, 0] > train.mean()).astype(np.int64)}) for rows in (train, test)
+    ]
+    setup = TrainingSetup(*data, None, TrainingParams())
+    assignment = Assignment(model, {"flops": 2.0}, (), setup, 0, analyse(model))
+    outcome = run_edge(
+        Still(Params()), assignment, Params(tune_steps=0), None, lambda *_: None, measure=never
+    )
+    assert outcome.accuracy == evaluate(outcome.model, data[1]) == 1.0
+    np.testing.assert_allclose(outcome.model.get_layer("norm").moving_mean, [train.mean()], rtol=1e-5)
+    assert evaluate(model, data[1]) < 0.7

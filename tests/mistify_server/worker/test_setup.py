@@ -1,0 +1,69 @@
+"""Training setups: a teacher's predictions are made once, and only for the data that they are of."""
+
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+
+from executors.base import Params
+from executors.data import Dataset
+from mistify_server.tasks.sources import DataSource
+from mistify_server.worker import setup as worker_setup
+from mistify_server.worker.setup import TrainingSetups
+
+layers = keras.layers
+MODELS = {}
+
+
+def teacher(name: str) -> keras.Model:
+    if name not in MODELS:
+        keras.utils.set_random_seed(len(MODELS))
+        inputs = keras.Input((4,), name="x")
+        MODELS[name] = keras.Model(inputs, layers.Dense(3, "softmax", name="y")(inputs))
+    return MODELS[name]
+
+
+def examples(seed: int) -> Dataset:
+    rng = np.random.default_rng(seed)
+    return Dataset({"x": rng.normal(size=(20, 4)).astype(np.float32)}, {"y": rng.integers(0, 3, 20)})
+
+
+@pytest.fixture
+def setups() -> TrainingSetups:
+    data = {name: examples(seed) for seed, name in enumerate(("first", "second", "test"))}
+    return TrainingSetups(SimpleNamespace(data=lambda part: data[part.source]), teacher)
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
+    """The teachers that were called on training data, in order."""
+    called = []
+
+    class Counting(worker_setup.Evaluation):
+        def outputs(self, inputs):
+            called.append(self.model)
+            return super().outputs(inputs)
+
+    monkeypatch.setattr(worker_setup, "Evaluation", Counting)
+    return called
+
+
+def test_predictions_are_of_the_data_and_the_teacher_that_they_are_given_with(setups):
+    orders = [("a", "first"), ("a", "second"), ("b", "second"), ("a", "first")]
+    for name, train in orders:
+        setup = setups.of(name, DataSource(train=train, test="test"), Params())
+        expected = np.asarray(teacher(name)(setup.train.inputs["x"]))
+        np.testing.assert_allclose(setup.teacher["y"], expected, atol=1e-6)
+
+
+def test_predictions_are_made_once_for_all_goals(setups, passes):
+    source = DataSource(train="first", test="test")
+    first, second = (setups.of("a", source, Params()) for _ in range(2))
+    assert second.teacher is first.teacher
+    assert passes == [teacher("a")]
+
+
+def test_nothing_is_predicted_for_what_is_not_distilled(setups, passes):
+    assert setups.of("a", DataSource(train="first", test="test"), Params(), distilled=False).teacher is None
+    assert passes == []
