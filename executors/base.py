@@ -44,7 +44,7 @@ class Params(TrainingParams):
 
 @dataclass(frozen=True)
 class Assignment:
-    """What an executor is given for one edge of a goal tree.
+    """One edge of a goal tree, as an executor takes it.
 
     Attributes:
         model: The parent's network; the executor works on a copy.
@@ -69,7 +69,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Aptitude:
-    """What was measured of an algorithm, before a store knows better (`benchmarks/RESULTS.md`).
+    """Measurements of an algorithm, used until a store knows better (`benchmarks/RESULTS.md`).
 
     Attributes:
         gain: Share of the source's accuracy that a halving of its multiply-adds loses less than with
@@ -113,7 +113,7 @@ class AdaptationExecutor(ABC):
         """Remember the settings; no work is done here."""
 
     def prepare(self, assignment: Assignment) -> bytes:
-        """What is computed once for a source and its data, kept, and given to all edges.
+        """Compute what depends on a source and its data alone; it is kept, and given to all edges.
 
         Args:
             assignment: Of the source itself, without any limits.
@@ -122,7 +122,7 @@ class AdaptationExecutor(ABC):
 
     @classmethod
     def adapting_steps(cls, params: Params, distance: float) -> int:
-        """The training steps until a budget is met, as far as that is known beforehand.
+        """Return the training steps until a budget is met, as far as that is known beforehand.
 
         Args:
             params: The settings.
@@ -133,7 +133,7 @@ class AdaptationExecutor(ABC):
     @property
     @abstractmethod
     def trainer(self) -> Trainer:
-        """What trains and evaluates the network as it stands, from `init` on; `iterate` may replace it."""
+        """The trainer of the network as it stands, from `init` on; `iterate` may replace it."""
 
     @abstractmethod
     def init(self, assignment: Assignment) -> None:
@@ -160,11 +160,11 @@ class AdaptationExecutor(ABC):
 
     @abstractmethod
     def measure(self) -> Costs:
-        """The costs of the network as it stands. Changes nothing."""
+        """Return the costs of the network as it stands. Changes nothing."""
 
     @abstractmethod
     def network(self) -> keras.Model:
-        """A copy of the network as it stands, physically at its widths."""
+        """Return a copy of the network as it stands, physically at its widths."""
 
 
 class StuckError(Exception):
@@ -172,7 +172,7 @@ class StuckError(Exception):
 
 
 def executor_class(name: str) -> type[AdaptationExecutor]:
-    """The algorithm of a name, from the entry points `mistify.executors`.
+    """Return the algorithm of a name, from the entry points `mistify.executors`.
 
     Raises:
         MistifyError: INVALID_CONFIG, with the names that exist, or why its plug-in cannot be used.
@@ -193,7 +193,7 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
 
 
 def executor_classes() -> dict[str, type[AdaptationExecutor]]:
-    """All algorithms by name, but for those of plug-ins that cannot be used."""
+    """Return all algorithms by name, but for those of plug-ins that cannot be used."""
     found = {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:

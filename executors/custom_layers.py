@@ -14,7 +14,7 @@ ENTRY_POINTS: Final = "mistify.layers"
 
 
 def in_plug_in(name: str) -> bool:
-    """Whether a class that is registered under a name would be a plug-in's; none of them is imported."""
+    """Check whether a class registered under a name would be a plug-in's; none of them is imported."""
     return name.partition(">")[0] in plug_ins(ENTRY_POINTS)
 
 

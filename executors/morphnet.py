@@ -102,7 +102,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
 
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
-        """Every unit that can be cut, the least important first.
+        """Return every unit that can be cut, the least important first.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
         A unit counts the more, the fewer others of its group are left: norms say little about units of
@@ -137,7 +137,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return [(float(importance), name, int(unit)) for _, importance, name, unit in sorted(found)]
 
     def _scale(self, limits: Costs) -> float:
-        """The share of each of the source's groups with which it would meet the limits."""
+        """Return the share of each of the source's groups with which it would meet the limits."""
         source = self._state.assignment.source
 
         def holds(step: int) -> bool:
@@ -149,13 +149,13 @@ class MorphNetExecutor(IterativePruningExecutor):
         return float(2 ** (-bisect_left(steps, True, key=holds) / _SCALES_PER_HALVING))
 
     def _cuts_until(self, limits: Costs, candidates: list[Candidate]) -> int:
-        """How many of the candidates have to go for the limits to hold; costs fall with every cut."""
+        """Return how many of the candidates have to go for the limits to hold; costs fall with every cut."""
         return bisect_left(
             range(len(candidates)), True, key=lambda cuts: self._hold(limits, candidates[:cuts])
         )
 
     def _needed(self, gone: list[Candidate], cut: list[Candidate], limits: Costs) -> list[Candidate]:
-        """What is gone in any case, and as few as limits allow of those that are to be cut.
+        """Return what is gone in any case, and as few of the others as the limits allow.
 
         Hardware computes several channels at once: between two such steps a cut saves little or nothing.
         So units are put back, the most important first, until that group takes no more; then of the others.
@@ -175,7 +175,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return gone
 
     def _hold(self, limits: Costs, cut: list[Candidate]) -> bool:
-        """Whether the limits hold without these units."""
+        """Check whether the limits hold without these units."""
         widths = {name: int(mask.sum()) for name, mask in self._keep_without(cut).items()}
         return not exceeded(
             costs_of(self._state.structure.network(widths), self._state.assignment.profiles), limits
@@ -188,7 +188,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         return keep
 
     def _marginal_costs(self) -> dict[str, float]:
-        """What a unit of each group costs on the axes that matter now, against the mean over the groups."""
+        """Return a unit's cost in each group on the axes that matter now, over the mean of the groups."""
         widths = self._state.masks.widths
         now = self.measure()
         found = {}

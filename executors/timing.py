@@ -1,4 +1,4 @@
-"""Where the time goes: seconds by activity."""
+"""Timesheets: seconds by activity."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ _current: ContextVar[Timesheet] = ContextVar("timesheet", default=Timesheet())  
 
 @contextmanager
 def timesheet() -> Iterator[Timesheet]:
-    """A timesheet of its own for everything that the block does."""
+    """Keep a timesheet of its own for everything that the block does."""
     sheet = Timesheet()
     token = _current.set(sheet)
     try:

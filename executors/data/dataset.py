@@ -27,7 +27,7 @@ class Dataset:
         return len(next(iter(self.inputs.values())))
 
     def subset(self, indices: npt.NDArray[np.int64]) -> "Dataset":
-        """The examples at these indices, copied."""
+        """Return the examples at these indices, copied."""
         return Dataset(
             {name: gathered(array, indices) for name, array in self.inputs.items()},
             {name: gathered(array, indices) for name, array in self.targets.items()},
@@ -35,7 +35,7 @@ class Dataset:
 
 
 def split(data: Dataset, share: float, seed: int = 0) -> Sequence[Dataset]:
-    """Two parts of the data, the second with `share` of the examples."""
+    """Return two parts of the data, the second with `share` of the examples."""
     order = np.random.default_rng(seed).permutation(len(data))
     held_out = max(1, round(share * len(data)))
     return data.subset(np.sort(order[held_out:])), data.subset(np.sort(order[:held_out]))

@@ -4,5 +4,5 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 
 
 def invalid(*problems: Problem) -> MistifyError:
-    """Data that cannot be used."""
+    """Return the error of data that cannot be used."""
     return MistifyError(ErrorCode.INVALID_DATASET, f"{problems[0].place} cannot be used", problems)

@@ -61,7 +61,7 @@ class Rows:
         self._count += len(rows)
 
     def array(self) -> Array:
-        """All rows [examples, ...].
+        """Return all rows [examples, ...].
 
         Raises:
             StorageError: There is no room for the file.
@@ -77,7 +77,7 @@ class Rows:
 
 
 def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
-    """The rows of an array at these indices."""
+    """Return the rows of an array at these indices."""
     if array.itemsize * int(np.prod(array.shape[1:])) * len(indices) <= IN_MEMORY_BYTES:
         return array[indices]
     found = Rows()
@@ -87,14 +87,14 @@ def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
 
 
 def cache_directory() -> Path:
-    """Where large arrays lie: `$XDG_CACHE_HOME/mistify`, `~/.cache/mistify` where that is not set."""
+    """Return the directory of large arrays: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
     directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 
 def _moved(content: io.BytesIO) -> IO[bytes]:
-    """A file with what has grown too large for memory."""
+    """Return a file with what has grown too large for memory."""
     file = tempfile.TemporaryFile(dir=cache_directory())  # noqa: SIM115 - open as long as it grows
     file.write(content.getbuffer())
     return file

@@ -43,7 +43,7 @@ class SourceKind(Enum):
 
 @dataclass(frozen=True)
 class Inspected:
-    """What is known of a source model before it is loaded.
+    """Facts about a source model that are known before it is loaded.
 
     Attributes:
         kind: Who can load it.

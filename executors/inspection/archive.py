@@ -22,7 +22,7 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, Valu
 
 
 def inspect_archive(path: Path, policy: ClassPolicy) -> int:
-    """How many weights a `.keras` file holds.
+    """Return how many weights a `.keras` file holds.
 
     Raises:
         MistifyError: INVALID_MODEL, what makes it unfit to be loaded.

@@ -43,7 +43,7 @@ _WIDTHS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class ClassPolicy:
-    """What a configuration may hold.
+    """Limits on the contents of a configuration.
 
     Attributes:
         limits: How much of it.
@@ -56,7 +56,7 @@ class ClassPolicy:
 
 
 def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any]:
-    """The configuration in a text.
+    """Return the configuration in a text.
 
     Raises:
         MistifyError: INVALID_MODEL: it is no JSON object, too long or too deep.
@@ -111,7 +111,7 @@ def check_config(path: Path, config: Mapping[str, Any], stored: int, policy: Cla
 
 
 def _values(value: object) -> Iterator[tuple[int, Any]]:
-    """Every value in a JSON value with its depth, itself included."""
+    """Yield every value in a JSON value with its depth, itself included."""
     left: list[tuple[int, object]] = [(1, value)]
     while left:
         depth, value = left.pop()
@@ -141,7 +141,7 @@ def _check_vocabulary(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _called(value: Mapping[str, Any]) -> str:
-    """What an object of a configuration is called in errors."""
+    """Return the name of an object of a configuration in errors."""
     settings = value.get("config")
     name = settings.get("name") if isinstance(settings, dict) else None
     kind = str(value["class_name"])[:100]
@@ -149,7 +149,7 @@ def _called(value: Mapping[str, Any]) -> str:
 
 
 def _least_weights(path: Path, value: Mapping[str, Any]) -> int:
-    """The least number of weights that a layer has, whatever it reads."""
+    """Return the least number of weights that a layer has, whatever it reads."""
     settings = value.get("config")
     keys = _WIDTHS.get(str(value["class_name"]))
     if keys is None or not isinstance(settings, dict):

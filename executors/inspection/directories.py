@@ -19,12 +19,12 @@ _PRESET = "save it by save_to_preset(DIRECTORY)"
 
 
 def is_graph(path: Path) -> bool:
-    """Whether a path is a SavedModel that Keras has not described."""
+    """Check whether a path is a SavedModel that Keras has not described."""
     return (path / GRAPH).is_file() and not (path / METADATA).exists()
 
 
 def inspect_graph(path: Path, _policy: ClassPolicy) -> int:
-    """The most weights that a SavedModel can hold, one per byte.
+    """Return the most weights that a SavedModel can hold, one per byte.
 
     Raises:
         MistifyError: INVALID_MODEL, it is incomplete.
@@ -35,7 +35,7 @@ def inspect_graph(path: Path, _policy: ClassPolicy) -> int:
 
 
 def inspect_saved_model(path: Path, policy: ClassPolicy) -> int:
-    """The most weights that a SavedModel of Keras can hold, one per byte; its configuration is read with it.
+    """Return the most weights that a SavedModel of Keras can hold, one per byte; read its configuration.
 
     Raises:
         MistifyError: INVALID_MODEL, its description is too large.
@@ -46,7 +46,7 @@ def inspect_saved_model(path: Path, policy: ClassPolicy) -> int:
 
 
 def inspect_preset(path: Path, policy: ClassPolicy) -> int:
-    """How many weights a preset of keras_hub holds.
+    """Return how many weights a preset of keras_hub holds.
 
     Raises:
         MistifyError: INVALID_MODEL, what makes it unfit to be loaded.
@@ -65,7 +65,7 @@ def inspect_preset(path: Path, policy: ClassPolicy) -> int:
 
 
 def check_tree(path: Path, limits: Limits) -> int:
-    """The bytes of all files below a directory.
+    """Return the bytes of all files below a directory.
 
     Raises:
         MistifyError: INVALID_MODEL: anything but files and directories, or too much.

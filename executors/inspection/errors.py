@@ -1,4 +1,4 @@
-"""What is wrong with a model file, as errors."""
+"""Errors of model files."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ SAVE = "save it by model.save(FILE)"
 
 
 def invalid(path: Path | str, given: str, expected: str = EXPECTED, fix: str = SAVE) -> MistifyError:
-    """INVALID_MODEL with one problem of a file."""
+    """Return an INVALID_MODEL error with one problem of a file."""
     problem = Problem(str(path), given, expected, fix)
     return MistifyError(ErrorCode.INVALID_MODEL, f"{path} cannot be ported", [problem])
 
 
 def too_large(path: Path | str, what: str, limit: float) -> MistifyError:
-    """INVALID_MODEL, something exceeds a limit; `what` says what it is and how large."""
+    """Return an INVALID_MODEL error: something exceeds a limit; `what` says what it is and how large."""
     return invalid(path, what, f"{limit:,.0f} at the most", "save a smaller model")

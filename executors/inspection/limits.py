@@ -1,4 +1,4 @@
-"""How large a model file may be, and what it may declare."""
+"""Limits on the size of a model file, and on what it may declare."""
 
 from dataclasses import dataclass
 

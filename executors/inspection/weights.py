@@ -17,7 +17,7 @@ _FILTERS = frozenset({1, 2, 3, 4, 32000})
 
 
 def stored_weights(path: Path, content: Path | BinaryIO, limits: Limits) -> int:
-    """How many weights an HDF5 file holds, once it is known that they can be read.
+    """Return how many weights an HDF5 file holds, once it is known that they can be read.
 
     Args:
         path: The model, for errors.
@@ -43,7 +43,7 @@ def stored_weights(path: Path, content: Path | BinaryIO, limits: Limits) -> int:
 
 
 def model_config(path: Path) -> bytes | str | None:
-    """The configuration in an HDF5 file, which `stored_weights` has accepted; None without one."""
+    """Return the configuration in an HDF5 file, which `stored_weights` has accepted; None without one."""
     try:
         with h5py.File(path, "r") as file:
             text = file.attrs.get("model_config")
@@ -53,7 +53,7 @@ def model_config(path: Path) -> bytes | str | None:
 
 
 def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]]:
-    """Every array of a file, once; links must not lead out of it, nor by names."""
+    """Yield every array of a file, once; links must not lead out of it, nor by names."""
     seen = set()
     left = [file]
     while left:
@@ -76,7 +76,7 @@ def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]
 
 
 def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:
-    """The bytes of an array."""
+    """Return the bytes of an array."""
     if dataset.is_virtual or dataset.external:
         raise invalid(path, f"array {name} of another file", _REFERENCES)
     if dataset.dtype.hasobject:

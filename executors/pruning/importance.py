@@ -1,4 +1,4 @@
-"""How much the units of each channel group matter."""
+"""The importance of the units of each channel group."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ Array = npt.NDArray[np.float64]
 
 
 def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
-    """For each group the L2 norm of everything that belongs to each unit, over the mean of those kept.
+    """Return for each group the L2 norm of each unit's weights [units], over the mean of those kept.
 
     Weights of every slot count: what makes the channel, what scales it, and what reads it.
     """

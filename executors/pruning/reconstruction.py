@@ -45,23 +45,23 @@ class Consumer:
 
     @property
     def channels(self) -> int:
-        """How many it reads."""
+        """The number of channels that it reads."""
         count: int = self.product.kernel.shape[self.product.axis]
         return count
 
     def kept(self, keep: Keep) -> Mask:
-        """Which channels of the input are there."""
+        """Return a mask of the input's channels that are left [channels]."""
         mask = np.ones(self.channels, bool)
         for group, slot in self.slots:
             mask[slot.positions] = keep[group][:, None]
         return mask
 
     def by_channel(self) -> Array:
-        """The kernel with the channels first."""
+        """Return the kernel with the channels first."""
         return np.moveaxis(np.asarray(self.product.kernel, np.float64), self.product.axis, 0)
 
     def rows(self) -> Array:
-        """What the kernel does with each channel [channels, all else]."""
+        """Return the kernel as a matrix [channels, all else]."""
         return self.by_channel().reshape(self.channels, -1)
 
 
@@ -99,7 +99,7 @@ class Compensation:
             self._sums = compiled(self._products, self._watched)
 
     def moments(self, data: Dataset, seed: int = 0) -> dict[int, Moments]:
-        """Of every tensor that is read, over some examples; the tensors by their index in the graph."""
+        """Return the moments of every tensor that is read, by its index in the graph, over some examples."""
         if not self._all:
             return {}
         order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
@@ -145,21 +145,21 @@ def _total(parts: Iterable[tf.Tensor]) -> Array:
 
 
 def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
-    """How the kept channels vary together, as far as it matters to a consumer, with the ridge added."""
+    """Return the covariance of the kept channels [kept, kept] as a consumer sees it, with the ridge added."""
     product = _product(consumer, moments)[np.ix_(kept, kept)]
     ridge = _RIDGE * np.maximum(np.diag(product).mean(), np.finfo(np.float32).tiny)
     return np.asarray(product + ridge * np.eye(len(kept)))
 
 
 def _product(consumer: Consumer, moments: Moments) -> Array:
-    """About the mean where a constant can be added behind the consumer."""
+    """Return the mean outer product, about the mean where a constant can be added behind the consumer."""
     if not consumer.absorbs_shift:
         return moments.product
     return np.asarray(moments.product - np.outer(moments.mean, moments.mean))
 
 
 def _consumers(structure: Structure) -> list[Consumer]:
-    """The kernels that sum over channels of groups, of layers that are called once."""
+    """Return the kernels that sum over channels of groups, of layers that are called once."""
     graph = structure.graph
     calls = [node.name for node in graph.nodes]
     followed = {maker.name for maker in foldable(graph).values()}

@@ -1,4 +1,4 @@
-"""Which units of a channel group the network misses least, once the others have taken over from them."""
+"""The units of a channel group that a network misses least, once the others have taken over from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _ORDERED = 0.5
 def damages(
     consumers: Mapping[str, list[Consumer]], keep: Keep, moments: Mapping[int, Moments]
 ) -> dict[str, Array]:
-    """For each group, what is lost when each of its units goes, after those that matter less.
+    """Return for each group what is lost when each of its units goes, after those that matter less.
 
     Units are eliminated one by one, always the one whose loss changes least what the group's consumers
     compute, as the others take over from it in the least squares (Optimal Brain Surgeon, Hassibi and
@@ -76,7 +76,7 @@ class _Fit:
 
     @classmethod
     def of(cls, consumer: Consumer, group: str, keep: Keep, moments: Moments) -> "_Fit":
-        """The weights as they are."""
+        """Return the fit of a consumer's weights before any unit is eliminated."""
         there = consumer.kept(keep)
         kept = np.flatnonzero(there)
         numbers = np.cumsum(there) - 1
@@ -89,7 +89,7 @@ class _Fit:
         return cls(inverse, weights, positions, total)
 
     def losses(self, units: Ids) -> Array:
-        """The share of the output's variance that is lost with each of these units alone."""
+        """Return the share of the output's variance that is lost with each of these units alone."""
         squares = np.square(self.weights).sum(axis=1) / np.diag(self.inverse).clip(np.finfo(float).tiny)
         return np.asarray(squares[self.positions[units]].sum(axis=1) / self.total)
 

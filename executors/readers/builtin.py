@@ -10,7 +10,7 @@ BUILTIN = "builtin:"
 
 
 def read_builtin(source: str, request: Request) -> Arrays:
-    """Scikit-learn's handwritten digits, 8 x 8 pixels scaled to 0..1, split 4 to 1."""
+    """Return scikit-learn's handwritten digits, 8 x 8 pixels scaled to 0..1, split 4 to 1."""
     from sklearn.datasets import load_digits  # noqa: PLC0415 - half a second, for the demo alone
 
     digits = load_digits()

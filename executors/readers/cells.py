@@ -41,10 +41,10 @@ class Cells(ABC):
 
     @abstractmethod
     def __call__(self, cells: Mapping[str, object]) -> Array:
-        """A row of the array, from the cells of one of the file's."""
+        """Return a row of the array, from the cells of one of the file's."""
 
     def figures(self, cell: object) -> Array:
-        """The numbers of a cell, in the shape in which they are nested."""
+        """Return the numbers of a cell, in the shape in which they are nested."""
         given: object = cell
         if isinstance(cell, str):
             parts = cell.split()
@@ -68,7 +68,7 @@ class InputCells(Cells):
         self._length = request.text.length if request.text else None
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
-        """What stands in the columns, in the shape of the input."""
+        """Return the values of the columns, in the shape of the input."""
         given = [cells[column] for column in self.columns]
         if len(given) == 1 and not self._tensor.figures:
             return self._ids(given[0])
@@ -78,7 +78,7 @@ class InputCells(Cells):
         return self._shaped(found.astype(np.float32))
 
     def _joined(self, given: list[object]) -> Array:
-        """The figures of several columns."""
+        """Return the figures of several columns."""
         try:
             return self.figures(" ".join(map(str, given)))
         except CellError as error:
@@ -128,7 +128,7 @@ class TargetCells(Cells):
         self._padded_to = output.shape[0] if len(output.shape) == 2 and output.shape[1] != 1 else None
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
-        """What stands in the column: the numbers of classes, or figures."""
+        """Return the values of the column: the numbers of classes, or figures."""
         cell = cells[self.columns[0]]
         if self._names is None:
             found = self.figures(cell)
@@ -163,7 +163,7 @@ def _padded(values: list[int], length: int, padding: int) -> Array:
 
 
 def names_of(cell: object, output: Output) -> list[str]:
-    """The names in a cell: one, or one for each position, blank where there is none; no names of numbers."""
+    """Return the names in a cell: one, or one for each position, blank where none; numbers are no names."""
     if isinstance(cell, str):
         return cell.split() if len(output.shape) > 1 else [cell.strip()]
     if isinstance(cell, list) and any(isinstance(item, str) for item in cell):
@@ -172,7 +172,7 @@ def names_of(cell: object, output: Output) -> list[str]:
 
 
 def are_classes(names: set[str], output: Output) -> bool:
-    """Whether these, numbers among them, are names of classes, and no figures with something amiss."""
+    """Check whether these, numbers among them, are names of classes, and no figures with something amiss."""
     numbers = [is_number(name) for name in names]
     if output.shape[-1:] in ((), (1,)):
         # A yes or no, where there are two names; a text beside numbers is none of them.
@@ -181,14 +181,14 @@ def are_classes(names: set[str], output: Output) -> bool:
 
 
 def is_whole(cell: object) -> bool:
-    """Whether all numbers of a cell are written as whole ones."""
+    """Check whether all numbers of a cell are written as whole ones."""
     if isinstance(cell, str):
         return all(part.lstrip("+-").isdigit() for part in cell.split())
     return all(map(is_whole, cell)) if isinstance(cell, list) else isinstance(cell, int)
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is one."""
+    """Check whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -30,7 +30,7 @@ _BLOCK: Final = 1_000
 
 
 def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
-    """The arrays of a table.
+    """Return the arrays of a table.
 
     Raises:
         MistifyError: INVALID_DATASET, naming the row, or the column that is missing.
@@ -51,7 +51,7 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
 
 
 def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
-    """What the targets of a table are: sorted names of classes, or numbers, and whether these are whole."""
+    """Return the schema of a table's targets: sorted names of classes, or numbers, whole or not."""
     first = next(rows, None)
     if first is None:
         return Schema()
@@ -94,7 +94,7 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
 
 
 def _figure_columns(columns: list[str], signature: Signature) -> tuple[str, ...]:
-    """All but the targets, where no column is named after the one input."""
+    """Return all but the targets, where no column is named after the one input."""
     count = len(signature.outputs)
     targets = [_column(columns, output.name, Y, count) for output in signature.outputs]
     named = [_column(columns, tensor.name, X, 1) for tensor in signature.inputs]

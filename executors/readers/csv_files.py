@@ -22,15 +22,15 @@ class CsvReader(Reader):
     """
 
     def accepts(self, path: Path) -> bool:
-        """By the suffix."""
+        """Check the suffix."""
         return path.suffix == ".csv"
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """The columns as arrays."""
+        """Return the columns as arrays."""
         return read_columns(path, _rows(path), request)
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """By all targets; and the other columns, where none is named after the one input."""
+        """Return the schema of all targets; and of other columns, where none is named after the one input."""
         return schema_of_table(_rows(path), request)
 
 
@@ -55,7 +55,7 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def _columns(path: Path, reader: "csv.DictReader[str]") -> int:
-    """How many there are, each with a name of its own."""
+    """Return the number of columns, each of which has a name of its own."""
     names = Counter(reader.fieldnames or ())
     for name, count in names.items():
         if count > 1:

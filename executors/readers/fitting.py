@@ -18,7 +18,7 @@ _BLOCK = 1_000
 
 
 def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
-    """The data in the names and the order of a model.
+    """Return the data in the names and the order of a model.
 
     Args:
         arrays: As they were read.
@@ -73,7 +73,7 @@ def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:
 
 
 def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterator[Problem]:
-    """A wrong shape, a wrong type, or what is no number."""
+    """Yield the problems of inputs: a wrong shape, a wrong type, or what is no number."""
     if array.ndim and not _has_shape(array, wanted):
         sizes = ", ".join("any" if size is None else str(size) for size in wanted.shape)
         yield Problem(
@@ -126,7 +126,7 @@ def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[P
 def _target(
     source: str, name: str, array: Array, output: Output, schema: Schema
 ) -> tuple[Array, list[Problem]]:
-    """Targets in their type, and what is wrong with them."""
+    """Return targets in their type, and what is wrong with them."""
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.dtype == np.bool_:
@@ -152,7 +152,7 @@ def _target(
 
 
 def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
-    """Targets in the type of the training data's, if they can be.
+    """Return targets in the type of the training data's, if they can be.
 
     It tells classes from figures where an output has no activation to tell them by.
     """
@@ -164,7 +164,7 @@ def _as_in_training(array: Array, output: Output, schema: Schema) -> Array:
 
 
 def _fractions(source: str, name: str, array: Array, output: Output, schema: Schema) -> Iterator[Problem]:
-    """Figures where the training data have classes."""
+    """Yield the problem of figures where the training data have classes."""
     if output.activation is Activation.NONE and schema.whole.get(output.name):
         wrong = array != np.floor(array)
         yield from _first(source, name, array, wrong, "whole numbers, as in the training data")
@@ -187,7 +187,7 @@ def _out_of_range(
 
 
 def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -> Iterator[Problem]:
-    """The first target that is wrong."""
+    """Yield the problem of the first target that is wrong."""
     if wrong.any():
         place = tuple(int(index) for index in np.argwhere(wrong)[0])
         shown = ", ".join(map(str, place))
@@ -195,7 +195,7 @@ def _first(source: str, name: str, target: Array, wrong: Array, expected: str) -
 
 
 def _few_names(source: str, target: Array, output: Output, request: Request) -> Iterator[Problem]:
-    """Classes are numbered in the order of their names: the names of some alone would give other numbers."""
+    """Refuse the names of some classes alone: classes are numbered in the order of all names."""
     names, classes = (
         request.schema.classes.get(output.name, ()),
         class_count(objective_of(output, target), output),

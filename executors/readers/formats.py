@@ -1,4 +1,4 @@
-"""What a reader of a data format is, and what it is asked for."""
+"""The base of the readers of data formats, and the requests that they are given."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ Y: Final = "y"
 
 @dataclass(frozen=True)
 class Schema:
-    """What training data decide for test data as well.
+    """Decisions that training data make for test data as well.
 
     Attributes:
         classes: Names of the classes, where they have names.
@@ -42,7 +42,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a reader.
+    """A request to a reader.
 
     Attributes:
         signature: What the model takes and gives.
@@ -55,14 +55,14 @@ class Request:
     schema: Schema = field(default_factory=Schema)
 
     def expected_class(self, output: Tensor) -> str:
-        """What an error says of names that the training data do not have."""
+        """Return what an error expects in place of names that the training data do not have."""
         names = self.schema.classes.get(output.name, ())
         if not names:
             return "numbers of classes, as the training data have no names"
         return f"one of the training data's {', '.join(names[:10])}"
 
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
-        """What the model needs of the arrays of a file, by their names there."""
+        """Return the arrays of a file that the model needs, by their names there."""
         found: dict[str, Tensor] = {}
         for tensors, alias in ((self.signature.inputs, X), (self.signature.outputs, Y)):
             for tensor in tensors:
@@ -77,11 +77,11 @@ class Reader(ABC):
 
     @abstractmethod
     def accepts(self, path: Path) -> bool:
-        """Whether a file or directory is of this format, by its name and, of a directory, what is in it."""
+        """Check whether a file or directory is of this format, by its name and a directory's contents."""
 
     @abstractmethod
     def read(self, path: Path, request: Request) -> Arrays:
-        """The arrays, [examples, ...] each, by their names in the file (or `x` and `y`).
+        """Return the arrays, [examples, ...] each, by their names in the file (or `x` and `y`).
 
         Raises:
             MistifyError: INVALID_DATASET, naming the file, the row, what was found and what was expected.
@@ -90,7 +90,7 @@ class Reader(ABC):
 
     @abstractmethod
     def schema(self, path: Path, request: Request) -> Schema:
-        """What training data decide for test data.
+        """Return what training data decide for test data.
 
         Raises:
             As `read` does.
@@ -117,5 +117,5 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
 
 
 def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
-    """The name under which a file has an array, if it does."""
+    """Return the name under which a file has an array, if it does."""
     return next((name for name in (wanted, alias) if name in names), None)

@@ -29,11 +29,11 @@ class ImageFolderReader(Reader):
     """
 
     def accepts(self, path: Path) -> bool:
-        """A directory of directories."""
+        """Check for a directory of directories."""
         return path.is_dir() and any(entry.is_dir() for entry in path.iterdir())
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """All images as uint8 [examples, height, width, channels] `x`, and their classes `y`."""
+        """Return all images as uint8 [examples, height, width, channels] `x`, and their classes `y`."""
         signature = request.signature
         if len(signature.inputs) != 1 or len(signature.outputs) != 1 or len(signature.inputs[0].shape) != 3:
             raise invalid(
@@ -48,14 +48,14 @@ class ImageFolderReader(Reader):
         return {"x": images.array(), "y": np.array([label for _, label in files], np.int64)}
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """The sorted names of the directories."""
+        """Return the sorted names of the directories."""
         names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and _shown(entry))
         outputs = [output.name for output in request.signature.outputs]
         return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
 
 
 def decode_image(content: bytes, shape: Shape) -> Array:
-    """An encoded image as uint8 [height, width, channels], of the size that is asked for.
+    """Return an encoded image as uint8 [height, width, channels], of the size that is asked for.
 
     Raises:
         ValueError: It cannot be decoded.
@@ -72,7 +72,7 @@ def decode_image(content: bytes, shape: Shape) -> Array:
 
 
 def _files(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
-    """Every image with its class, in the order of their names.
+    """Yield every image with its class, in the order of their names.
 
     Raises:
         MistifyError: A class that the training data do not have, or a link that leads out of the folder.

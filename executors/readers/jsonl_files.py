@@ -14,15 +14,15 @@ class JsonlReader(Reader):
     """Reads keys named as the inputs and outputs: numbers, lists of them, names of classes, text, words."""
 
     def accepts(self, path: Path) -> bool:
-        """By the suffix."""
+        """Check the suffix."""
         return path.suffix == ".jsonl"
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """The values of each key as an array."""
+        """Return the values of each key as an array."""
         return read_columns(path, _rows(path), request)
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """By all targets; and the other keys, where none is named after the one input."""
+        """Return the schema of all targets; and of other keys, where none is named after the one input."""
         return schema_of_table(_rows(path), request)
 
 

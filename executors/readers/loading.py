@@ -62,7 +62,7 @@ def load_dataset(
 
 
 def _schema(source: str, request: Request) -> Schema:
-    """What training data decide."""
+    """Return what training data decide."""
     outputs = request.signature.outputs
     if source.startswith(BUILTIN):
         return Schema(whole={output.name: True for output in outputs})

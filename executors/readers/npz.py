@@ -25,11 +25,11 @@ class NpzReader(Reader):
     """Reads `.npz` files block by block, so that they may be larger than memory."""
 
     def accepts(self, path: Path) -> bool:
-        """By the suffix; `.npy` as well, to say what is wrong with it."""
+        """Check the suffix; accept `.npy` as well, to report what is wrong with it."""
         return path.suffix in (".npz", _SUFFIX)
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """The arrays that the model needs; of the others only the names, with nothing in them."""
+        """Return the arrays that the model needs; of the others only the names, with nothing in them."""
         try:
             if path.suffix == _SUFFIX:
                 raise ValueError("it is a single array")
@@ -48,7 +48,7 @@ class NpzReader(Reader):
             raise invalid(problem) from error
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """Whether targets are whole numbers, by their types; nothing of what `read` will refuse."""
+        """Return which targets are whole numbers, by their types; nothing of what `read` will refuse."""
         whole: dict[str, bool] = {}
         with suppress(*_UNREADABLE), ZipFile(path) as archive:
             members = _members(archive)
@@ -61,7 +61,7 @@ class NpzReader(Reader):
 
 
 def _members(archive: ZipFile) -> dict[str, str]:
-    """The files in an archive by the names of their arrays."""
+    """Return the files in an archive by the names of their arrays."""
     return {name.removesuffix(_SUFFIX): name for name in archive.namelist()}
 
 
@@ -87,7 +87,7 @@ def _array(archive: ZipFile, member: str) -> Array:
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Shape, whether columns come first, and type."""
+    """Return shape, whether columns come first, and type."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     return read(file)

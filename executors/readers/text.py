@@ -31,13 +31,13 @@ class Tokenizer:
         self._settings = settings
 
     def text(self, text: str, length: int) -> list[int]:
-        """The ids of a text, `length` of them at the most."""
+        """Return the ids of a text, `length` of them at the most."""
         first, last = self._end(_FIRST), self._end(_LAST)
         words = [id_ for word in _TOKEN.findall(text.lower()) for id_ in self._pieces(word)]
         return [*first, *words[: length - len(first) - len(last)], *last]
 
     def word(self, word: str) -> int:
-        """The id of one word, so that labels of words stay beside them."""
+        """Return the id of one word, so that labels of words stay beside them."""
         return self._pieces(word.lower())[0]
 
     @cached_property

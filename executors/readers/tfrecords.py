@@ -27,11 +27,11 @@ class TFRecordReader(Reader):
     """Reads features named as the inputs and outputs: numbers, encoded images, or names of classes."""
 
     def accepts(self, path: Path) -> bool:
-        """A file with `.tfrecord` in its name, or a directory with such files in it."""
+        """Check for a file with `.tfrecord` in its name, or a directory with such files in it."""
         return bool(_shards(path))
 
     def read(self, path: Path, request: Request) -> Arrays:
-        """The features as arrays."""
+        """Return the features as arrays."""
         arrays: dict[str, Rows] = {}
         records = _records(path)
         while block := list(islice(records, _BLOCK)):
@@ -41,7 +41,7 @@ class TFRecordReader(Reader):
         return {name: rows.array() for name, rows in arrays.items()}
 
     def schema(self, path: Path, request: Request) -> Schema:
-        """The sorted texts of features that are named as outputs, and which of these have no floats."""
+        """Return the sorted texts of features named as outputs, and which of these have no floats."""
         names: dict[str, set[str]] = {}
         whole: dict[str, bool] = {}
         for _, example in _records(path):
@@ -55,7 +55,7 @@ class TFRecordReader(Reader):
 
 
 def _shards(path: Path) -> list[Path]:
-    """The files of a dataset, in the order of their names."""
+    """Return the files of a dataset, in the order of their names."""
     if path.is_dir():
         root = path.resolve()
         return sorted(
@@ -66,7 +66,7 @@ def _shards(path: Path) -> list[Path]:
 
 
 def _records(path: Path) -> Iterator[Record]:
-    """Every example of a file or of shards."""
+    """Yield every example of a file or of shards."""
     for shard in _shards(path):
         number = 0
         try:
@@ -106,7 +106,7 @@ def _image(content: bytes, tensor: Tensor) -> Array:
 
 
 def _classes(values: Any, tensor: Tensor, names: tuple[str, ...]) -> Array:
-    """The numbers of classes, from their names."""
+    """Return the numbers of classes, from their names."""
     found = _texts(values) if isinstance(values[0], bytes) else list(values)
     unknown = [name for name in found if name not in names]
     if unknown:
@@ -120,7 +120,7 @@ def _texts(values: Any) -> list[str]:
 
 
 def _shaped(values: Array, tensor: Tensor) -> Array:
-    """Numbers in the shape of an input, or of what an output learns."""
+    """Return numbers in the shape of an input, or of what an output learns."""
     if isinstance(tensor, Input):
         return values.reshape([-1 if size is None else size for size in tensor.shape])
     return values if len(tensor.shape) > 1 or len(values) > 1 else values.reshape(-1)[0]

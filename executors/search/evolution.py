@@ -19,7 +19,7 @@ _LEFT_OUT = 0.1
 
 
 def founders(groups: int, blocks: int, count: int, rng: np.random.Generator) -> list[Genes]:
-    """Genes of random architectures; the first of them keeps all proportions."""
+    """Return genes of random architectures; the first of them keeps all proportions."""
     widths = rng.normal(0, _SPREAD, (count, groups))
     stays = rng.random((count, blocks)) >= _LEFT_OUT
     widths[:1], stays[:1] = 0, True
@@ -43,7 +43,7 @@ class Evolution:
     rng: np.random.Generator
 
     def child(self, parents: Sequence[Genes]) -> Genes:
-        """A child of parents drawn from some; the first of them are drawn more often."""
+        """Return a child of parents drawn from some; the first of them are drawn more often."""
         first = self._drawn(parents).copy()
         if self.rng.random() < self.crossover_rate:
             from_second = self.rng.random(len(first)) < 0.5
@@ -62,7 +62,7 @@ class Evolution:
         fitted: Callable[[Genes], Genes | None],
         promise: Callable[[Sequence[Genes]], npt.NDArray[np.float64]],
     ) -> list[Genes]:
-        """The best after some generations, the most promising first; as many as there were.
+        """Return the best after some generations, the most promising first; as many as there were.
 
         Args:
             population: Genes that meet the limits.
@@ -80,5 +80,5 @@ class Evolution:
         return best
 
     def _drawn(self, parents: Sequence[Genes]) -> Genes:
-        """The better of two."""
+        """Return the better of two."""
         return parents[int(self.rng.integers(len(parents), size=2).min())]

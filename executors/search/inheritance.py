@@ -1,4 +1,4 @@
-"""What candidates are with the weights of the network that they are cut from, without any training."""
+"""The quality of candidates with the weights of the network that they are cut from, without training."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ class Inheritance:
     setup: TrainingSetup
 
     def keep(self, architecture: Architecture) -> Keep:
-        """The most valuable units of each group."""
+        """Return the most valuable units of each group."""
         found = {}
         for name, values in self.values.items():
             left = self.masks.keep[name]
@@ -59,7 +59,7 @@ class Inheritance:
         return found
 
     def quality(self, architecture: Architecture, structure: Structure) -> float:
-        """How well a candidate does: the negative logarithm of its loss on examples.
+        """Return the quality of a candidate: the negative logarithm of its loss on examples.
 
         The loss tells candidates apart whose accuracy is that of chance.
 
@@ -84,7 +84,7 @@ class Inheritance:
 
     @contextmanager
     def _cut(self, keep: Keep) -> Iterator[None]:
-        """The network with no more than these units, and then as it was."""
+        """Leave the network no more than these units for the block; then restore it."""
         before = self.masks.keep
         variables = [variable for own in self.structure.graph.variables.values() for variable in own]
         weights = [variable.numpy() for variable in variables]
@@ -99,7 +99,7 @@ class Inheritance:
 
     @cached_property
     def _examples(self) -> tuple[Dataset, Dataset]:
-        """What every candidate is calibrated and measured on."""
+        """The data that every candidate is calibrated on, and those that it is measured on."""
         train = self.setup.train
         order = np.random.default_rng(0).permutation(len(train))[: 2 * _EXAMPLES]
         # Where there are fewer, some or all of them serve for both.

@@ -1,4 +1,4 @@
-"""How good a candidate will be, from those that were measured."""
+"""A predictor of a candidate's quality, from those that were measured."""
 
 import json
 import warnings
@@ -50,12 +50,12 @@ class Predictor:
 
     @classmethod
     def loaded(cls, content: bytes) -> Self:
-        """One with the samples that `saved` gave; without any where there is no content."""
+        """Return a predictor with the samples that `saved` gave; without any where there is no content."""
         found = json.loads(content or b"[]")
         return cls(Sample(tuple(sample["features"]), sample["quality"]) for sample in found)
 
     def saved(self) -> bytes:
-        """The samples."""
+        """Return the samples as `loaded` takes them."""
         return json.dumps([asdict(sample) for sample in self.samples]).encode()
 
     def learn(self, samples: Iterable[Sample]) -> None:
@@ -64,7 +64,7 @@ class Predictor:
         self._process = self._fitted()
 
     def __call__(self, features: Sequence[Sequence[float]]) -> tuple[Floats, Floats]:
-        """What candidates will reach, and the standard deviation of that [candidates]; 0 and 1 of none."""
+        """Return predicted qualities and their standard deviations [candidates]; 0 and 1 without samples."""
         if self._process is None:
             return np.zeros(len(features)), np.ones(len(features))
         mean, deviation = self._process.predict(np.array(features), return_std=True)

@@ -30,7 +30,7 @@ _LEFT_OUT = 4
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is left of a network.
+    """The part of a network that is left.
 
     Attributes:
         widths: Units of each channel group.
@@ -92,7 +92,7 @@ class Space:
         return np.concatenate([np.full(groups, self._deepest), np.zeros(others)])
 
     def architecture(self, genes: Genes) -> Architecture:
-        """What genes stand for."""
+        """Return the architecture that genes stand for."""
         groups, blocks = len(self._groups), len(self.blocks)
         widths = {
             name: max(1, round(self._widths[name] * 2.0**gene))
@@ -106,17 +106,17 @@ class Space:
         return Architecture(widths, left_out, 1 - np.count_nonzero(genes[groups + blocks :] == 0) / _PARTS)
 
     def structure(self, architecture: Architecture) -> Structure:
-        """The network's without the blocks that an architecture leaves out, and at its resolution."""
+        """Return the structure without the blocks that an architecture leaves out, at its resolution."""
         return self._cut(architecture.left_out, architecture.scale)
 
     def costs(self, architecture: Architecture) -> Costs:
-        """What an architecture costs."""
+        """Return the costs of an architecture."""
         structure = self.structure(architecture)
         widths = {name: architecture.widths[name] for name in structure.groups}
         return costs_of(structure.network(widths), self._profiles)
 
     def fitted(self, genes: Genes, limits: Costs, depth: int = 0) -> Genes | None:
-        """The genes with all widths scaled alike, to the largest that meet the limits.
+        """Return the genes with all widths scaled alike, to the largest that meet the limits.
 
         Args:
             genes: Of any architecture.
@@ -162,7 +162,7 @@ class Space:
 
 
 def _resolutions(structure: Structure) -> Iterator[tuple[float, _Whole]]:
-    """The network at the shares of its images' sides that it can look at, the largest first."""
+    """Yield the network at the shares of its images' sides that it can look at, the largest first."""
     yield 1.0, _Whole.of(structure)
     if structure.graph.frozen:
         return

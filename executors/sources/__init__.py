@@ -62,7 +62,7 @@ def _registered(path: Path, name: str) -> bool:
 def load_application(
     name: str, classes: int | None = None, size: int | None = None, weights: Path | None = None
 ) -> keras.Model:
-    """An architecture of `keras.applications` as a flat functional model; see `application`.
+    """Return an architecture of `keras.applications` as a flat functional model; see `application`.
 
     Raises:
         MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.

@@ -16,7 +16,7 @@ _SEED = 0
 def application(
     name: str, classes: int | None = None, size: int | None = None, weights: Path | None = None
 ) -> keras.Model:
-    """An architecture of `keras.applications` with its classifier.
+    """Return an architecture of `keras.applications` with its classifier.
 
     Args:
         name: One of the functions of `keras.applications`, such as `MobileNetV2`.

@@ -13,7 +13,7 @@ from mistify.errors import ErrorCode, MistifyError
 
 
 def builtin_source(name: str) -> keras.Model:
-    """A model that comes with Mistify, with its weights.
+    """Return a model that comes with Mistify, with its weights.
 
     Raises:
         MistifyError: NOT_FOUND, with the names that exist.
@@ -29,12 +29,12 @@ def builtin_source(name: str) -> keras.Model:
 
 
 def weights_file(name: str) -> Path:
-    """Where the weights of the built-in model called `name` are."""
+    """Return the path of the weights of the built-in model called `name`."""
     return Path(__file__).with_name(f"{name}.weights.h5")
 
 
 def train_digits_resnet() -> keras.Model:
-    """`digits-resnet` trained anew, which takes some seconds: how its weights were made."""
+    """Train `digits-resnet` anew, as its weights were made; this takes some seconds."""
     keras.utils.set_random_seed(0)
     model = _digits_resnet()
     data = load_dataset("builtin:digits-train", signature_of(model))
@@ -45,7 +45,7 @@ def train_digits_resnet() -> keras.Model:
 
 
 def _digits_resnet() -> keras.Model:
-    """A small residual network for 8 x 8 digits."""
+    """Return a small residual network for 8 x 8 digits."""
     layers = keras.layers
 
     def block(x: Any, width: int, strides: int) -> Any:

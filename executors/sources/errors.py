@@ -1,4 +1,4 @@
-"""What Keras says of a file that it cannot load, in one line."""
+"""Keras's reasons for not loading a file, in one line."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from mistify.errors import MistifyError
 
 
 def unreadable(path: Path | str, error: Exception) -> MistifyError:
-    """INVALID_MODEL, Keras cannot load a file."""
+    """Return an INVALID_MODEL error: Keras cannot load a file."""
     # Keras wraps the cause in pages of configuration, and advises to trust the file.
     cause = str(error).rpartition("Exception encountered: ")[2].strip() or type(error).__name__
     given = cause.splitlines()[0].partition(". ")[0].rstrip(".")

@@ -19,7 +19,7 @@ _INFERENCE = 4 * GIB
 
 
 def flatten(path: Path | str, model: keras.Model) -> keras.Model:
-    """A copy in float32 with nested models inlined, once it is known that it can be adapted.
+    """Return a copy in float32 with nested models inlined, once it is known that it can be adapted.
 
     All of it is adapted and trained, also layers that were frozen, as they often are to train a new head.
 
@@ -40,7 +40,7 @@ def flatten(path: Path | str, model: keras.Model) -> keras.Model:
 
 
 def _in_float32(model: keras.Model) -> keras.Model:
-    """A flat model in float32, which least squares and training without scaled losses need."""
+    """Return a flat model in float32, which least squares and training without scaled losses need."""
     graph = read_graph(model)
     if not any(dtype in _HALVES for dtype in graph.dtypes):
         return model
@@ -52,7 +52,7 @@ def _in_float32(model: keras.Model) -> keras.Model:
 
 
 def _without_halves(config: Any) -> Any:
-    """A layer's configuration, that of layers inside it included, with float32 for every half precision."""
+    """Return a layer's configuration, layers inside it included, with float32 for every half precision."""
     if isinstance(config, dict):
         policy = config.get("config") if config.get("class_name") == "DTypePolicy" else None
         if policy and str(policy.get("name")).removeprefix("mixed_") in _HALVES:

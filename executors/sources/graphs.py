@@ -59,7 +59,7 @@ class FrozenGraph:
 
     @classmethod
     def read(cls, content: bytes) -> "FrozenGraph":
-        """What `content` has written."""
+        """Return the graph that `content` has written."""
         return cls(meta_graph_pb2.MetaGraphDef.FromString(content))
 
     @property
@@ -82,12 +82,12 @@ class FrozenGraph:
 
     @property
     def signature(self) -> Signature:
-        """What it takes and gives, as of a model."""
+        """The inputs and outputs, as of a model."""
         takes = (Input(spec.name, tuple(spec.shape[1:]), spec.dtype.name) for spec in self.inputs)
         return Signature(tuple(takes), tuple(map(self._output, self.outputs)))
 
     def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
-        """The outputs in their order; for a function that TensorFlow traces."""
+        """Return the outputs in their order; for a function that TensorFlow traces."""
         feeds = [info.name for _, info in sorted(self._signature.inputs.items())]
         fetches = [self._signature.outputs[name].name for name in self.outputs]
         found = tf.graph_util.import_graph_def(
@@ -113,7 +113,7 @@ class FrozenGraph:
 
 
 def load_graph(path: Path) -> FrozenGraph:
-    """The graph of a SavedModel's `serving_default`.
+    """Return the graph of a SavedModel's `serving_default`.
 
     Raises:
         MistifyError: INVALID_MODEL: it is damaged, does more than compute, or has no such signature of a free

@@ -93,7 +93,7 @@ def _least(*limits: int) -> int:
 
 
 def _writable_bytes() -> int:
-    """What counts towards RLIMIT_DATA."""
+    """Return the bytes that count towards RLIMIT_DATA."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024

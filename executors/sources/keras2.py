@@ -28,7 +28,7 @@ _CLASSES = frozenset(
 
 
 def is_keras2(path: Path) -> bool:
-    """Whether Keras 2 has written a file, which may be damaged."""
+    """Check whether Keras 2 has written a file, which may be damaged."""
     try:
         return _version(path).startswith("2.")
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):

@@ -14,7 +14,7 @@ SEQUENCE = 128
 
 
 def load_preset(path: Path, sequence: int | None = None, classes: int | None = None) -> keras.Model:
-    """The model in a preset's directory, for texts of one length.
+    """Return the model in a preset's directory, for texts of one length.
 
     A preset of a task is that task; one of a backbone alone gets a classifier with random weights where
     classes are asked for. Its tokenizer is not loaded: inputs are the backbone's own, such as `token_ids`
@@ -54,7 +54,7 @@ def _load(keras_hub: Any, path: Path, classes: int | None) -> keras.Model:
 
 
 def _fixed(model: keras.Model, sequence: int) -> keras.Model:
-    """The model with inputs of one length."""
+    """Return the model with inputs of one length."""
     inputs = {
         tensor.name: keras.Input(
             [size or sequence for size in tensor.shape[1:]], name=tensor.name, dtype=tensor.dtype

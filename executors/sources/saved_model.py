@@ -43,7 +43,7 @@ def load_saved_model(path: Path, inspected: Inspected) -> keras.Model:
 
 
 def _root(path: Path) -> dict[str, Any]:
-    """The configuration of the whole model."""
+    """Return the configuration of the whole model."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - with tf_keras
     from tf_keras.protobuf.saved_metadata_pb2 import SavedMetadata  # noqa: PLC0415 - a second Keras
 
@@ -67,5 +67,5 @@ def _root(path: Path) -> dict[str, Any]:
 
 
 def _plain(value: dict[str, Any]) -> object:
-    """A tuple, as SavedModels write it, as a list."""
+    """Return a tuple, as SavedModels write it, as a list."""
     return value["items"] if value.get("class_name") == "__tuple__" and "items" in value else value

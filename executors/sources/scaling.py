@@ -13,7 +13,7 @@ from mistify.parsing.validation import InvalidValue
 
 
 def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
-    """A flat model with a `Rescaling` behind each input of figures; the model itself where nothing is scaled.
+    """Return a flat model with a `Rescaling` behind each input of figures; itself where nothing is scaled.
 
     Raises:
         InvalidValue: It has no such input, or not as many channels as there are values.
@@ -40,7 +40,7 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
 
 
 def _values(scaling: InputScaling) -> tuple[Any, Any]:
-    """Factor and offset, for all channels or for each."""
+    """Return factor and offset, for all channels or for each [channels]."""
     if scaling.mean is None or scaling.std is None:
         return scaling.factor, scaling.offset
     pairs = list(zip(scaling.mean, scaling.std, strict=True))

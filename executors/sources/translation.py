@@ -19,7 +19,7 @@ _RENAMED = {"LeakyReLU": {"alpha": "negative_slope"}}
 
 
 def translated(path: Path, old: Any) -> keras.Model:
-    """A functional or sequential model of tf_keras as one of Keras 3, which computes the same.
+    """Return a functional or sequential model of tf_keras as one of Keras 3, which computes the same.
 
     Raises:
         MistifyError: INVALID_MODEL, it cannot be rebuilt, or computes something else.
@@ -33,7 +33,7 @@ def translated(path: Path, old: Any) -> keras.Model:
 
 
 def _rebuilt(old: Any) -> keras.Model:
-    """The graph of a model, followed from its inputs on."""
+    """Return the graph of a model, followed from its inputs on."""
     made: dict[int, Any] = {
         id(tensor): keras.Input(tensor.shape[1:], name=layer.name, dtype=tensor.dtype.name)
         for tensor, layer in zip(old.inputs, keras_internals.keras2_input_layers(old), strict=True)
@@ -59,7 +59,7 @@ def _rebuilt(old: Any) -> keras.Model:
 
 
 def _layer(old: Any) -> keras.layers.Layer:
-    """A layer, not yet built, or a nested model."""
+    """Return a layer, not yet built, or a nested model."""
     if keras_internals.is_keras2_model(old):
         return _rebuilt(old)
     config = {"class_name": type(old).__name__, "config": old.get_config()}
@@ -67,12 +67,12 @@ def _layer(old: Any) -> keras.layers.Layer:
 
 
 def _as_list(value: Any) -> Any:
-    """A shape or an array of a layer's config."""
+    """Return a shape or an array of a layer's config."""
     return np.asarray(value).tolist()
 
 
 def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
-    """A layer's config as Keras 3 takes it, without options it no longer has: `_compare` decides."""
+    """Return a layer's config as Keras 3 takes it, without options it no longer has: `_compare` decides."""
     name, settings = config.get("class_name"), config.get("config")
     layer = getattr(keras.layers, name, None) if isinstance(name, str) else None
     if not isinstance(settings, dict) or not isinstance(layer, type):
@@ -88,7 +88,7 @@ def _as_keras3(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(layer: type) -> frozenset[str]:
-    """The names of the settings of a layer of Keras 3."""
+    """Return the names of the settings of a layer of Keras 3."""
     names = {"batch_input_shape"} if layer is keras.layers.InputLayer else set()
     for kind in layer.__mro__:
         if "__init__" in vars(kind):

@@ -1,4 +1,4 @@
-"""What a Keras model is made of, and how its widths are changed.
+"""The structure of Keras models, and the changes that can be made to it.
 
 `analyse(model)` finds the channel groups; `narrow` and `widen` change their widths;
 `residual_blocks` finds what can be left out; `at_resolution` makes images smaller;

@@ -1,4 +1,4 @@
-"""What a Keras model is made of: its graph, its channel groups, and what it costs at any widths."""
+"""The structure of a Keras model: its graph, its channel groups, and its costs at any widths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Channels:
     per_unit: Mapping[str, int]
 
     def count(self, widths: Widths) -> int:
-        """Channels at these widths."""
+        """Return the channels at these widths."""
         return self.fixed + sum(times * widths[group] for group, times in self.per_unit.items())
 
 
@@ -53,11 +53,11 @@ class Structure:
 
     @cached_property
     def averages_channels(self) -> bool:
-        """Whether masked units count, as zeros, in the statistics of a layer norm."""
+        """True if masked units count, as zeros, in the statistics of a layer norm."""
         return any(handler_of(name, layer).averages_channels for name, layer in self.graph.layers.items())
 
     def network(self, widths: Widths | None = None) -> NetworkCost:
-        """The network as the cost model sees it, at other widths where given.
+        """Return the network as the cost model sees it, at other widths where given.
 
         Raises:
             UnsupportedLayerError: A tensor has a free dimension besides the batch.
@@ -99,7 +99,7 @@ class Structure:
         )
 
     def weight_shapes(self, widths: Widths) -> dict[str, list[Shape]]:
-        """The shapes of every layer's weights at these widths."""
+        """Return the shapes of every layer's weights at these widths."""
         shapes = {name: [list(weight.shape) for weight in own] for name, own in self.graph.variables.items()}
         for group in self.groups.values():
             for slot in group.slots:
@@ -117,7 +117,7 @@ class Structure:
                 )
 
     def _stored(self, name: str, weights: list[Shape]) -> list[Shape]:
-        """Weights left after folding: of a batch norm a bias, where the layer before it has none."""
+        """Return the weights left after folding: a batch norm's bias, where the layer before has none."""
         if name not in self._folded_bias:
             return weights
         return weights[:1] if self._folded_bias[name] else []
@@ -162,7 +162,7 @@ def _tensor_channels(
     graph: Graph, space: ChannelSpace, groups: Mapping[str, ChannelGroup], components: Ids,
     tensors: Mapping[int, Ids],
 ) -> tuple[Channels, ...]:  # fmt: skip
-    """For each tensor how its channels divide among the groups."""
+    """Return for each tensor how its channels divide among the groups."""
     group_of = space.groups_of_components(groups.values(), components)
     channels = []
     for index in range(len(graph.shapes)):

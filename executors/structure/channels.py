@@ -1,4 +1,4 @@
-"""Which channels of a network belong together: the bookkeeping behind channel groups.
+"""The channels of a network that belong together: the bookkeeping behind channel groups.
 
 Every position along an axis that can shrink (a channel of a tensor, a row or column of a weight) is a
 number. Handlers tie numbers that must be kept or cut together; connected components are the units.
@@ -23,7 +23,7 @@ FIXED = 0
 
 
 class Role(Enum):
-    """What a weight's axis does with the channels: makes them, passes them on, or sums over them."""
+    """The use of channels by a weight's axis: it makes them, passes them on, or sums over them."""
 
     MAKES = "makes"
     PASSES = "passes"
@@ -32,7 +32,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a group's units stand along one axis of one weight.
+    """The places of a group's units along one axis of one weight.
 
     Attributes:
         layer: The layer's name in the graph.
@@ -70,7 +70,7 @@ class ChannelGroup:
 
     @property
     def makers(self) -> int:
-        """How many layers make the channels, at least one: of a residual stream all that are added up."""
+        """The number of layers that make the channels, at least 1; all that a residual stream adds up."""
         return len({slot.layer for slot in self.slots if slot.role is Role.MAKES}) or 1
 
 
@@ -93,33 +93,33 @@ class ChannelSpace:
         self._axes: dict[tuple[str, int, int], _Axis] = {}
 
     def new(self, count: int) -> Ids:
-        """Numbers for `count` channels that nothing ties yet."""
+        """Return numbers for `count` channels that nothing ties yet."""
         first = self._count
         self._count += count
         return np.arange(first, first + count)
 
     def fixed(self, count: int) -> Ids:
-        """Numbers for `count` channels that must stay."""
+        """Return numbers for `count` channels that must stay."""
         return np.full(count, FIXED)
 
     def tie(self, left: Ids, right: Ids) -> None:
-        """Channels that are kept or cut together, position by position."""
+        """Tie channels that are kept or cut together, position by position."""
         left, right = np.broadcast_arrays(left, right)
         self._left.append(left.ravel())
         self._right.append(right.ravel())
 
     def fix(self, ids: Ids) -> None:
-        """Channels that must stay."""
+        """Note channels that must stay."""
         self.tie(ids, np.asarray([FIXED]))
 
     def fix_layer(self, layer: str) -> None:
-        """Channels along the axes of a layer's weights must stay."""
+        """Note that the channels along the axes of a layer's weights must stay."""
         for axis in self._axes.values():
             if axis.layer == layer:
                 self.fix(axis.ids)
 
     def bind(self, node: Node, weight: object, axis: int, role: Role, ids: Ids) -> None:
-        """Channels stand along an axis of a layer's weight; the calls of a shared layer are tied by it."""
+        """Note the channels along an axis of a layer's weight; the calls of a shared layer are tied by it."""
         index = next(i for i, variable in enumerate(node.layer.weights) if variable is weight)
         key = (node.name, index, axis)
         if key in self._axes:
@@ -128,7 +128,7 @@ class ChannelSpace:
             self._axes[key] = _Axis(*key, role, ids)
 
     def components(self) -> Ids:
-        """For each channel number the component that it belongs to; `FIXED` is component 0."""
+        """Return for each channel number the component that it belongs to; `FIXED` is component 0."""
         left = np.concatenate([np.zeros(0, np.int64), *self._left])
         right = np.concatenate([np.zeros(0, np.int64), *self._right])
         matrix = coo_array((np.ones(len(left), np.int8), (left, right)), shape=(self._count, self._count))
@@ -137,7 +137,7 @@ class ChannelSpace:
         return np.asarray(labels, np.int64)
 
     def groups_of_components(self, groups: Iterable[ChannelGroup], components: Ids) -> dict[int, str]:
-        """The group that each component belongs to, by the group's name."""
+        """Return the group that each component belongs to, by the group's name."""
         owner = {}
         for group in groups:
             slot = group.slots[0]
@@ -146,7 +146,7 @@ class ChannelSpace:
         return owner
 
     def groups(self, components: Ids) -> list[ChannelGroup]:
-        """Components that stand along the same axes, equally often, as channel groups."""
+        """Return the components that stand along the same axes, equally often, as channel groups."""
         axes = list(self._axes.values())
         if not axes:
             return []
@@ -167,7 +167,7 @@ class ChannelSpace:
 
 
 def _named_apart(groups: list[ChannelGroup]) -> list[ChannelGroup]:
-    """Groups in the order of their layers; a second group of one layer is called `layer#2`."""
+    """Return groups in the order of their layers; a second group of one layer is called `layer#2`."""
     seen: Counter[str] = Counter()
     named = []
     for group in groups:
@@ -178,7 +178,7 @@ def _named_apart(groups: list[ChannelGroup]) -> list[ChannelGroup]:
 
 
 def _group(axes: list[_Axis], axis_index: Ids, position: Ids, units: list[slice]) -> ChannelGroup:
-    """One group from the runs of (axis, position) of its units, which all touch the same axes."""
+    """Return one group from the runs of (axis, position) of its units, which all touch the same axes."""
     units = sorted(units, key=lambda unit: tuple(position[unit]))
     pattern = axis_index[units[0]]
     places = np.stack([position[unit] for unit in units])

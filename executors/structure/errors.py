@@ -1,4 +1,4 @@
-"""What the analysis of a model can fail of."""
+"""Errors of the analysis of a model."""
 
 
 class UnsupportedLayerError(TypeError):

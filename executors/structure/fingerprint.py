@@ -1,4 +1,4 @@
-"""What models have in common: networks of one kind lose about as much when they are cut."""
+"""Fingerprints of kinds of models: networks of one kind lose about as much when they are cut."""
 
 import hashlib
 from typing import Final
@@ -30,7 +30,7 @@ _KINDS: Final = {
 
 
 def kind_of(graph: Graph) -> str:
-    """The kind of a network: `transformer`, `recurrent`, `depthwise`, `convolutional` or `dense`."""
+    """Return the kind of a network: `transformer`, `recurrent`, `depthwise`, `convolutional` or `dense`."""
     found = graph.layers.values()
     return next(
         (kind for kind, members in _KINDS.items() if any(isinstance(layer, members) for layer in found)),
@@ -39,7 +39,7 @@ def kind_of(graph: Graph) -> str:
 
 
 def digest_of(graph: Graph) -> str:
-    """A digest of a network's layers and weights, whatever they are called."""
+    """Return a digest of a network's layers and weights, whatever they are called."""
     found = hashlib.sha256()
     for node in graph.nodes:
         found.update(f"{type(node.layer).__name__} {node.inputs} {node.output}\n".encode())

@@ -41,7 +41,7 @@ _KERNELS: Mapping[type, tuple[str, Callable[[Array, Array], Array]]] = {
 
 
 def foldable(graph: Graph) -> dict[Node, Node]:
-    """The batch norms that can be folded, each with the call that it follows.
+    """Return the batch norms that can be folded, each with the call that it follows.
 
     A batch norm of the last axis folds when it alone reads what a linear convolution or dense layer
     writes, and neither layer is called twice.
@@ -67,7 +67,7 @@ def foldable(graph: Graph) -> dict[Node, Node]:
 
 
 def fold_batch_norm(model: keras.Model) -> keras.Model:
-    """The same function without the batch norms that can be folded; the others become a scale and a shift.
+    """Return the same function without batch norms: those that cannot be folded become scales and shifts.
 
     `y = gamma * (W x + b - mean) / sqrt(variance + epsilon) + beta` becomes one kernel and one bias. Where
     nothing is before it that takes them, its statistics become part of gamma and beta, if it has both.
@@ -94,14 +94,14 @@ def fold_batch_norm(model: keras.Model) -> keras.Model:
 
 
 def _settle(norm: keras.layers.Layer) -> list[Array]:
-    """The weights of a batch norm whose mean is 0, variance 1 and epsilon 0."""
+    """Return the weights of a batch norm whose mean is 0, variance 1 and epsilon 0."""
     mean = np.asarray(norm.moving_mean)
     scale = np.asarray(norm.gamma) / np.sqrt(np.asarray(norm.moving_variance) + norm.epsilon)
     return [scale, np.asarray(norm.beta) - mean * scale, np.zeros_like(mean), np.ones_like(mean)]
 
 
 def _fold(layer: keras.layers.Layer, norm: keras.layers.Layer) -> list[Array]:
-    """The weights of a linear layer with a batch norm behind it."""
+    """Return the weights of a linear layer with a batch norm behind it."""
     scale = 1.0 / np.sqrt(np.asarray(norm.moving_variance) + norm.epsilon)
     if norm.scale:
         scale = scale * np.asarray(norm.gamma)

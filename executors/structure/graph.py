@@ -41,7 +41,7 @@ class Node:
     output: int
 
     def given(self, tensor: Callable[[int], Any]) -> tuple[Any, Any]:
-        """Positional and keyword arguments with tensors in place of their numbers."""
+        """Return positional and keyword arguments with tensors in place of their numbers."""
         args, kwargs = (
             map_leaves(values, TensorRef, lambda ref: tensor(ref.index))
             for values in (self.args, self.kwargs)
@@ -49,12 +49,12 @@ class Node:
         return args, kwargs
 
     def argument(self, name: str) -> int | None:
-        """Which of the `inputs` a parameter of the layer's `call` is given; None if it is given no tensor."""
+        """Return which of the `inputs` a parameter of the layer's `call` is; None if it is no tensor."""
         given = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
         return self.inputs.index(given.index) if isinstance(given, TensorRef) else None
 
     def rewired(self, number: Callable[[int], int]) -> "Node":
-        """The same call on tensors of other numbers."""
+        """Return the same call on tensors of other numbers."""
 
         def change(ref: TensorRef) -> TensorRef:
             return TensorRef(number(ref.index))
@@ -148,7 +148,7 @@ class Graph:
         return library.Model(_single(inputs), _single(outputs), name=self.name)
 
     def without(self, removed: Mapping[int, int]) -> "Graph":
-        """The graph without the calls that write the tensors `removed`, each read as another tensor.
+        """Return the graph without the calls that write the tensors `removed`, each read as another tensor.
 
         Nor does it have those that nothing needs any more.
         """

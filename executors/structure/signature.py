@@ -1,4 +1,4 @@
-"""What a model takes and gives: names, shapes and types of its inputs and outputs."""
+"""The signature of a model: names, shapes and types of its inputs and outputs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _SHAPING = (
 
 
 class Activation(Enum):
-    """What a model's output has been through last, as far as it matters to what is learned."""
+    """The last activation of a model's output, as far as it matters to what is learned."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
@@ -45,7 +45,7 @@ class Input(Tensor):
 
     @property
     def figures(self) -> bool:
-        """Whether it takes figures, and no token ids, which Keras takes as floats as well."""
+        """True if it takes figures, and no token ids, which Keras takes as floats as well."""
         return "float" in self.dtype and self.ids is None
 
 
@@ -58,14 +58,14 @@ class Output(Tensor):
 
 @dataclass(frozen=True)
 class Signature:
-    """What a model takes and gives, in its own order."""
+    """The inputs and outputs of a model, in its own order."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
 
 
 def signature_of(model: keras.Model) -> Signature:
-    """The inputs and outputs of a functional or sequential model."""
+    """Return the inputs and outputs of a functional or sequential model."""
     inputs = (
         Input(tensor.name, tuple(tensor.shape[1:]), tensor.dtype, _ids(tensor)) for tensor in model.inputs
     )
@@ -77,12 +77,12 @@ def signature_of(model: keras.Model) -> Signature:
 
 
 def input_names(model: keras.Model) -> list[str]:
-    """The names of a model's inputs, in its order."""
+    """Return the names of a model's inputs, in its order."""
     return [tensor.name for tensor in model.inputs]
 
 
 def output_names(model: keras.Model) -> list[str]:
-    """The names of a model's outputs, in its order: those of the layers that make them.
+    """Return the names of a model's outputs, in its order: those of the layers that make them.
 
     Outputs of one layer that is called several times are numbered: `score`, `score_2`.
     """

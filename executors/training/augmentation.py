@@ -15,7 +15,7 @@ Augment = Callable[[Mapping[str, tf.Tensor], tf.Tensor], dict[str, tf.Tensor]]
 
 
 def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
-    """What changes the inputs of a model that are images [n, height, width, channels] of floats.
+    """Return what changes the inputs of a model that are images [n, height, width, channels] of floats.
 
     Raises:
         InvalidValue: There are none, they are smaller than they would be shifted, or what is said of their
@@ -52,7 +52,7 @@ def augmenting(model: keras.Model, settings: Augmentation | None) -> Augment:
 
 
 def _positions(shape: Shape) -> int:
-    """Of an output, the last axis of which are classes or figures."""
+    """Return the positions of an output, the last axis of which are classes or figures."""
     return prod(size or 0 for size in shape[:-1])
 
 
@@ -71,7 +71,7 @@ def _changed(images: tf.Tensor, settings: Augmentation, seed: tf.Tensor) -> tf.T
 
 
 def _shifted(images: tf.Tensor, axis: int, most: int, seed: tf.Tensor) -> tf.Tensor:
-    """Each image shifted along an axis by up to `most` pixels; its border fills the gap."""
+    """Return each image shifted along an axis by up to `most` pixels; its border fills the gap."""
     size = tf.shape(images)[axis]
     shifts = tf.random.stateless_uniform([tf.shape(images)[0], 1], seed, -most, most + 1, tf.int32)
     places = tf.clip_by_value(tf.range(size)[None] + shifts, 0, size - 1)

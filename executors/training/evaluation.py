@@ -1,4 +1,4 @@
-"""What a network says, and how good that is, with batch-norm statistics that are true of it."""
+"""Evaluation of networks, with batch-norm statistics that are true of them."""
 
 from collections.abc import Callable, Mapping
 from math import ceil, prod
@@ -51,7 +51,7 @@ class Evaluation:
         self._adopt = compiled(lambda inputs: call(model, inputs, training=True), model)
 
     def outputs(self, inputs: Arrays) -> dict[str, Array]:
-        """What the network gives for many inputs: name of the output -> [examples, ...]."""
+        """Return the network's outputs for many inputs: name of the output -> [examples, ...]."""
         found: dict[str, Rows] = {}
         with activity("measuring"):
             at_once = examples_at_once(self.model, EVALUATION_BATCH)
@@ -62,7 +62,7 @@ class Evaluation:
         return {name: rows.array() for name, rows in found.items()}
 
     def score(self, data: Dataset, metric: Metric) -> float:
-        """A metric of the network on some data."""
+        """Return a metric of the network on some data."""
         outputs = self.outputs(data.inputs)
         return score(metric, objectives_of(self.model, data), outputs, data.targets)
 
@@ -90,7 +90,7 @@ class Evaluation:
 
 
 def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY) -> float:
-    """A metric of a network on some data."""
+    """Return a metric of a network on some data."""
     return Evaluation(model).score(data, metric)
 
 
@@ -100,7 +100,7 @@ def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
 
 
 def examples_at_once(model: keras.Model, most: int, *, learning: bool = False) -> int:
-    """How many examples a flat model is called on at once: fewer than `most` where its tensors are large.
+    """Return how many examples a flat model is called on at once: fewer than `most` if tensors are large.
 
     Args:
         model: The model.
@@ -123,7 +123,7 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
 
 
 def compiled(forward: Callable[[Tensors], T], model: keras.Model) -> Callable[[Arrays], T]:
-    """A forward pass for any number of examples, traced when it is first called."""
+    """Return a forward pass for any number of examples, traced when it is first called."""
     signature = {
         tensor.name: tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) for tensor in model.inputs
     }

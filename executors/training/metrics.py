@@ -19,7 +19,7 @@ def score(
     metric: Metric, objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> float:  # fmt: skip
-    """A metric, as the mean over the outputs that it can tell of; `exact_match` is of all of them at once.
+    """Return a metric as the mean over the outputs that have it; `exact_match` is of all of them at once.
 
     Args:
         metric: Which one.
@@ -34,7 +34,7 @@ def score(
 
 
 def default_metric(objectives: Mapping[str, Objective]) -> Metric:
-    """What suits the targets: `mse` for figures, `exact_match` for several outputs, else `accuracy`."""
+    """Return `mse` for figures, `exact_match` for several outputs, else `accuracy`."""
     telling = [objective for objective in objectives.values() if not isinstance(objective, Regression)]
     if not telling:
         return Metric.MSE
@@ -42,7 +42,7 @@ def default_metric(objectives: Mapping[str, Objective]) -> Metric:
 
 
 def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
-    """The outputs that a metric can tell of.
+    """Return the outputs that a metric can tell of.
 
     Raises:
         InvalidValue: There is none.
@@ -69,7 +69,7 @@ def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: 
 
 
 def _counted(told: Array, target: Array) -> tuple[Array, Array]:
-    """Predictions [counted] or [counted, classes] and targets [counted], without what is ignored."""
+    """Return predictions [counted] or [counted, classes] and targets [counted], without what is ignored."""
     if told.size == target.size:
         return told.reshape(-1), target.reshape(-1)
     counted = target != IGNORED
@@ -85,12 +85,12 @@ def _accuracy(told: Array, target: Array) -> float:
 
 
 def _f1(told: Array, target: Array) -> float:
-    """The mean over the classes, each as one against the others."""
+    """Return the mean over the classes, each as one against the others."""
     return float(f1_score(target, _classes(told), average="macro", zero_division=0))
 
 
 def _roc_auc(told: Array, target: Array) -> float:
-    """Over the classes that the targets have; each against the others where there are more than two."""
+    """Return the mean over the targets' classes; each against the others where there are more than two."""
     if told.ndim == 1:
         return float(roc_auc_score(target, told))
     present = np.unique(target)
@@ -102,7 +102,7 @@ def _mse(told: Array, target: Array) -> float:
 
 
 def _right_examples(told: Array, target: Array) -> npt.NDArray[np.bool_]:
-    """Which examples are right at every position that is not ignored."""
+    """Return which examples [examples] are right at every position that is not ignored."""
     if told.size == target.size:
         right = (told >= 0.5).reshape(target.shape) == target
     else:

@@ -1,4 +1,4 @@
-"""What each output of a network learns: found from its activation and shape, and from the targets'.
+"""The objective of each output of a network, by its activation and shape, and by its targets.
 
 | objective | output | targets |
 | --- | --- | --- |
@@ -38,7 +38,7 @@ IGNORED: Final = -1
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """What one output learns, in TensorFlow, and how it is read, in NumPy.
+    """The objective of one output: its loss, in TensorFlow, and its predictions, in NumPy.
 
     Attributes:
         activation: What the output has been through.
@@ -50,22 +50,22 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """The mean loss of a batch."""
+        """Return the mean loss of a batch."""
 
     @abstractmethod
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """The mean distance of a batch from the teacher's predictions `taught`, of the output's shape."""
+        """Return the mean distance of a batch from the teacher's predictions, of the output's shape."""
 
     @abstractmethod
     def predictions(self, output: Array) -> Floats:
-        """What a network says, from its outputs: probabilities, or the figures themselves."""
+        """Return a network's predictions: probabilities, or the figures themselves, of the output's shape."""
 
     def taught(
         self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor | None, share: float, temperature: float
     ) -> tf.Tensor:
-        """The loss of a batch, of which `share` comes from the teacher's predictions, if there are any."""
+        """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any."""
         output = tf.cast(output, tf.float32)
         loss = self.loss(output, target)
         if taught is None:
@@ -77,7 +77,7 @@ class Categorical(Objective):
     """One of some classes, for each example or each position of it."""
 
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Cross entropy over what is not ignored, weighted by class."""
+        """Return cross entropy over what is not ignored, weighted by class."""
         classes = tf.maximum(target, 0)
         entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, self._logits(output))
         counts = _counts(target)
@@ -88,13 +88,13 @@ class Categorical(Objective):
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
+        """Return cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
         soft = tf.nn.softmax(tf.math.log(taught + SMALLEST) / temperature)
         entropy = tf.nn.softmax_cross_entropy_with_logits(soft, self._logits(output) / temperature)
         return temperature**2 * _mean(entropy, _counts(target))
 
     def predictions(self, output: Array) -> Floats:
-        """Probabilities of the classes."""
+        """Return probabilities of the classes."""
         told = np.asarray(output, np.float32)
         return told if self.activation is Activation.SOFTMAX else softmax(told, axis=-1)
 
@@ -106,7 +106,7 @@ class Binary(Objective):
     """Yes or no, once or several times for each example."""
 
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Cross entropy, weighted by class."""
+        """Return cross entropy, weighted by class."""
         target = tf.reshape(target, tf.shape(output))
         counts = tf.ones_like(output)
         if self.weights is not None:
@@ -116,11 +116,11 @@ class Binary(Objective):
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Cross entropy with the teacher's probabilities."""
+        """Return cross entropy with the teacher's probabilities."""
         return tf.reduce_mean(self._entropy(output, taught))
 
     def predictions(self, output: Array) -> Floats:
-        """Probabilities of a yes."""
+        """Return probabilities of a yes."""
         told = np.asarray(output, np.float32)
         return told if self.activation is Activation.SIGMOID else expit(told)
 
@@ -134,22 +134,22 @@ class Regression(Objective):
     """Figures."""
 
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Mean squared error."""
+        """Return mean squared error."""
         return tf.reduce_mean(tf.square(output - tf.reshape(target, tf.shape(output))))
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Mean squared distance from the teacher's figures."""
+        """Return mean squared distance from the teacher's figures."""
         return tf.reduce_mean(tf.square(output - taught))
 
     def predictions(self, output: Array) -> Floats:
-        """The figures."""
+        """Return the figures."""
         return np.asarray(output, np.float32)
 
 
 def objective_of(output: Output, target: Array) -> Objective:
-    """What an output learns from its targets [examples, ...].
+    """Return what an output learns from its targets [examples, ...].
 
     Raises:
         InvalidValue: Targets of this shape and type are none for the output.
@@ -170,14 +170,14 @@ def objective_of(output: Output, target: Array) -> Objective:
 def objectives_of(
     model: keras.Model, data: Dataset, weights: ClassWeights | None = None
 ) -> dict[str, Objective]:
-    """What each output of a model learns from data that were checked against it; see `objectives_for`."""
+    """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`."""
     return objectives_for(signature_of(model), data, weights)
 
 
 def objectives_for(
     signature: Signature, data: Dataset, weights: ClassWeights | None = None
 ) -> dict[str, Objective]:
-    """What each output learns from data that were checked against them.
+    """Return the objective of each output on data that were checked against it, by name.
 
     Args:
         signature: Its outputs are named as the data's targets.
@@ -203,7 +203,7 @@ def objectives_for(
 
 
 def empty_classes(signature: Signature, data: Dataset) -> list[int]:
-    """The classes of a classifier that have no example in training data; none of other models."""
+    """Return the classes of a classifier that have no example in training data; none of other models."""
     if len(signature.outputs) > 1:
         return []
     (output,) = signature.outputs
@@ -227,18 +227,18 @@ def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | 
 
 
 def named(classes: list[int]) -> str:
-    """Some classes in words, the first of them by its number."""
+    """Return some classes in words, the first of them by its number."""
     more = f" and of {len(classes) - 1} more" if len(classes) > 1 else ""
     return f"class {classes[0]}{more}"
 
 
 def predictions(objectives: Mapping[str, Objective], outputs: Mapping[str, Array]) -> dict[str, Floats]:
-    """What a network says, from its outputs, by their names."""
+    """Return a network's predictions from its outputs, by their names."""
     return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
 
 
 def class_count(objective: Objective, output: Output) -> int:
-    """How many classes an output tells apart; 0 where it learns figures."""
+    """Return how many classes an output tells apart; 0 where it learns figures."""
     if isinstance(objective, Categorical):
         return output.shape[-1] or 0
     return 2 if isinstance(objective, Binary) else 0

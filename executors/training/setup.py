@@ -1,4 +1,4 @@
-"""What networks are trained with: data, teacher, and settings of training."""
+"""Setups of training: data, teacher, and settings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

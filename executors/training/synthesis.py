@@ -32,7 +32,7 @@ layers = keras.layers
 
 @activity("generating")
 def generated(model: keras.Model, count: int, seed: int) -> Dataset:
-    """Inputs that look to a network like those it was trained on, with what it says of them as targets.
+    """Return inputs that look to a network like its training data, with its predictions as targets.
 
     Noise is changed by gradient steps until every batch norm sees the statistics that it knows from training,
     and until as many inputs are told to be of each class (Yin et al., Dreaming to Distill, 2020). Inputs
@@ -93,7 +93,7 @@ class _Dream:
         self._step = tf.function(self._improve, autograph=False)
 
     def inputs(self) -> dict[str, Array]:
-        """A batch of examples by the names of the inputs."""
+        """Return a batch of examples by the names of the inputs."""
         wanted = {
             output.name: tf.constant(self._rng.integers(output.shape[0] or 1, size=self.at_once))
             for output in self._signature.outputs
@@ -122,7 +122,7 @@ class _Dream:
         self._optimizer.apply(tape.gradient(loss, variables), variables)
 
     def _best_scale(self) -> float:
-        """That of the noise which is least unlike what the batch norms know."""
+        """Return the scale of the noise that is least unlike what the batch norms know."""
         if not self._norms:
             return 1.0
         misfits = [float(self._mismatch(self._noise(scale), {})) for scale in _SCALES]
@@ -139,7 +139,7 @@ class _Dream:
         return found
 
     def _mismatch(self, inputs: Tensors, wanted: Tensors) -> tf.Tensor:
-        """How unlike the training data the inputs are to the batch norms, and unlike the wanted classes."""
+        """Return how unlike the inputs are to what the batch norms know, and to the wanted classes."""
         seen = list(call(self._watched, inputs, training=False).values())
         outputs = [output.name for output in self._signature.outputs]
         normalised = seen[len(outputs) :]
@@ -152,7 +152,7 @@ class _Dream:
 
 
 def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
-    """How far mean and variance of the channels are from those that a batch norm knows."""
+    """Return how far mean and variance of the channels are from those that a batch norm knows."""
     mean, variance = tf.nn.moments(tensor, axes=list(range(len(tensor.shape) - 1)))
     known = tf.convert_to_tensor(norm.moving_variance) + norm.epsilon
     off = tf.square(mean - tf.convert_to_tensor(norm.moving_mean)) / known
@@ -161,7 +161,7 @@ def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
 
 
 def _target(output: Output, told: Array) -> Array:
-    """What a network says, as the targets of data say it."""
+    """Return a network's predictions in the form of targets."""
     if output.activation is Activation.SOFTMAX:
         return np.asarray(told.argmax(axis=-1), np.int64)
     return np.asarray(told >= 0.5, np.int64) if output.activation is Activation.SIGMOID else told

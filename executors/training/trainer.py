@@ -33,7 +33,7 @@ _AVERAGE_DECAY = 0.98
 
 @dataclass(frozen=True)
 class Memory:
-    """What a trainer knows of a network besides its weights.
+    """A trainer's knowledge of a network besides its weights.
 
     Attributes:
         steps: Updates so far.
@@ -45,12 +45,12 @@ class Memory:
 
 
 def constant(steps: int) -> Floats:
-    """A learning rate that stays at its highest, as shares of it [steps]."""
+    """Return a learning rate that stays at its highest, as shares of it [steps]."""
     return np.ones(steps, np.float32)
 
 
 def cosine(steps: int) -> Floats:
-    """A learning rate that falls from its highest to zero along a cosine, as shares of it [steps]."""
+    """Return a learning rate that falls from its highest to zero along a cosine, as shares of it [steps]."""
     return (0.5 * (1 + np.cos(np.pi * np.arange(steps) / max(steps, 1)))).astype(np.float32)
 
 
@@ -117,7 +117,7 @@ class Trainer:
             return self._train(schedule)
 
     def memory(self) -> Memory:
-        """What another trainer of the same weights, or of a part of them, can go on with."""
+        """Return what another trainer of the same weights, or of a part of them, can go on with."""
         arrays = {
             kind: {path: variable.numpy() for path, variable in variables.items()}
             for kind, variables in self._remembered().items()
@@ -165,12 +165,12 @@ class Trainer:
             self._after_step()
 
     def _lesson(self) -> dict[str, Mapping[str, Array]]:
-        """What a step is given some rows of."""
+        """Return the arrays that each step takes some rows of."""
         data, teacher = self._setup.train, self._setup.teacher
         return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
 
     def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
-        """Steps x batch of the setup's arrays; a rate for each step."""
+        """Return the compiled loop's types: the setup's arrays [steps, batch, ...], a rate for each step."""
         given = {
             part: {
                 name: tf.TensorSpec([None, None, *array.shape[1:]], array.dtype)
@@ -230,7 +230,7 @@ def _optimizer(params: TrainingParams) -> keras.optimizers.Optimizer:
 
 
 def _batches(examples: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """Indices of batches of one size, each example once per epoch; what is left over starts the next."""
+    """Yield indices of batches [size], each example once per epoch; what is left over starts the next."""
     pending = np.zeros(0, np.int64)
     while True:
         while len(pending) < size:

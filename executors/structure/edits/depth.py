@@ -31,7 +31,7 @@ class ResidualBlock:
 
 
 def residual_blocks(graph: Graph) -> list[ResidualBlock]:
-    """The blocks without which the network still has tensors of the same shapes, from the inputs on."""
+    """Return the blocks without which the other tensors keep their shapes, from the inputs on."""
     made_at = {node.output: place for place, node in enumerate(graph.nodes)}
     return [
         block
@@ -43,7 +43,7 @@ def residual_blocks(graph: Graph) -> list[ResidualBlock]:
 
 
 def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
-    """The structure of the network in which nothing is added to what goes round these blocks.
+    """Return the structure of the network in which nothing is added to what goes round these blocks.
 
     Groups keep their names, but those that are in the blocks alone are gone. `narrow` makes its model.
     """
@@ -59,7 +59,7 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
 
 
 def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:
-    """The block between a tensor and what is added to it, if it is one.
+    """Return the block between a tensor and what is added to it, if it is one.
 
     A sum that is an output stays: outputs are called after what makes them.
     """

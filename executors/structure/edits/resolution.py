@@ -25,7 +25,7 @@ _EXAMPLES: Final = 2
 
 
 def resolution(graph: Graph) -> float:
-    """The height of what a network looks at over that of its images; 1 where it has none."""
+    """Return the height of what a network looks at over that of its images; 1 where it has none."""
     image = _image(graph)
     if image is None or (first := _resizing(graph, image)) is None:
         return 1.0
@@ -33,7 +33,7 @@ def resolution(graph: Graph) -> float:
 
 
 def at_resolution(structure: Structure, share: float) -> Structure | None:
-    """The structure of the network that looks at its images smaller, by a `Resizing` in front of it.
+    """Return the structure of the network that looks at its images smaller, by a `Resizing` in front of it.
 
     Inputs, outputs, weights and groups are as before. `narrow` makes its model.
 
@@ -62,7 +62,7 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
 
 
 def _image(graph: Graph) -> int | None:
-    """The one input of images [n, height, width, channels]."""
+    """Return the one input of images [n, height, width, channels]."""
     found = [index for index in graph.inputs if len(graph.shapes[index]) == 4]
     if len(found) != 1 or None in graph.shapes[found[0]][1:] or "float" not in graph.dtypes[found[0]]:
         return None
@@ -70,13 +70,13 @@ def _image(graph: Graph) -> int | None:
 
 
 def _resizing(graph: Graph, image: int) -> Node | None:
-    """The call that all else sees the images through."""
+    """Return the call that all else sees the images through."""
     readers = [node for node in graph.nodes if image in node.inputs]
     return readers[0] if len(readers) == 1 and isinstance(readers[0].layer, layers.Resizing) else None
 
 
 def _resized(graph: Graph, image: int, share: float) -> Graph | None:
-    """The graph with smaller images; None if a layer does not take them."""
+    """Return the graph with smaller images; None if a layer does not take them."""
     first = _resizing(graph, image)
     shapes, dtypes = list(graph.shapes), list(graph.dtypes)
     if first is None:
@@ -101,7 +101,7 @@ def _resized(graph: Graph, image: int, share: float) -> Graph | None:
 
 
 def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shape:
-    """The shape that a call writes now; what was free, and is the number of examples tried, stays free.
+    """Return the shape that a call writes now; a size that was free, and is the trial batch's, stays free.
 
     Operations are run: many tell their shape from their arguments alone, and not from what they are given.
     """
@@ -119,7 +119,7 @@ def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shap
 
 
 def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> bool:
-    """Whether a call gives as many channels as before, at one position at least, and its weights can stay.
+    """Check whether a call gives as many channels as before, at a position at least, with its weights.
 
     What was free, as the number of examples is, has to be free still.
 

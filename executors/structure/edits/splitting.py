@@ -11,7 +11,7 @@ from executors.structure.graph import Graph, Node
 
 
 def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
-    """The layers from the inputs on that can be shared: as many as stay below a number of multiply-adds.
+    """Return the layers from the inputs on that can be shared: as many as stay below some multiply-adds.
 
     They end where a single tensor goes on to the rest, beside inputs and what follows from inputs without any
     weights, such as masks.
@@ -32,7 +32,7 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
 
 
 def blocks(graph: Graph) -> list[list[str]]:
-    """The layers with weights between two places where all goes through one tensor, from the inputs on."""
+    """Return the layers with weights between places where all goes through one tensor, from the inputs on."""
     found = []
     for first, last in pairwise([0, *_ends(graph), len(graph.nodes)]):
         names = dict.fromkeys(node.name for node in graph.nodes[first:last])
@@ -49,7 +49,7 @@ def freeze(model: keras.Model, layers: Collection[str]) -> None:
 
 
 def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
-    """The calls of the layers `base`, and the other ones.
+    """Return the calls of the layers `base`, and the other ones.
 
     The second graph's inputs are the first one's outputs, in their order.
     """
@@ -64,7 +64,7 @@ def split(graph: Graph, base: Collection[str]) -> tuple[Graph, Graph]:
 
 
 def _ends(graph: Graph) -> Iterator[int]:
-    """How many of the first calls can be a base: one tensor of them, and no layer, is all the rest needs."""
+    """Yield how many of the first calls can be a base: the rest needs one tensor of them, and no layer."""
     last_call = {node.name: place for place, node in enumerate(graph.nodes)}
     last_read = {tensor: place for place, node in enumerate(graph.nodes) for tensor in node.inputs}
     last_read.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
@@ -82,7 +82,7 @@ def _ends(graph: Graph) -> Iterator[int]:
 
 
 def _passed(graph: Graph, first: tuple[Node, ...], rest: tuple[Node, ...]) -> Iterator[int]:
-    """The tensors that the rest needs and does not make itself, in the order in which they are made."""
+    """Yield the tensors that the rest needs and does not make itself, in the order in which they are made."""
     needed = {tensor for node in rest for tensor in node.inputs} | set(graph.outputs)
     made = [*graph.inputs, *(node.output for node in first)]
     yield from (tensor for tensor in made if tensor in needed)

@@ -19,7 +19,7 @@ Weights = dict[str, list[npt.NDArray[Any]]]
 
 
 def narrow(structure: Structure, keep: Keep) -> keras.Model:
-    """A smaller model of its own that computes what the model computes with the cut channels ignored.
+    """Return a smaller model of its own that computes what the model computes with the cut channels ignored.
 
     Raises:
         ValueError: A mask of an unknown group, of the wrong length, or one that cuts a whole group.
@@ -40,7 +40,7 @@ def narrow(structure: Structure, keep: Keep) -> keras.Model:
 def narrow_arrays(
     structure: Structure, keep: Keep, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of the shapes of the model's weights, by their paths, cut as `narrow` cuts the weights.
+    """Return arrays of the shapes of the model's weights, by path, cut as `narrow` cuts the weights.
 
     Those of layers that the structure does not have are left out.
     """
@@ -59,7 +59,7 @@ def narrow_arrays(
 
 
 def widened(structure: Structure, factor: float) -> dict[str, int]:
-    """The widths at which a model is `factor` times as wide, rounded up, and can compute the same.
+    """Return the widths at which a model is `factor` times as wide, rounded up, and can compute the same.
 
     Groups below a layer norm grow by a whole factor, which keeps its statistics. Beside channels that must
     stay they do not grow, nor do groups that share another layer norm with those.
@@ -86,7 +86,7 @@ def widened(structure: Structure, factor: float) -> dict[str, int]:
 
 
 def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
-    """A wider model that computes the same, of the widths that `widened` tells.
+    """Return a wider model that computes the same, of the widths that `widened` tells.
 
     New units are copies. Whatever sums over a copied channel shares its weights out among the copies, in
     unequal parts, so that training can tell the copies apart.
@@ -122,7 +122,7 @@ def _cut(structure: Structure, keep: Keep, weights: Weights) -> None:
 
 
 def _build(structure: Structure, widths: Widths, weights: Weights) -> keras.Model:
-    """The model at other widths, with these weights."""
+    """Return the model at other widths, with these weights."""
     widths = structure.widths | dict(widths)
     shapes = structure.weight_shapes(widths)
     channels = {node.name: structure.channels[node.output].count(widths) for node in structure.graph.nodes}
@@ -135,7 +135,7 @@ def _build(structure: Structure, widths: Widths, weights: Weights) -> keras.Mode
 
 
 def _slots_by_axis(structure: Structure) -> dict[tuple[str, int, int], list[tuple[str, Slot]]]:
-    """For each weight axis, by layer, weight and axis, the slots along it with their groups' names."""
+    """Return the slots along each weight axis (layer, weight, axis) with their groups' names."""
     axes: dict[tuple[str, int, int], list[tuple[str, Slot]]] = {}
     for name, group in structure.groups.items():
         for slot in group.slots:
@@ -147,7 +147,7 @@ def _copied(
     old: Sequence[tuple[str, Slot]], new: Sequence[tuple[str, Slot]], size: int,
     origins: Mapping[str, Ids], shares: Mapping[str, npt.NDArray[np.float32]],
 ) -> tuple[Ids, npt.NDArray[np.float32]]:  # fmt: skip
-    """For each new position along a weight axis: the old one that it copies, and what scales it.
+    """Return for each new position along a weight axis the old one that it copies, and its factor.
 
     Both models were analysed alike, so slot by slot the positions of a unit correspond to those of its
     origin; positions of no group keep their order.
@@ -165,13 +165,13 @@ def _copied(
 
 
 def _shares(origins: Ids, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """The part of its origin's outgoing weights that each copy gets; the parts of an origin sum to 1."""
+    """Return each copy's part of its origin's outgoing weights; the parts of an origin sum to 1."""
     parts = rng.uniform(0.5, 1.5, len(origins))
     return (parts / np.bincount(origins, parts)[origins]).astype(np.float32)
 
 
 def _averaged(structure: Structure) -> list[Channels]:
-    """What each layer norm averages over; it must keep its proportions."""
+    """Return what each layer norm averages over; it must keep its proportions."""
     return [
         structure.channels[node.output]
         for node in structure.graph.nodes

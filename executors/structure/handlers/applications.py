@@ -24,7 +24,7 @@ class ScaledChannels(LayerHandler):
         return inputs[0]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """How many factors."""
+        """Set the number of factors."""
         return {**layer.get_config(), "projection_dim": channels}
 
 

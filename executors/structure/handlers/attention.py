@@ -61,7 +61,7 @@ class MultiHeadAttention(LayerHandler):
         return made
 
     def products(self, node: Node) -> Sequence[Product]:
-        """The kernels of query, key and value."""
+        """Return the kernels of query, key and value."""
         layer, read = node.layer, _read(node)
         found = {"query": layer.query_dense, "key": layer.key_dense, "value": layer.value_dense}
         return [
@@ -70,14 +70,14 @@ class MultiHeadAttention(LayerHandler):
         ]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Heads, the values' width, and the output's channels, which are not those of the query any more."""
+        """Set heads, the values' width, and the output's channels, no longer those of the query."""
         heads, value_dim, _ = weights[-2 if layer.use_bias else -1]
         return {**layer.get_config(), "num_heads": heads, "value_dim": value_dim, "output_shape": [channels]}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Four products with kernels, and two among positions: of queries and keys, of scores and values."""
+        """Count four products with kernels, and two among positions: queries and keys, scores and values."""
         read = _read(node)
         asked, told = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         kernels = [shape for shape in weights if len(shape) == 3]
@@ -92,7 +92,7 @@ class MultiHeadAttention(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Three products with kernels, two among positions with a softmax between, and one with a kernel."""
+        """Return three products with kernels, two among positions around a softmax, and one with a kernel."""
         read = _read(node)
         asked, told = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         query, _, value, made = [shape for shape in weights if len(shape) == 3]
@@ -113,7 +113,7 @@ class MultiHeadAttention(LayerHandler):
 
 
 def _read(node: Node) -> dict[str, int]:
-    """Which of the inputs are query, key and value; without a key the values are keys as well."""
+    """Return which of the inputs are query, key and value; without a key the values are keys as well."""
     query, value, key = (node.argument(name) for name in ("query", "value", "key"))
     told = value or 0
     return {"query": query or 0, "value": told, "key": told if key is None else key}
@@ -126,7 +126,7 @@ class Embedding(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Elements moved."""
+        """Return a pass that moves the elements."""
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -141,5 +141,5 @@ class Embedding(LayerHandler):
         return channels
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """The channels of a token."""
+        """Set the channels of a token."""
         return {**layer.get_config(), "output_dim": channels}

@@ -1,4 +1,4 @@
-"""What a handler of layers is, and what handlers share."""
+"""The base of the handlers of layers, and what handlers share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -61,27 +61,27 @@ class LayerHandler(ABC):
         """
 
     def products(self, node: Node) -> Sequence[Product]:
-        """The kernels whose weights for one channel of an input could take over from those for another."""
+        """Return the kernels whose weights for one channel of an input can take over from another's."""
         return ()
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """The layer's config once its weights have these shapes and its output `channels` channels."""
+        """Return the layer's config once its weights have these shapes and its output `channels` channels."""
         return dict(layer.get_config())
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Multiply-adds of one call at batch 1; nothing but products of weights and channels counts."""
+        """Return the multiply-adds of one call at batch 1; only products of weights and channels count."""
         return 0
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """What one call does in LiteRT at batch 1: by default one pass over what it writes, or nothing."""
+        """Return what one call does in LiteRT at batch 1: by default a pass over its output, or nothing."""
         return () if self.in_place else (over(OperatorKind.ADD, output),)
 
     def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """How many operators of the packaged file one call becomes, if its output is not in place."""
+        """Return how many operators of the packaged file one call becomes, if its output is not in place."""
         return 1
 
 
@@ -89,7 +89,7 @@ HANDLERS: dict[type, LayerHandler] = {}
 
 
 def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerHandler]]:
-    """Class decorator: this handler treats exactly these layer classes (not their subclasses)."""
+    """Return a class decorator for the handler of exactly these layer classes, not their subclasses."""
 
     def add(handler: type[LayerHandler]) -> type[LayerHandler]:
         HANDLERS.update({layer_class: handler() for layer_class in layer_classes})
@@ -99,7 +99,7 @@ def register(*layer_classes: type) -> Callable[[type[LayerHandler]], type[LayerH
 
 
 def elements(shape: Shape) -> int:
-    """Elements of a tensor at batch 1.
+    """Return the number of elements of a tensor at batch 1.
 
     Raises:
         UnsupportedLayerError: A dimension other than the batch is free.
@@ -115,12 +115,12 @@ def elements(shape: Shape) -> int:
 
 
 def positions(shape: Shape) -> int:
-    """Positions (height x width, or steps) of a tensor at batch 1: its elements without the channels."""
+    """Return the positions (height x width, or steps) of a tensor at batch 1: elements over channels."""
     return elements(shape[:-1])
 
 
 def over(kind: OperatorKind, shape: Shape, times: int = 1) -> Operation:
-    """A pass over the elements of a tensor."""
+    """Return a pass over the elements of a tensor."""
     return elementwise(kind, positions(shape), shape[-1] or 1, times)
 
 
@@ -129,7 +129,7 @@ _FUSED = frozenset({keras.activations.linear, keras.activations.relu, keras.acti
 
 
 def activated(activation: object, output: Shape) -> tuple[Operation, ...]:
-    """An activation function over a tensor: nothing where it is fused."""
+    """Return an activation function over a tensor: nothing where it is fused."""
     if activation in _FUSED:
         return ()
     kind = OperatorKind.SOFTMAX if activation is keras.activations.softmax else OperatorKind.ACTIVATION
@@ -181,6 +181,6 @@ _POINTWISE_ELSEWHERE = frozenset({("keras_hub.src.utils.keras_utils", "gelu_appr
 
 
 def mixes_channels(activation: object) -> bool:
-    """Whether an activation function may read other channels than the one it writes."""
+    """Check whether an activation function may read other channels than the one it writes."""
     place = getattr(activation, "__module__", ""), getattr(activation, "__name__", "")
     return activation not in _POINTWISE and place not in _POINTWISE_ELSEWHERE

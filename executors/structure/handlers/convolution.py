@@ -26,7 +26,7 @@ layers = keras.layers
 
 
 def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
-    """What follows every kernel: a bias along the channels, an activation that may mix them."""
+    """Bind what follows every kernel: a bias along the channels, an activation that may mix them."""
     if node.layer.use_bias:
         space.bind(node, node.layer.bias, 0, role, channels)
     if mixes_channels(node.layer.activation):
@@ -56,7 +56,7 @@ class Convolution(LayerHandler):
         return finish(node, channels, space, Role.MAKES)
 
     def products(self, node: Node) -> Sequence[Product]:
-        """The kernel, unless it is grouped."""
+        """Return the kernel, unless it is grouped."""
         layer = node.layer
         if layer.groups != 1:
             return ()
@@ -64,21 +64,21 @@ class Convolution(LayerHandler):
         return (Product(0, layer.kernel, len(layer.kernel.shape) - 2, bias),)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Filters, and groups of unchanged width."""
+        """Set the filters, and groups of unchanged width."""
         groups = 1 if layer.groups == 1 else layer.groups * channels // layer.filters
         return {**layer.get_config(), "filters": channels, "groups": groups}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """`C_in / groups * C_out * S_kernel * S_out`; the kernel's axis holds `C_in / groups`."""
+        """Return `C_in / groups * C_out * S_kernel * S_out`; the kernel's axis holds `C_in / groups`."""
         *kernel, c_in, c_out = _sizes(weights[0])
         return multiply_adds(c_in, c_out, prod(kernel), positions(output))
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Group after group; an activation that is not fused."""
+        """Return one operator for each group; an activation that is not fused."""
         *kernel, c_in, c_out = _sizes(weights[0])
         groups = max(1, (inputs[0][-1] or 0) // max(1, c_in))
         window = _window(prod(kernel), inputs, output, groups)
@@ -91,7 +91,7 @@ class TransposedConvolution(LayerHandler):
     """Kernel [..., C_out, C_in]."""
 
     def products(self, node: Node) -> Sequence[Product]:
-        """The kernel."""
+        """Return the kernel."""
         layer = node.layer
         bias = layer.bias if layer.use_bias else None
         return (Product(0, layer.kernel, len(layer.kernel.shape) - 1, bias),)
@@ -106,20 +106,20 @@ class TransposedConvolution(LayerHandler):
         return finish(node, channels, space, Role.MAKES)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Filters."""
+        """Set the filters."""
         return {**layer.get_config(), "filters": channels}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Every input position is multiplied with the whole kernel, so `S_out` is the input's positions."""
+        """Count every input position times the whole kernel: `S_out` is the input's positions."""
         *kernel, c_out, c_in = _sizes(weights[0])
         return multiply_adds(c_in, c_out, prod(kernel), positions(inputs[0]))
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Each input position makes all that the kernel covers."""
+        """Return one operator: each input position makes all that the kernel covers."""
         *kernel, c_out, c_in = _sizes(weights[0])
         made = Operation(OperatorKind.CONVOLUTION, positions(inputs[0]), c_in, c_out * prod(kernel))
         return (*_around(inputs, output, made), *activated(node.layer.activation, output))
@@ -139,14 +139,14 @@ class DepthwiseConvolution(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """A grouped convolution with one group per input channel."""
+        """Count those of a grouped convolution with one group for each input channel."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         return multiply_adds(c_in, c_in * multiplier, prod(kernel), positions(output), groups=c_in)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One operator; an activation that is not fused."""
+        """Return one operator; an activation that is not fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         window = _window(prod(kernel), inputs, output)
         made = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
@@ -169,13 +169,13 @@ class SeparableConvolution(LayerHandler):
         return finish(node, channels, space, Role.MAKES)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Filters."""
+        """Set the filters."""
         return {**layer.get_config(), "filters": channels}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """The depthwise and the pointwise part, both at the output's positions."""
+        """Count the depthwise and the pointwise part, both at the output's positions."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         between = c_in * multiplier
         depthwise = multiply_adds(c_in, between, prod(kernel), positions(output), groups=c_in)
@@ -184,7 +184,7 @@ class SeparableConvolution(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Two operators; an activation that is not fused."""
+        """Return two operators; an activation that is not fused."""
         *kernel, c_in, multiplier = _sizes(weights[0])
         window = _window(prod(kernel), inputs, output)
         apart = Operation(OperatorKind.DEPTHWISE, c_in=c_in, c_out=c_in * multiplier, **window)
@@ -193,13 +193,13 @@ class SeparableConvolution(LayerHandler):
 
 
 def _window(kernel: int, inputs: Sequence[Shape], output: Shape, times: int = 1) -> dict[str, int]:
-    """What an operation has of its kernel and its positions."""
+    """Return an operation's sizes of kernel and positions."""
     stride = max(1, round(positions(inputs[0]) / positions(output)))
     return {"positions": positions(output), "kernel": kernel, "stride": stride, "times": times}
 
 
 def _around(inputs: Sequence[Shape], output: Shape, *made: Operation) -> tuple[Operation, ...]:
-    """Operators on images; a sequence is made one before, and is one again after."""
+    """Return operators on images; a sequence is made one before, and is one again after."""
     if len(output) > 3:
         return made
     return (over(OperatorKind.RESHAPE, inputs[0]), *made, over(OperatorKind.RESHAPE, output))

@@ -25,24 +25,24 @@ class Dense(LayerHandler):
         return finish(node, channels, space, Role.MAKES)
 
     def products(self, node: Node) -> Sequence[Product]:
-        """The kernel."""
+        """Return the kernel."""
         return (Product(0, node.layer.kernel, 0, node.layer.bias if node.layer.use_bias else None),)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Units."""
+        """Set the units."""
         return {**layer.get_config(), "units": channels}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """`C_in * C_out` at every position of the output."""
+        """Return `C_in * C_out` at every position of the output."""
         c_in, c_out = weights[0]
         return multiply_adds(c_in or 0, c_out or 0, 1, positions(output))
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One operator; an activation that is not fused."""
+        """Return one operator; an activation that is not fused."""
         c_in, c_out = weights[0]
         made = Operation(OperatorKind.DENSE, positions(output), c_in or 0, c_out or 0)
         return (made, *activated(node.layer.activation, output))

@@ -55,7 +55,7 @@ class Pooling(PassesChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """A window over positions, a mean over all of them, or elements moved."""
+        """Return a window over positions, a mean over all of them, or elements moved."""
         kind, channels = _POOLING.get(type(node.layer), OperatorKind.COPY), output[-1] or 1
         if kind is OperatorKind.COPY:
             return (over(kind, output),)
@@ -102,7 +102,7 @@ class Pointwise(PassesChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """A function of every element, where it is not fused."""
+        """Return a function of every element, where it is not fused."""
         if isinstance(node.layer, layers.ReLU):
             fused = node.layer.negative_slope == 0 and node.layer.max_value in (None, 6.0)
             return () if fused else (over(OperatorKind.ACTIVATION, output),)
@@ -135,7 +135,7 @@ class PReLU(PassesChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """A function of every element."""
+        """Return a function of every element."""
         return (over(OperatorKind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -153,7 +153,7 @@ class ActivationHandler(PassesChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Nothing where it is fused."""
+        """Return nothing where it is fused."""
         return activated(node.layer.activation, output)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -170,7 +170,7 @@ class Softmax(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One operator."""
+        """Return one operator."""
         return (over(OperatorKind.SOFTMAX, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

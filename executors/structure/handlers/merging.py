@@ -21,7 +21,7 @@ class ElementwiseMerge(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """An operator for each tensor that is joined to the first."""
+        """Return an operator for each tensor that is joined to the first."""
         return (over(OperatorKind.ADD, output, times=len(inputs) - 1),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -42,7 +42,7 @@ class Concatenation(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Elements moved."""
+        """Return a pass that moves the elements."""
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

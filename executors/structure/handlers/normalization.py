@@ -29,7 +29,7 @@ class BatchNormalization(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """A scale and a shift, where it is not folded."""
+        """Return a scale and a shift, where it is not folded."""
         return (over(OperatorKind.ADD, output, times=2),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -49,7 +49,7 @@ class LayerNormalization(BatchNormalization):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Mean and variance over the channels, then what is made of them: about nine passes."""
+        """Return mean and variance over the channels, then what is made of them: about nine passes."""
         return (over(OperatorKind.ADD, output, times=9),)
 
 
@@ -62,7 +62,7 @@ class GroupNormalization(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """As of a layer norm."""
+        """Return what a layer norm does."""
         return (over(OperatorKind.ADD, output, times=9),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -76,7 +76,7 @@ class GroupNormalization(LayerHandler):
         return inputs[0]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """As many groups, unless each channel is one."""
+        """Set as many groups, unless each channel is one."""
         # The only axis that it was built for: there need not be any weights.
         (built,) = layer.input_spec.axes.values()
         each = layer.groups == built

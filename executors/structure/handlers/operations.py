@@ -83,13 +83,13 @@ class ProductHandler(KeepsChannels):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """What is summed over is the last axis of the left tensor."""
+        """Count products along the last axis of the left tensor, which is summed over."""
         return elements(output) * (_operands(node, inputs)[0][-1] or 0)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One operator."""
+        """Return one operator."""
         return (_product(self.multiply_adds(node, weights, inputs, output), output),)
 
 
@@ -100,7 +100,7 @@ class Einsum(KeepsChannels):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """The product of all sizes that the subscripts name, but for the batch."""
+        """Return the product of all sizes that the subscripts name, but for the batch."""
         terms = node.layer.subscripts.partition("->")[0].split(",")
         if "." in node.layer.subscripts:
             raise UnsupportedLayerError(f"{node.name!r} has an ellipsis in its subscripts; name every axis")
@@ -114,19 +114,19 @@ class Einsum(KeepsChannels):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One operator; the tensors are transposed for it."""
+        """Return one operator; the tensors are transposed for it."""
         product = _product(self.multiply_adds(node, weights, inputs, output), output)
         return (*(over(OperatorKind.COPY, shape) for shape in (*inputs, output)), product)
 
 
 def _operands(node: Node, inputs: Sequence[Shape]) -> list[Shape]:
-    """The shapes of what is multiplied, constants among them."""
+    """Return the shapes of what is multiplied, constants among them."""
     tensors = iter(inputs)
     return [next(tensors) if isinstance(arg, TensorRef) else tuple(np.shape(arg)) for arg in node.args]
 
 
 def _product(multiply_adds: int, output: Shape) -> Operation:
-    """A product of tensors that writes a shape."""
+    """Return a product of tensors that writes a shape."""
     made = elements(output)
     return Operation(OperatorKind.PRODUCT, positions(output), multiply_adds // max(made, 1), output[-1] or 1)
 
@@ -145,7 +145,7 @@ class Elementwise(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """A function of every element."""
+        """Return a function of every element."""
         return (over(OperatorKind.ACTIVATION, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -164,7 +164,7 @@ class PassesLastAxis(KeepsChannels):
 
     @abstractmethod
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Whether the last axis of the output, which has `rank` axes, is that of the input, untouched."""
+        """Check whether the last of the output's `rank` axes is that of the input, untouched."""
 
 
 @register(
@@ -184,14 +184,14 @@ class Reduction(PassesLastAxis):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One operator; where channels are summed, a pass over them."""
+        """Return one operator; where channels are summed, a pass over them."""
         if positions(output) > 1 or output[-1] != inputs[0][-1]:
             return (over(OperatorKind.ADD, inputs[0]),)
         channels = output[-1] or 1
         return (Operation(OperatorKind.MEAN, 1, channels, channels, 1, positions(inputs[0])),)
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Unless it is reduced."""
+        """Check that it is not reduced."""
         axes = _axes(node.layer.axis)
         before = rank if node.layer.keepdims else rank + len(axes)
         return bool(axes) and all(axis % before != before - 1 for axis in axes)
@@ -202,7 +202,7 @@ class ExpandDims(PassesLastAxis):
     """A new axis of size 1."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Unless the new axis is the last."""
+        """Check that the new axis is not the last."""
         return all(axis % rank != rank - 1 for axis in _axes(node.layer.axis))
 
 
@@ -211,7 +211,7 @@ class Squeeze(PassesLastAxis):
     """Without some axes of size 1."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Unless it is the last that goes."""
+        """Check that it is not the last that goes."""
         axes = _axes(node.layer.axis)
         before = rank + len(axes)
         return bool(axes) and all(axis % before != before - 1 for axis in axes)
@@ -222,7 +222,7 @@ class GetItem(PassesLastAxis):
     """Some positions."""
 
     def leaves_last(self, node: Node, rank: int) -> bool:
-        """Unless some channels are picked, or what is picked stands last."""
+        """Check that no channels are picked, and that what is picked does not stand last."""
         key = node.args[1] if len(node.args) > 1 else node.kwargs["key"]
         keys = list(key) if isinstance(key, tuple | list) else [key]
         if Ellipsis in keys:
@@ -233,7 +233,7 @@ class GetItem(PassesLastAxis):
 
 
 def _axes(axis: Any) -> list[int]:
-    """Axes as a list, none where all of them are meant."""
+    """Return axes as a list, none where all of them are meant."""
     if axis is None:
         return []
     return [axis] if isinstance(axis, int) else list(axis)

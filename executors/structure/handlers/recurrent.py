@@ -17,7 +17,7 @@ layers = keras.layers
 
 
 def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
-    """Kernels [C_in, gates * C_out] and [C_out, gates * C_out], and biases of one or two rows."""
+    """Bind kernels [C_in, gates * C_out], [C_out, gates * C_out], and biases of one or two rows."""
     activations = [cell.activation, getattr(cell, "recurrent_activation", cell.activation)]
     if any(map(mixes_channels, activations)):
         raise UnsupportedLayerError(f"layer {node.name!r} has an activation that mixes its units")
@@ -33,7 +33,7 @@ def _couple_cell(node: Node, cell: Any, read: Ids, space: ChannelSpace) -> Ids:
 
 
 def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
-    """What a layer reads; beside it there may be a mask of the steps, which stay, but no initial state."""
+    """Return what a layer reads; refuse an initial state, and keep the steps of a mask."""
     mask = node.argument("mask")
     if len(node.inputs) != 1 + (mask is not None):
         raise UnsupportedLayerError(f"layer {node.name!r} is given its initial state; expected none")
@@ -43,25 +43,25 @@ def _sequence(node: Node, inputs: Sequence[Ids], space: ChannelSpace) -> Ids:
 
 
 def _resized(layer: keras.layers.Layer, units: int) -> dict[str, Any]:
-    """A recurrent layer as the config of a wrapper names it, not yet built."""
+    """Return a recurrent layer as the config of a wrapper names it, not yet built."""
     config = {**layer.get_config(), "units": units, "unroll": True}
     serialized: dict[str, Any] = keras.layers.serialize(layer)
     return {key: serialized[key] for key in ("module", "class_name", "registered_name")} | {"config": config}
 
 
 def _products(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-    """Both kernels of every cell, at every step."""
+    """Count both kernels of every cell, at every step."""
     steps = inputs[0][1] or 0
     return sum(multiply_adds(c_in or 0, c_out or 0, s_out=steps) for c_in, c_out in kernels)
 
 
 def _gates(kernels: Sequence[Shape]) -> int:
-    """What a cell makes of each unit: its recurrent kernel is [C_out, gates * C_out]."""
+    """Return the number of gates: a recurrent kernel is [C_out, gates * C_out]."""
     return (kernels[1][1] or 0) // (kernels[1][0] or 1)
 
 
 def _steps(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> tuple[Operation, ...]:
-    """Both kernels of a cell at every step, their sum, and for each gate a function and a product."""
+    """Return both kernels of a cell at every step, their sum, and for each gate a function and a product."""
     steps, gates, units = inputs[0][1] or 0, _gates(kernels), kernels[1][0] or 0
     return (
         *(Operation(OperatorKind.DENSE, 1, c_in or 0, c_out or 0, times=steps) for c_in, c_out in kernels),
@@ -76,7 +76,7 @@ _STEP_OPERATORS = {0: 0, 1: 4, 3: 17, 4: 14}
 
 
 def _operators(kernels: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-    """What is unrolled has the operators of a step as often as it has steps."""
+    """Return the operators of all steps: an unrolled layer has those of a step once for each."""
     return (inputs[0][1] or 0) * _STEP_OPERATORS[_gates(kernels)]
 
 
@@ -89,23 +89,23 @@ class Recurrent(LayerHandler):
         return _couple_cell(node, node.layer.cell, _sequence(node, inputs, space), space)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Units."""
+        """Set the units."""
         return {**layer.get_config(), "units": channels, "unroll": True}
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Of the cell, at every step."""
+        """Count those of the cell, at every step."""
         return _products(weights[:2], inputs)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Of the cell, at every step."""
+        """Count those of the cell, at every step."""
         return _steps(weights[:2], inputs)
 
     def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Of the cell, at every step."""
+        """Count those of the cell, at every step."""
         return _operators(weights[:2], inputs)
 
 
@@ -126,7 +126,7 @@ class Bidirectional(LayerHandler):
         return np.concatenate([ahead, back]) if node.layer.merge_mode == "concat" else ahead
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """The units of both layers."""
+        """Set the units of both layers."""
         units = weights[1][0] or 0
         forward, backward = (_resized(one, units) for one in (layer.forward_layer, layer.backward_layer))
         return {**layer.get_config(), "layer": forward, "backward_layer": backward}
@@ -134,18 +134,18 @@ class Bidirectional(LayerHandler):
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Of both cells, at every step."""
+        """Count those of both cells, at every step."""
         second = len(weights) // 2
         return _products([*weights[:2], *weights[second : second + 2]], inputs)
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Of both cells, at every step."""
+        """Count those of both cells, at every step."""
         second = len(weights) // 2
         joined = (over(OperatorKind.COPY, output),)
         return (*_steps(weights[:2], inputs), *_steps(weights[second : second + 2], inputs), *joined)
 
     def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
-        """Of both cells, at every step; their names are so long that seven are as large as eight of one."""
+        """Count those of both cells; with their long names seven are as large as eight of one cell."""
         return 2 * _operators(weights[:2], inputs) * 8 // 7

@@ -8,7 +8,7 @@ from executors.structure.keras_internals import is_keras_own
 
 
 def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
-    """The handler of a layer.
+    """Return the handler of a layer.
 
     Raises:
         UnsupportedLayerError: No handler is registered for the layer's class.
@@ -24,7 +24,7 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
 
 
 def is_leaf(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is treated as it is: one with a handler, or Keras's own, which then needs one.
+    """Check whether a layer is treated as it is: one with a handler, or Keras's own, which then needs one.
 
     Any other is made of such layers, or cannot be treated.
     """
@@ -39,5 +39,5 @@ def _found(layer: keras.layers.Layer) -> LayerHandler | None:
 
 
 def registered() -> tuple[type, ...]:
-    """The layer classes that can be treated."""
+    """Return the layer classes that can be treated."""
     return tuple(HANDLERS)

@@ -38,7 +38,7 @@ class Flatten(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One reshape."""
+        """Return one reshape."""
         return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -59,7 +59,7 @@ class Reshape(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """One reshape."""
+        """Return one reshape."""
         return (over(OperatorKind.FLATTEN, inputs[0]),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -79,7 +79,7 @@ class Reshape(LayerHandler):
         return space.fixed(last)
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """The target with the channels that are left."""
+        """Set the target, with the channels that are left."""
         target = layer.target_shape
         return {**layer.get_config(), "target_shape": (*target[:-1], channels) if target else ()}
 
@@ -91,7 +91,7 @@ class Permute(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Elements moved."""
+        """Return a pass that moves the elements."""
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:
@@ -109,7 +109,7 @@ class RepeatVector(LayerHandler):
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Elements moved."""
+        """Return a pass that moves the elements."""
         return (over(OperatorKind.COPY, output),)
 
     def couple(self, node: Node, inputs: Sequence[Ids], output: Shape, space: ChannelSpace) -> Ids:

@@ -1,4 +1,4 @@
-"""What a composite layer or a subclassed model is made of: its `call`, run on symbolic tensors."""
+"""The parts of a composite layer or a subclassed model: its `call`, run on symbolic tensors."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from executors.structure.graph import Shape
 
 
 def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Model:
-    """One call of a layer as a functional model of the layers and operations that the call is made of.
+    """Return one call of a layer as a functional model of the layers and operations that the call is made of.
 
     The layers are the same, with their weights.
 
@@ -47,7 +47,7 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
 
 
 def subclassed(model: keras.Model) -> keras.Model:
-    """A subclassed model of one input as a functional model of the layers that its call is made of.
+    """Return a subclassed model of one input as a functional model of the layers that its call is made of.
 
     Raises:
         UnsupportedLayerError: As `expanded`; the model was never built, or on several inputs.
@@ -61,7 +61,7 @@ def subclassed(model: keras.Model) -> keras.Model:
 
 
 def masked(model: keras.Model, masks: Sequence[keras.KerasTensor | None]) -> keras.Model:
-    """A functional model as it computes on tensors that have masks, which are its further inputs.
+    """Return a functional model as it computes on tensors that have masks, which are its further inputs.
 
     Masks go with the tensors into a nested model; those that it was made on have none.
     """
@@ -108,7 +108,7 @@ class _Reads(keras.StatelessScope):  # type: ignore[misc]  # Keras has no types
         self.paths: set[str] = set()
 
     def get_current_value(self, variable: keras.Variable) -> Any:
-        """Called with each variable that is read."""
+        """Note a variable that is read."""
         self.paths.add(variable.path)
         return super().get_current_value(variable)
 

@@ -50,7 +50,7 @@ def read_graph(model: keras.Model, is_leaf: Callable[[Any], bool] = lambda _: Tr
 
 
 def _in_order(nodes: list[Node], inputs: list[int], outputs: list[int]) -> list[Node]:
-    """The calls that the outputs need, each after those that it reads, branch by branch.
+    """Return the calls that the outputs need, each after those that it reads, branch by branch.
 
     The order follows from the connections alone, so that a graph and its copy are in the same order.
     """
@@ -133,7 +133,7 @@ class _Reader:
         return outputs
 
     def _name(self, wanted: str, operation: Any) -> str:
-        """One name for each layer with weights, one for each call of a layer without any.
+        """Return one name for each layer with weights, one for each call of a layer without any.
 
         The calls of a shared `Reshape` may come to differ in width; nothing but the weights ties them.
         """
@@ -150,14 +150,14 @@ class _Reader:
 
 
 def _is_functional(layer: Any) -> bool:
-    """Whether it is a model whose calls Keras knows."""
+    """Check whether it is a model whose calls Keras knows."""
     return isinstance(layer, keras.Sequential) or (
         isinstance(layer, _Functional) and type(layer).call is _Functional.call
     )
 
 
 def _given(model: keras.Model, arguments: Any) -> list[keras.KerasTensor]:
-    """What a nested model is given, in the order of its inputs: a list takes what is in a dict by name."""
+    """Return the arguments of a nested model in the order of its inputs; a dict is taken by name."""
     given = arguments.args[0] if arguments.args else arguments.kwargs["inputs"]
     if isinstance(given, dict) and not isinstance(model.input, dict):
         return [given[tensor.name] for tensor in model.inputs]
@@ -173,7 +173,7 @@ def _functional(model: keras.Model) -> keras.Model:
 def _output_specs(
     operation: Any, args: Any, kwargs: Any, shapes: list[Shape], dtypes: list[str]
 ) -> list[keras.KerasTensor]:
-    """Shapes and types of what a call returns, found without running it."""
+    """Return shapes and types of what a call returns, found without running it."""
 
     def symbolic(ref: TensorRef) -> keras.KerasTensor:
         return keras.KerasTensor(shapes[ref.index], dtypes[ref.index])
@@ -185,7 +185,7 @@ def _output_specs(
 
 
 def copied(model: keras.Model) -> keras.Model:
-    """A network of its own with the same weights."""
+    """Return a network of its own with the same weights."""
     copy = keras.models.clone_model(model)
     for layer, source in zip(copy.layers, model.layers, strict=True):
         set_weights(layer, source.get_weights())
@@ -193,11 +193,11 @@ def copied(model: keras.Model) -> keras.Model:
 
 
 def calls(model: keras.Model) -> Counter[str]:
-    """How often each layer of a flat model is called, by its name."""
+    """Return how often each layer of a flat model is called, by its name."""
     return Counter(call.operation.name for call in keras_internals.calls(model))
 
 
 def tensors(model: keras.Model) -> Iterator[keras.KerasTensor]:
-    """What a flat model is given, and what its calls write."""
+    """Yield the tensors that a flat model is given, and those that its calls write."""
     for call in keras_internals.calls(model):
         yield from call.output_tensors
