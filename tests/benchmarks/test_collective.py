@@ -41,26 +41,26 @@ def test_goals_smaller_than_the_source_have_the_steps():
 
 def test_the_least_steps_that_are_enough_count_wherever_the_search_starts():
     accuracies = [10 * place for place in range(len(LADDER))]
-    for wanted in (0, 35, 40, 10 * len(LADDER)):
-        expected = min(-(-wanted // 10), len(LADDER) - 1)
+    for target in (0, 35, 40, 10 * len(LADDER)):
+        expected = min(-(-target // 10), len(LADDER) - 1)
         for start in range(len(LADDER)):
-            assert least_place(accuracies.__getitem__, wanted, start) == expected
+            assert least_place(accuracies.__getitem__, target, start) == expected
 
 
-def test_goals_ported_per_case_stand_for_the_others():
+def test_goals_ported_per_case_count_for_those_between_them():
     ours = {share: Reached(80.0, share, 10, {"training": 1.0}) for share in shares_of(4)}
     cases = {
         share: Reached(81.0 if share < 0.5 else 79.0, share, 30, {"training": 5.0})
         for share in list(ours)[1::2]
     }
-    found = Comparison(ours, cases)
-    assert (found.time_ratio, found.step_ratio) == (5.0, 3.0)
-    assert found.losses == [-1.0, 1.0]
+    result = Comparison(ours, cases)
+    assert (result.time_ratio, result.step_ratio) == (5.0, 3.0)
+    assert result.losses == [-1.0, 1.0]
 
 
 def test_ratios_are_of_the_totals():
-    found = comparison([0.0, 0.4])
-    assert (found.step_ratio, found.time_ratio) == (9.0, 6.0)
+    result = comparison([0.0, 0.4])
+    assert (result.step_ratio, result.time_ratio) == (9.0, 6.0)
 
 
 def test_losses_are_of_the_goals_that_collective_adaptation_made():
@@ -71,9 +71,9 @@ def test_losses_are_of_the_goals_that_collective_adaptation_made():
 
 
 def test_all_targets_are_among_the_figures(tmp_path):
-    one = comparison([0.0])
+    result = comparison([0.0])
     figures = figures_of(
-        {name: dict.fromkeys(net.counts, one) for name, net in _networks(lambda: tmp_path).items()}
+        {name: dict.fromkeys(net.counts, result) for name, net in _networks(lambda: tmp_path).items()}
     )
     assert TARGETS.keys() <= {"expansion_difference", *figures}
 

@@ -28,19 +28,19 @@ def test_recall_is_the_share_that_is_found(fleet):
 
 
 def test_an_outcome_has_both_sides(fleet):
-    found = outcome(fleet, with_hnsw=False)
-    assert found.recall == 1
-    assert (found.hnsw, found.hnsw_recall) == (None, None)
-    assert min(found.lookup, found.brute, found.times_faster, found.build, found.insert) > 0
+    result = outcome(fleet, with_hnsw=False)
+    assert result.recall == 1
+    assert (result.hnsw, result.hnsw_recall) == (None, None)
+    assert min(result.lookup, result.brute, result.times_faster, result.build, result.insert) > 0
 
 
 def test_targets_are_judged_by_the_worse_kind():
-    def made(lookup, times, recall):
+    def outcome_of(lookup, times, recall):
         return Outcome(lookup, 1.0, times, recall, 1.0, 1.0, None, None)
 
     figures = figures_of({
-        "flat": {10_000: made(1.0, 1, 0.99), 1_000_000: made(1.0, 50, 0.95)},
-        "steep": {10_000: made(1.0, 1, 0.98), 1_000_000: made(10.0, 30, 0.97)},
+        "flat": {10_000: outcome_of(1.0, 1, 0.99), 1_000_000: outcome_of(1.0, 50, 0.95)},
+        "steep": {10_000: outcome_of(1.0, 1, 0.98), 1_000_000: outcome_of(10.0, 30, 0.97)},
     })  # fmt: skip
     assert figures["recall_at_10"] == 0.95
     assert figures["times_faster_1000000"] == 30

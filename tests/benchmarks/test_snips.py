@@ -65,13 +65,13 @@ def test_padding_tells_nothing():
     np.testing.assert_allclose(after[:, :3], before[:, :3], atol=1e-5)
 
 
-def test_what_is_lost_is_the_median_of_the_seeds_losses():
+def test_the_loss_is_the_median_over_the_seeds():
     """Each goal is compared with the source that it comes from."""
-    found = [
+    runs = [
         Ported(source, {share: Reached(half if share == 0.5 else 60.0, share, 10, {}) for share in SHARES})
         for source, half in ((81.0, 77.0), (70.0, 69.0), (75.0, 73.0))
     ]
-    figures = figures_of(found)
+    figures = figures_of(runs)
     assert figures["exact_match"] == 75.0
     assert figures["exact_match_at_0.5"] == 73.0
     assert figures["exact_match_at_2"] == 60.0

@@ -42,17 +42,17 @@ def test_half_of_the_multiply_adds_are_left():
     assert 0.4 < left / structure.network().flops <= 0.5
 
 
-def test_a_masked_network_computes_what_the_narrowed_one_does_and_not_what_the_whole_does():
+def test_a_masked_network_computes_the_same_as_the_narrowed_one_but_not_as_the_whole():
     model = network()
     structure = analyse(model)
     keep = half(structure)
-    given = np.random.default_rng(0).normal(size=(2, 6, 6, 3)).astype(np.float32)
-    expected = np.asarray(masked(structure, keep)(given))
-    np.testing.assert_allclose(np.asarray(narrow(structure, keep)(given)), expected, atol=1e-5)
-    assert np.abs(np.asarray(model(given)) - expected).max() > 0.01
+    images = np.random.default_rng(0).normal(size=(2, 6, 6, 3)).astype(np.float32)
+    expected = np.asarray(masked(structure, keep)(images))
+    np.testing.assert_allclose(np.asarray(narrow(structure, keep)(images)), expected, atol=1e-5)
+    assert np.abs(np.asarray(model(images)) - expected).max() > 0.01
 
 
-def test_what_differs_or_cannot_be_analysed_is_not_supported():
+def test_networks_that_differ_or_cannot_be_analysed_are_not_supported():
     good = Support("A", "8", 1, 2, 3, 1, 1, CHANGED_TOLERANCE, CHANGED_TOLERANCE, PACKAGED_TOLERANCE)
     bad = [
         Support("B", "8", 1, 2, 3, 1, 0, 0.0, 2 * CHANGED_TOLERANCE, 0.0),
@@ -60,7 +60,7 @@ def test_what_differs_or_cannot_be_analysed_is_not_supported():
         Support("C", "8", 1, 2, 3, 1, 0, 0.0, 0.0, 2 * PACKAGED_TOLERANCE),
         Support("D", "8", reason="layer 'x' is unknown"),
     ]
-    assert [one.supported for one in (good, *bad)] == [True, False, False, False, False]
+    assert [support.supported for support in (good, *bad)] == [True, False, False, False, False]
     rows = markdown([good, *bad]).splitlines()[2:]
     assert [row.split("|")[-2].strip() for row in rows] == [
         "adapted and packaged", "differs", "differs", "differs", "layer 'x' is unknown"
@@ -70,17 +70,17 @@ def test_what_differs_or_cannot_be_analysed_is_not_supported():
 @pytest.mark.parametrize(
     ("name", "blocks"), [pytest.param("MobileNetV3Small", 6, marks=pytest.mark.slow), ("BERT span", 4)]
 )
-def test_some_are_looked_at_each_time(name, blocks):
-    found = look_at(name)
-    assert found.supported, found
-    assert found.groups > 5
-    assert found.blocks == blocks
-    assert found.least < 0.1 * found.flops
+def test_a_few_architectures_are_supported(name, blocks):
+    support = look_at(name)
+    assert support.supported, support
+    assert support.groups > 5
+    assert support.blocks == blocks
+    assert support.least < 0.1 * support.flops
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ConvNeXtTiny", "EfficientNetV2B0", "DenseNet121", "BERT classifier"])
-def test_more_are_looked_at_now_and_then(name):
+def test_more_architectures_are_supported(name):
     assert look_at(name).supported
 
 

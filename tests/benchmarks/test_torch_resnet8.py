@@ -34,21 +34,21 @@ def images_of(data):
     return torch_resnet8.tensors(torch_resnet8.arrays_of(data)[0])
 
 
-def said(model, data):
-    (found,) = evaluation.Evaluation(model).outputs(data.inputs).values()
-    return found
+def keras_outputs(model, data):
+    (outputs,) = evaluation.Evaluation(model).outputs(data.inputs).values()
+    return outputs
 
 
 def test_outputs_are_the_same(model, data):
     twin = torch_resnet8.translated(model)
 
-    told = torch_resnet8.probabilities(twin, images_of(data)).numpy()
+    predicted = torch_resnet8.probabilities(twin, images_of(data)).numpy()
 
-    assert told == pytest.approx(said(model, data), abs=1e-5)
+    assert predicted == pytest.approx(keras_outputs(model, data), abs=1e-5)
     assert torch_resnet8.accuracy(twin, data) == evaluation.evaluate(model, data)
 
 
-def test_multiply_adds_are_counted_alike(model, data):
+def test_multiply_adds_are_equal(model, data):
     twin = torch_resnet8.translated(model)
 
     counted = torch_resnet8.multiply_adds(twin, images_of(data))
@@ -63,9 +63,9 @@ def test_recalibration_is_the_same(data):
     torch_resnet8.recalibrate(twin, data)
     evaluation.recalibrate(model, data)
 
-    told = torch_resnet8.probabilities(twin, images_of(data)).numpy()
+    predicted = torch_resnet8.probabilities(twin, images_of(data)).numpy()
     # PyTorch takes n - 1 examples for n in a variance.
-    assert told == pytest.approx(said(model, data), abs=5e-3)
+    assert predicted == pytest.approx(keras_outputs(model, data), abs=5e-3)
 
 
 def test_another_network_is_refused():

@@ -46,12 +46,12 @@ def test_a_curve_that_does_not_get_there_takes_for_ever():
 
 
 def test_points_lost_to_hostile_peers():
-    made = {
+    runs = {
         "4 peers": [a_run(0.5)] * 2,
         "random labels": [a_run(0.4), a_run(0.5, trusted=6)],
         "scaled logits": [a_run(0.6)] * 2,
     }
-    figures = tuning_adversaries.figures_of(made)
+    figures = tuning_adversaries.figures_of(runs)
     assert figures["random_labels_lost"] == pytest.approx(5)
     assert figures["random_labels_trusted"] == 5
     assert figures["scaled_logits_lost"] == pytest.approx(-10)
@@ -72,17 +72,17 @@ def test_every_image_belongs_to_one_device_and_classes_are_skewed():
     assert shares.max() > 0.3  # a tenth where they are equal
 
 
-def test_peers_are_others():
+def test_no_device_is_its_own_peer():
     for device in range(DEVICES):
         assert sorted(peer.device for peer in peers_of(device, 4, "random")) == [
-            other for other in range(DEVICES) if other != device
+            number for number in range(DEVICES) if number != device
         ]
 
 
 def test_the_last_layer_alone_is_scaled():
     weights = {"scores/kernel": np.ones(2, np.float32), "scores2/kernel": np.ones(2, np.float32)}
-    found = scaled(weights, "scores", 8.0)
-    assert (found["scores/kernel"][0], found["scores2/kernel"][0]) == (8, 1)
+    result = scaled(weights, "scores", 8.0)
+    assert (result["scores/kernel"][0], result["scores2/kernel"][0]) == (8, 1)
 
 
 def test_own_accuracy_counts_classes_as_often_as_the_device_has_them():
