@@ -1,4 +1,4 @@
-"""The command line `mistify`: plan and port goals, add more, look after jobs, run and monitor packages."""
+"""The command line `mistify`: plan and port goals, add goals, manage jobs, run, tune and monitor packages."""
 
 import json
 import shlex
@@ -49,17 +49,21 @@ OutOption = Annotated[Path, typer.Option(help="Directory for the packages and re
 PortingServer = Annotated[
     str | None,
     typer.Option(
-        "--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: one runs for the command."
+        "--server",
+        envvar="MISTIFY_SERVER",
+        metavar="HOST:PORT",
+        help="Default: a server started for this command.",
     ),
 ]
 PortingStore = Annotated[
-    Path | None, typer.Option("--store", help="Embedded server: where it keeps jobs. Default: OUT/.mistify.")
+    Path | None,
+    typer.Option("--store", help="Store of the server started for this command. Default: OUT/.mistify."),
 ]
 DataRoots = Annotated[
     list[Path] | None,
     typer.Option(
         envvar="MISTIFY_DATA_ROOT",
-        help="Embedded server: directory with models and data, may be repeated. "
+        help="Directory with models and data for the server started for this command, may be repeated. "
         "Default: the config's and the current one.",
     ),
 ]
@@ -77,9 +81,9 @@ def port(
 ) -> None:
     """Port a model to every goal of CONFIG.
 
-    The same command again goes on with the same job. Exit codes: 0 all goals met, 11 some goals not met,
-    2 something is wrong with the input and nothing was started, 1 the job failed, 3 something named is not
-    there, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
+    The same command again resumes the same job. Exit codes: 0 all goals met, 11 some goals not met, 1 the job
+    failed, 2 something is wrong with the input and nothing was started, 3 something that was named does not
+    exist, 5 the token is refused, 8 no server, 9 cancelled, 130 interrupted.
     """
     with reported_errors():
         text = read_text(config)
@@ -107,15 +111,15 @@ def plan(
     data_root: DataRoots = None,
     store: Annotated[
         Path | None,
-        typer.Option(help="Embedded server: a store whose jobs predictions learn from. Default: none."),
+        typer.Option(help="Store with earlier jobs that predictions learn from. Default: none."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what porting to the goals of CONFIG would come to; nothing is started.
+    """Predict the result of porting to the goals of CONFIG; nothing is started.
 
-    Shows the goal tree, the algorithm of each edge and why, and the costs, accuracy (with the margin in which
-    it is 19 times of 20) and seconds that are expected. Exit codes: those of `mistify port`; 11 is some goals
-    cannot be met.
+    Shows the goal tree, the algorithm of each edge with the reason, and the expected costs, seconds and
+    accuracy, with a margin that holds 19 times out of 20. Exit codes: those of `mistify port`; 11 means that
+    some goals cannot be met.
     """
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
@@ -143,9 +147,9 @@ def add(
     token_file: TokenFile = None,
     store: PortingStore = None,
 ) -> None:
-    """Add the goals of CONFIG to a job, and port to them from the nearest checkpoints that it has.
+    """Add the goals of CONFIG to a job, and port to them from its nearest checkpoints.
 
-    CONFIG names the model, data and algorithm of the job. A job that has ended goes on. The same command
+    CONFIG names the model, data and algorithm of the job. A job that has ended is continued. The same command
     again adds nothing twice. Exit codes: those of `mistify port`, for the added goals.
     """
     with reported_errors():
@@ -182,7 +186,7 @@ def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
 def cancel(
     job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
 ) -> None:
-    """Stop a job; the goals that are met keep their packages."""
+    """Stop a job; goals that are met keep their packages."""
     with reported_errors(), PortingClient(server, read_token(token_file)) as client:
         state = client.cancel(job).state
     verb = "is" if state is JobState.CANCELLED else "had already ended:"
@@ -193,10 +197,12 @@ def cancel(
 def run(
     package: Annotated[Path, typer.Argument(metavar="PACKAGE_DIR")],
     inputs: Annotated[
-        list[Path], typer.Option("--input", help=".npy file; one for each input, in their order.")
+        list[Path], typer.Option("--input", help=".npy file; repeat it for each input, in order.")
     ],
-    output: Annotated[Path | None, typer.Option(help=".npy file; .npz for several outputs.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1)] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write: .npy, or .npz for several outputs.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: the fastest number.")] = None,
 ) -> None:
     """Run a package on arrays and print how long it takes."""
     with reported_errors():
@@ -205,7 +211,7 @@ def run(
 
 
 def main() -> NoReturn:
-    """Run the command line; being terminated is like Ctrl-C."""
+    """Run the command line; SIGTERM has the same effect as Ctrl-C."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()
     sys.exit()

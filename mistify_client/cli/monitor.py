@@ -26,16 +26,14 @@ def register(app: typer.Typer) -> None:
 
 def monitor(
     package: PackageOption,
-    config: Annotated[Path, typer.Option(metavar="MONITOR.TOML", help="What to keep to, and how.")],
+    config: Annotated[Path, typer.Option(metavar="MONITOR.TOML", help="Targets and settings.")],
     *,
-    server: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Takes the place of the config's.")
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Decide once, and end.")] = False,
+    server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Default: the config's.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Decide once, then exit.")] = False,
 ) -> None:
     """Keep a package within its targets while conditions change, until SIGTERM or Ctrl-C.
 
-    SIGHUP reads the config again. Exit code 4: another monitor looks after the package.
+    SIGHUP reads the config again. Exit code 4: the package has another monitor.
     """
     with reported_errors(), signals_waited_for() as wait:
         state = MonitorState.of(package)
@@ -55,7 +53,7 @@ def monitor(
 def status(
     package: PackageOption,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what the monitor of a package does, and why."""
     with reported_errors():
@@ -79,13 +77,15 @@ def status(
 def target(
     assignments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="latency, accuracy or memory; none lifts a target."),
+        typer.Argument(
+            metavar="[NAME=VALUE]...", help="latency, accuracy or memory; the value none lifts a target."
+        ),
     ] = None,
     *,
     package: PackageOption,
-    reset: Annotated[bool, typer.Option("--reset", help="Back to the targets of the config.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Return to the targets of the config.")] = False,
 ) -> None:
-    """Change the targets of a package, also while its monitor runs; show what was changed.
+    """Change the targets of a package, also while its monitor runs, and show the changes.
 
     For example: mistify target latency=20ms --package DIR
     """

@@ -32,7 +32,8 @@ _SOON = Backoff(attempts=5)
 
 ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Without a server: the store that one has for the command.")
+    Path | None,
+    typer.Option("--store", help="Store of a server started for this command, in place of --server."),
 ]
 
 
@@ -44,23 +45,23 @@ def register(app: typer.Typer) -> None:
 
 
 def profile_device(
-    name: Annotated[str, typer.Option(help="What goals are to call the device.")],
+    name: Annotated[str, typer.Option(help="Name of the device in goals.")],
     *,
     server: ServerOption = None,
     store: StoreOption = None,
-    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads to measure.")] = "1",
     table: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Keeps what was measured; one that is there is not measured again."
+            metavar="FILE", help="File for the measurements; one that exists is not measured again."
         ),
     ] = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Measure what operators take on this device, in under 3 minutes, so that goals can name it as hardware.
+    """Measure the latency of operators on this device, so that goals can name it as hardware.
 
-    Nothing else should run meanwhile. A device of that name is replaced. With --table alone nothing is sent:
-    the same command with --server does that later.
+    It takes under 3 minutes, in which nothing else should run. A device of the same name is replaced. With
+    only --table, nothing is sent: the same command with --server does that later.
     """
     with reported_errors():
         if server is None and store is None and table is None:
@@ -89,7 +90,7 @@ def profile_device(
 
 
 def report_latency(
-    device: Annotated[str, typer.Option(help="What goals call this device.")],
+    device: Annotated[str, typer.Option(help="Name of this device in goals.")],
     package: PackageOption,
     *,
     server: ServerOption = None,
@@ -100,7 +101,7 @@ def report_latency(
     ] = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Measure a package on this device, and let the server's predictions for the device follow."""
+    """Measure a package on this device, and correct the server's predictions for the device."""
     with reported_errors():
         manifest, given = Manifest.load(package), None if threads is None else _numbers(threads)
         with _reached(server, store, token_file) as client:
@@ -109,7 +110,7 @@ def report_latency(
 
 
 def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:
-    """List the devices that goals can name as hardware, and how well networks are predicted there."""
+    """List the devices that goals can name as hardware, with the error of their predictions."""
     with reported_errors(), _reached(server, store, token_file) as client:
         Console().print(_listed(client.devices()))
 

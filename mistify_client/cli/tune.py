@@ -33,20 +33,24 @@ def register(app: typer.Typer) -> None:
 
 def tune_package(
     package: PackageOption,
-    data: Annotated[Path, typer.Option(metavar="FILE", help=".npz: arrays named as inputs and outputs.")],
+    data: Annotated[
+        Path, typer.Option(metavar="FILE", help=".npz file with arrays named like the inputs and outputs.")
+    ],
     *,
     server: Annotated[
         str | None,
         typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT", help="Default: tune without peers."),
     ] = None,
-    config: Annotated[Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints, privacy.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints and privacy.")
+    ] = None,
     token_file: TokenFile = None,
-    threads: Annotated[int | None, typer.Option(min=1)] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: LiteRT's own choice.")] = None,
 ) -> None:
     """Tune a package on the data of this device, which never leave it; with --server also with its peers.
 
-    What comes of it becomes the current version of the package, which running models go over to, unless it
-    is no better. The same command again goes on where one was broken off. Exit code 4: another tunes it.
+    A better result becomes the current version of the package, which running models take over. The same
+    command again resumes an interrupted tuning. Exit code 4: another process tunes the package.
     """
     with reported_errors():
         settings = None if config is None else read_tuning_file(config)
@@ -79,12 +83,12 @@ def tune_package(
 def withdraw_package(
     package: PackageOption,
     server: Annotated[str, typer.Option(envvar="MISTIFY_SERVER", metavar="HOST:PORT")],
-    config: Annotated[Path, typer.Option(metavar="TUNING.TOML", help="Names the group.")],
+    config: Annotated[Path, typer.Option(metavar="TUNING.TOML", help="File that names the group.")],
     token_file: TokenFile = None,
 ) -> None:
     """Leave a group of peers: the server deletes what this package has published there.
 
-    Peers may have received it before. Tuning again joins and publishes again.
+    Peers may already have copies. Tuning again joins the group and publishes again.
     """
     with reported_errors():
         group = read_tuning_file(config).group
