@@ -20,14 +20,19 @@ from mistify_server.worker.packaging.conversion.converter import Function, conve
 from mistify_server.worker.packaging.conversion.representative import Examples, one_by_one, representative
 from mistify_server.worker.packaging.conversion.result import Conversion, ConvertedNetworks
 
-#: Where the converter says what LiteRT has no kernel for.
+#: The line in which the converter lists the operations that LiteRT has no kernel for.
 _LACKING = re.compile(r"^TF Select ops: (.*)$", re.MULTILINE)
 
 
 def convert_graph(
     graph: FrozenGraph, quantization: QuantizationConfig | None = None, examples: Examples | None = None
 ) -> bytes:
-    """A `.tflite` of a graph; `examples` are for integer packages, as of `convert`.
+    """Convert a graph to a `.tflite`.
+
+    Args:
+        graph: What is converted.
+        quantization: The precision; float32 if not given.
+        examples: Training data by input, from which integer packages take the scales of activations.
 
     Raises:
         MistifyError: INVALID_MODEL, LiteRT lacks an operation.
@@ -38,16 +43,23 @@ def convert_graph(
         return convert_function(function, quantization or QuantizationConfig(), rows)
     except ConverterError as error:
         lacking = _LACKING.search(str(error))
-        given = f"the operations {lacking[1]}" if lacking else str(error).strip().splitlines()[0][:200]
+        reason = f"the operations {lacking[1]}" if lacking else str(error).strip().splitlines()[0][:200]
         raise invalid(
-            "the graph", given, "operations that LiteRT has", "replace them, or give the Keras model itself"
+            "the graph", reason, "operations that LiteRT has", "replace them, or give the Keras model itself"
         ) from error
 
 
 def package_graph(
     graph: FrozenGraph, cost: NetworkCost, task: PackageTask, train: Dataset, test: Dataset
 ) -> Package:
-    """Convert a graph, compare, measure, and describe it.
+    """Convert a graph, compare it with the result, and measure and describe that.
+
+    Args:
+        graph: The checkpoint of the task.
+        cost: Of the graph.
+        task: What is asked of the package, and what its checkpoint was measured to be.
+        train: The data that integer packages take the scales of activations from.
+        test: The data that the package is compared and measured on.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than the graph; INVALID_MODEL, it
@@ -55,8 +67,8 @@ def package_graph(
     """
     examples, quantization = None, task.settings.quantization
     if quantization.precision is Quantization.INT8:
-        given = representative(train)
-        examples = {spec.name: given[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in graph.inputs}
+        sample = representative(train)
+        examples = {spec.name: sample[spec.name].astype(spec.dtype.as_numpy_dtype) for spec in graph.inputs}
     conversion = Conversion(
         networks=ConvertedNetworks(convert_graph(graph, quantization, examples)),
         inputs=[spec.name for spec in graph.inputs],
@@ -70,7 +82,7 @@ def package_graph(
 
 
 def _run(graph: FrozenGraph, inputs: Examples) -> dict[str, np.ndarray]:
-    """What TensorFlow makes of a batch of inputs."""
+    """Run the graph in TensorFlow on a batch of inputs, and return its outputs by name."""
     forward = tf.function(Function(graph, graph.inputs, graph.outputs).__call__, autograph=False)
-    given = {spec.name: tf.cast(inputs[spec.name], spec.dtype) for spec in graph.inputs}
-    return {name: output.numpy() for name, output in forward(**given).items()}
+    tensors = {spec.name: tf.cast(inputs[spec.name], spec.dtype) for spec in graph.inputs}
+    return {name: output.numpy() for name, output in forward(**tensors).items()}

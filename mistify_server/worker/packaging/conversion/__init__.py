@@ -1,1 +1,1 @@
-"""From Keras to LiteRT."""
+"""The conversion of Keras models to LiteRT."""

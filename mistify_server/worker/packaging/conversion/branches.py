@@ -1,4 +1,4 @@
-"""Networks that share their first layers as one; each inference is told what comes after them (paper 6)."""
+"""Networks that share their first layers, in one file; each inference chooses its branch (paper 6)."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,13 @@ from mistify_server.worker.packaging.conversion.signatures import with_branch_si
 
 @dataclass(frozen=True)
 class BranchNetwork:
-    """A branch with the base: its budget as a multiple of the goal's, its network and what that costs."""
+    """A branch with the base.
+
+    Attributes:
+        share: Its budget, as a multiple of the goal's.
+        model: Its network.
+        costs: Of the network, by axis.
+    """
 
     share: float
     model: keras.Model
@@ -37,11 +43,11 @@ class Branches:
 
     @property
     def default(self) -> int:
-        """The number of the goal's own network."""
+        """Return the number of the goal's own network."""
         return [network.share for network in self.networks].index(1.0)
 
     def memory(self, precision: Quantization) -> Costs:
-        """What all branches take together: their weights, with the base once, and the most activations."""
+        """Return the memory of all branches: their weights, the base's once, and the largest activations."""
         structures = [analyse(network.model) for network in self.networks]
         peak = max(structure.network().peak_activations for structure in structures)
         base = _weight_bytes(structures[0], self.base, precision)
@@ -52,21 +58,21 @@ class Branches:
 def convert_branches(
     branches: Branches, quantization: QuantizationConfig, examples: Examples | None = None
 ) -> bytes:
-    """A `.tflite` with one more input, the number of the branch to run, and a signature for each branch.
+    """Convert branches to a `.tflite` that takes the number of the branch to run as one more input.
 
-    Only the branch that is chosen runs; a number that is too small or too large means the nearest. Each has
-    the base among its operators, whose weights are stored once.
+    Each branch has a signature of its own as well. Only the branch that is chosen runs; a number that is too
+    small or too large means the nearest. Each has the base's operators, whose weights are stored once.
 
     Args:
         branches: The networks.
-        quantization: What the package computes with, but for training that is aware of it.
+        quantization: The precision of the package; quantization-aware training is not possible.
         examples: Training data by input, from which integer packages take the scales of activations.
     """
     each = [constant(fold_batch_norm(network.model)) for network in branches.networks]
 
     def forward(*inputs: Any) -> Any:
-        *given, branch = inputs
-        return _chosen(branch, 0, [_applied(network, given) for network in each])
+        *tensors, branch = inputs
+        return _chosen(branch, 0, [_applied(network, tensors) for network in each])
 
     like = Function.like(branches.networks[0].model, forward)
     choice = tf.TensorSpec((), tf.int32, BRANCH_INPUT)
@@ -76,14 +82,14 @@ def convert_branches(
 
 
 def _rows(branches: Branches, examples: Examples) -> Rows:
-    """The examples for each branch, as the converter sees what runs."""
+    """Yield the examples for each branch: the converter takes scales from what runs only."""
     for number, network in enumerate(branches.networks):
         for row in one_by_one(typed(examples, network.model)):
             yield {**row, BRANCH_INPUT: np.array(number, np.int32)}
 
 
 def _chosen(branch: Any, first: int, networks: Sequence[Callable[[], Any]]) -> Any:
-    """A balanced tree of choices: LiteRT has no choice among many."""
+    """Run one of the networks, by a balanced tree of conditions: LiteRT has no choice among many."""
     if len(networks) == 1:
         return networks[0]()
     half = len(networks) // 2
@@ -99,7 +105,7 @@ def _applied(network: Callable[..., Any], inputs: Sequence[Any]) -> Callable[[],
 
 
 def _weight_bytes(structure: Structure, layers: Collection[str], precision: Quantization) -> int:
-    """Bytes of the weights of some layers."""
+    """Return the bytes of the weights of some layers."""
     network = structure.network()
     kept = tuple(layer for layer in network.layers if layer.name in layers)
     return replace(network, layers=kept).weight_bytes(precision)

@@ -1,4 +1,4 @@
-"""Converting networks to LiteRT at the precision that is asked for."""
+"""The conversion of networks to LiteRT at the precision that is asked for."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ _FLOAT32 = QuantizationConfig()
 def convert(
     model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
 ) -> bytes:
-    """A `.tflite` with batch norm folded, one named signature, and a free batch dimension.
+    """Convert a model to a `.tflite` with one signature and a free batch dimension, batch norm folded.
 
     Args:
         model: The checkpoint.
-        quantization: What the package computes with. An operator that has no integer kernel stays float32.
+        quantization: The precision of the package. An operator that has no integer kernel stays float32.
         examples: Training data by input, from which integer packages take the scales of activations.
     """
     folded = fold_batch_norm(model)
@@ -37,31 +37,31 @@ def convert(
 
 
 def constant(model: keras.Model) -> Callable[..., Any]:
-    """What a model makes of its inputs, with its weights as constants.
+    """Return the function of a model, with its weights as constants.
 
-    The converter leaves variables to be set at run time. The constants are part of the graph in which this is
-    called, be it that of a branch.
+    The converter leaves variables to be set at run time. The constants become part of the graph in which the
+    function is called, be it that of a branch.
     """
     trained = [variable.numpy() for variable in model.trainable_variables]
     others = [variable.numpy() for variable in model.non_trainable_variables]
 
     def forward(*inputs: tf.Tensor) -> Any:
         weights = [[tf.constant(array) for array in arrays] for arrays in (trained, others)]
-        given = inputs[0] if len(inputs) == 1 else list(inputs)
-        return model.stateless_call(*weights, given, training=False)[0]
+        tensors = inputs[0] if len(inputs) == 1 else list(inputs)
+        return model.stateless_call(*weights, tensors, training=False)[0]
 
     return forward
 
 
 @dataclass(frozen=True)
 class Function:
-    """What makes tensors of tensors.
+    """A function of tensors with names for its inputs and outputs.
 
     Attributes:
-        forward: Gets the inputs in order, gives one output, or a list of them.
+        forward: Takes the inputs in order, and returns one output or a list of them.
         inputs: Name, shape and type of each input.
         outputs: The names of the outputs in order.
-        variables: What holds the variables that it reads.
+        variables: The object that holds the variables that it reads; None where it reads none.
     """
 
     forward: Callable[..., Any]
@@ -71,20 +71,26 @@ class Function:
 
     @classmethod
     def like(cls, model: keras.Model, forward: Callable[..., Any], variables: object = None) -> "Function":
-        """One with the inputs and outputs of a model."""
+        """Return a function with the inputs and outputs of a model."""
         inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
         return cls(forward, inputs, output_names(model), variables)
 
-    def __call__(self, **given: tf.Tensor) -> Tensors:
-        """The outputs by name, of inputs by name."""
-        found = self.forward(*(given[spec.name] for spec in self.inputs))
-        return dict(zip(self.outputs, tf.nest.flatten(found), strict=True))
+    def __call__(self, **inputs: tf.Tensor) -> Tensors:
+        """Return the outputs by name, from the inputs by name."""
+        outputs = self.forward(*(inputs[spec.name] for spec in self.inputs))
+        return dict(zip(self.outputs, tf.nest.flatten(outputs), strict=True))
 
 
 def convert_function(
     function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
-    """A `.tflite` of a function; one that quantizes by itself needs no rows."""
+    """Convert a function to a `.tflite`.
+
+    Args:
+        function: What is converted.
+        quantization: The precision of the network.
+        rows: Returns examples that scales are taken from; not needed by a function that quantizes by itself.
+    """
     with tempfile.TemporaryDirectory() as directory:
         save_function(function, directory)
         converter = tf.lite.TFLiteConverter.from_saved_model(directory)
@@ -94,7 +100,7 @@ def convert_function(
 
 
 def save_function(function: Function, directory: str) -> None:
-    """Make a SavedModel of a function."""
+    """Write a function as a SavedModel into a directory."""
     module = tf.Module()
     module.variables_read = function.variables
     # No attribute of the module: it would be traced again, and its constants saved twice.

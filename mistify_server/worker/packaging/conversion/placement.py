@@ -1,7 +1,7 @@
-"""Where the weights of a network stand in its `.tflite`, so that others can be written there in place.
+"""The places of a network's weights in its `.tflite`, so that tuned weights can be written there.
 
-The network is converted with random numbers in place of what is trained, so that no two are alike, none
-is left out for being 0 or 1, and each is found again; then the weights are written where they were.
+The network is converted with random numbers (marks) in place of the weights. No two marks are equal, and
+none is left out for being 0 or 1, so that each can be located; then the weights are written over them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,27 +25,29 @@ _SEED = 0
 #: The largest mark: small enough for nothing to overflow where the converter computes with it.
 _LARGEST = np.float32(0.1)
 
-#: How many marks there are above a tenth of that; more weights have smaller ones as well.
+#: How many marks there are above a tenth of that; networks with more weights have smaller ones as well.
 _USUAL = int(_LARGEST.view(np.uint32) - (_LARGEST / 10).view(np.uint32))
 
-#: How far products of float32 numbers are off, as a share.
+#: The relative error of products of float32 numbers.
 _ROUNDING = 1e-6
 
 
 def convert_placed(model: keras.Model, weights: Mapping[str, keras.Variable]) -> tuple[bytes, Places]:
-    """A `.tflite` of a model without foldable batch norms, and where some of its weights stand in it.
-
-    A weight that the converter merges with others, or with constants, has no place.
+    """Convert a model without foldable batch norms, and locate some of its weights in the `.tflite`.
 
     Args:
-        model: The model; its weights are what they were when this returns.
-        weights: Of the model, by name.
+        model: The model; its weights are unchanged when this returns.
+        weights: The weights that are located, by name.
+
+    Returns:
+        The `.tflite`, and the places of each weight. One that the converter merges with others, or with
+        constants, has no place.
     """
     network, places = _converted(model, weights, scaled=True)
     if len(places) == len(weights):
         return network, places
     # What was merged has random numbers in it, be it a bias to which a kernel times a constant was added.
-    exact = [name for name, found in places.items() if all(place.factor == 1 for place in found)]
+    exact = [name for name, at in places.items() if all(place.factor == 1 for place in at)]
     return _converted(model, {name: weights[name] for name in exact}, scaled=False)
 
 
@@ -59,20 +61,20 @@ def _converted(
         marked = convert_function(Function.like(model, constant(model)), QuantizationConfig())
     finally:
         _assign(weights, kept)
-    places = _found(marked, marks, scaled)
+    places = _located(marked, marks, scaled)
     network = bytearray(marked)
-    for name, found in places.items():
-        for place in found:
+    for name, at in places.items():
+        for place in at:
             place.put(kept[name], network)
     return bytes(network), places
 
 
 def _marks(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Random numbers in the shapes of weights, of which no two are alike, nor each other's negative."""
+    """Return random numbers in the shapes of weights, no two of the same absolute value."""
     rng = np.random.default_rng(_SEED)
     starts = np.cumsum([0, *(array.size for array in weights.values())])
     count = int(starts[-1])
-    # Floats have the order of their bits as integers: one is taken of each stretch of them.
+    # Floats are ordered as their bits are as integers: one is taken from each stretch of them.
     stretch = max(1, _USUAL // max(1, count))
     below = stretch * rng.permutation(count) + rng.integers(stretch, size=count)
     sizes = (int(_LARGEST.view(np.uint32)) - below).astype(np.uint32).view(np.float32)
@@ -87,32 +89,32 @@ def _assign(weights: Mapping[str, keras.Variable], values: Mapping[str, Array]) 
         variable.assign(values[name])
 
 
-def _found(network: bytes, marks: Mapping[str, Array], scaled: bool) -> Places:
-    """The places of the weights that have any."""
+def _located(network: bytes, marks: Mapping[str, Array], scaled: bool) -> Places:
+    """Return the places of the weights that have any; also those that are scaled, if asked for."""
     if not marks:
         return {}
     names, arrays = list(marks), list(marks.values())
     ends = np.cumsum([array.size for array in arrays])
     values = np.concatenate([array.ravel() for array in arrays])
     order = np.argsort(values)
-    found: dict[str, list[WeightPlace]] = {}
-    others: list[tuple[int, Array]] = []
+    places: dict[str, list[WeightPlace]] = {}
+    unmatched: list[tuple[int, Array]] = []
     for offset, stored in _constants(network):
         at: Indices = order[np.searchsorted(values, stored, sorter=order).clip(max=len(order) - 1)]
         number = int(np.searchsorted(ends, at[0], side="right"))
         within = at - ends[number] + arrays[number].size
         if np.array_equal(values[at], stored) and within.min() >= 0 and within.max() < arrays[number].size:
             place = _place(stored, within, arrays[number], offset)
-            found.setdefault(names[number], []).extend([place] if place else [])
+            places.setdefault(names[number], []).extend([place] if place else [])
         else:
-            others.append((offset, stored))
+            unmatched.append((offset, stored))
     for name in names if scaled else ():
-        found.setdefault(name, []).extend(_scaled(marks[name], others))
-    return {name: tuple(found[name]) for name in names if found.get(name)}
+        places.setdefault(name, []).extend(_scaled(marks[name], unmatched))
+    return {name: tuple(places[name]) for name in names if places.get(name)}
 
 
 def _scaled(weight: Array, constants: Sequence[tuple[int, Array]]) -> Iterator[WeightPlace]:
-    """Where a weight stands times a number: what scaled the input of its layer is now in the kernel."""
+    """Yield the places of a weight times a number: what scaled the input of its layer is in the kernel."""
     for offset, stored in constants:
         for axes in permutations(range(weight.ndim)) if weight.size == stored.size > 1 else ():
             ratios = stored / weight.transpose(axes).ravel()
@@ -124,7 +126,7 @@ def _scaled(weight: Array, constants: Sequence[tuple[int, Array]]) -> Iterator[W
 
 
 def _constants(network: bytes) -> Iterator[tuple[int, Array]]:
-    """The float32 constants of a network, flat, each with the offset of its first byte."""
+    """Yield the float32 constants of a network [n], each after the offset of its first byte."""
     model = schema.Model.GetRootAs(network, 0)
     graphs = [model.Subgraphs(at) for at in range(model.SubgraphsLength())]
     tensors = (graph.Tensors(at) for graph in graphs for at in range(graph.TensorsLength()))
@@ -142,11 +144,11 @@ def _address(array: npt.NDArray[np.uint8]) -> int:
 
 
 def _place(stored: Array, at: Indices, weight: Array, offset: int) -> WeightPlace | None:
-    """Where a constant has a weight, or a part of it; None if the part is no box.
+    """Return the place of a weight, or a part of it, that a constant holds; None if the part is no box.
 
     Args:
         stored: The constant [n].
-        at: Where each of its values stands in the weight, flat [n].
+        at: The index of each of its values in the flat weight [n].
         weight: The weight.
         offset: Of the constant.
     """

@@ -20,9 +20,9 @@ SAVED_MODEL = "saved_model.zip"
 
 
 def zipped_saved_model(branches: Branches) -> bytes:
-    """A zip file of a SavedModel that chooses by `tf.switch_case`, in float32.
+    """Return the zip file of a SavedModel that chooses by `tf.switch_case`, in float32.
 
-    Its signature takes and gives what that of `serve.tflite` does. The variables of the base are stored once.
+    Its signature has the inputs and outputs of `serve.tflite`. The variables of the base are stored once.
     """
     with TemporaryDirectory() as directory:
         save_function(_function(branches), directory)
@@ -35,8 +35,8 @@ def _function(branches: Branches) -> Function:
     base, tails = _built(parts[0][0]), [_built(tail) for _, tail in parts]
 
     def forward(*inputs: Any) -> Any:
-        *given, branch = inputs
-        shared = tf.nest.flatten(_call(base, given)) if branches.base else given
+        *tensors, branch = inputs
+        shared = tf.nest.flatten(_call(base, tensors)) if branches.base else tensors
         nearest = tf.clip_by_value(branch, 0, len(tails) - 1)
         return tf.switch_case(nearest, [_applied(tail, shared) for tail in tails])
 

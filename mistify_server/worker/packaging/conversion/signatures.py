@@ -1,7 +1,7 @@
-"""A signature for each branch of a network, by which it runs as if it stood alone (paper 6).
+"""A signature for each branch of a network, by which it runs on its own (paper 6).
 
-Each choice on the way to a branch costs LiteRT some 3 us, whatever it passes on: what was chosen gets its
-memory anew in every inference. A branch that is run by a signature of its own keeps its memory.
+Each condition on the way to a branch costs LiteRT about 3 us, whatever it passes on: the memory of a chosen
+branch is allocated again in every inference. A branch that runs by its own signature keeps its memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ _Names = Mapping[int, bytes]
 
 
 def with_branch_signatures(network: bytes) -> bytes:
-    """The same network, with signatures for the graphs that it chooses between, in their order.
+    """Add signatures for the graphs that a network chooses between, in their order.
 
     Args:
-        network: Its only signature does nothing but choose, between graphs that take its inputs.
+        network: Its only signature does nothing but choose between graphs that take its inputs.
     """
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     (whole,) = model.signatureDefs
@@ -32,7 +32,10 @@ def with_branch_signatures(network: bytes) -> bytes:
 
 
 def _chosen(model: Any, number: int, inputs: _Names, outputs: _Names) -> Iterator[tuple[int, _Names, _Names]]:
-    """The graphs that one chooses between, with what their inputs and outputs are; itself if it does not."""
+    """Yield the graphs that one chooses between, with the names of their inputs and outputs.
+
+    A graph that does not choose is yielded itself.
+    """
     graph = model.subgraphs[number]
     choices = [
         operator
@@ -48,8 +51,8 @@ def _chosen(model: Any, number: int, inputs: _Names, outputs: _Names) -> Iterato
             yield from _chosen(
                 model,
                 below,
-                {int(own): inputs[given] for own, given in zip(takes, choice.inputs[1:], strict=True)},
-                {int(own): outputs[given] for own, given in zip(gives, choice.outputs, strict=True)},
+                {int(own): inputs[outer] for own, outer in zip(takes, choice.inputs[1:], strict=True)},
+                {int(own): outputs[outer] for own, outer in zip(gives, choice.outputs, strict=True)},
             )
 
 

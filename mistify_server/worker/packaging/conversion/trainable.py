@@ -1,4 +1,4 @@
-"""A float32 package that can be tuned on the device: what is trained is what is served (paper 5.1)."""
+"""A float32 package that can be tuned on the device: it trains the weights that it serves (paper 5.1)."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ from mistify_server.worker.packaging.training.network import (
 )
 from mistify_server.worker.packaging.training.parts import trainable_weights
 
-#: How far the outputs of both networks may differ, as a share of the largest.
+#: How far the outputs of both networks may differ, relative to the largest.
 _TOLERANCE = 1e-5
 
 
@@ -36,13 +36,13 @@ def convert_trainable(
     tuning: TuningConfig,
     examples: Arrays,
 ) -> ConvertedNetworks:
-    """Convert a checkpoint to what serves it and what trains it.
+    """Convert a checkpoint to a network that serves it and one that trains it.
 
     Args:
         model: The checkpoint.
         objectives: What each of its outputs learns.
-        tuning: What is trained, and how.
-        examples: Inputs [n, ...] by name, on which both networks have to compute the same.
+        tuning: Which weights are trained, and how.
+        examples: Inputs [n, ...] by name, for which both networks have to compute the same.
     """
     folded = fold_batch_norm(model)
     asked = trainable_weights(folded, tuning)
@@ -98,22 +98,22 @@ def _kind(objective: Objective) -> OutputKind:
 
 
 def _require_same(network: bytes, training: bytes, examples: Arrays) -> None:
-    """What is trained has to be what is served."""
-    served, told = run_network(network, examples), _inferred(training, examples)
+    """Check that the network that is trained computes what the served one does."""
+    served, trained = run_network(network, examples), _inferred(training, examples)
     for name, output in served.items():
-        difference = float(np.abs(told[name] - output).max())
+        difference = float(np.abs(trained[name] - output).max())
         if not difference <= _TOLERANCE * max(1.0, float(np.abs(output).max())):
             raise UntrainableError(f"its output {name} differs from the served one by {difference:.2g}")
 
 
 def _inferred(training: bytes, examples: Arrays) -> Arrays:
-    """What the network that is trained makes of inputs."""
+    """Return the outputs of the network that is trained, by name."""
     try:
         infer = Interpreter(model_content=training, num_threads=1).get_signature_runner(INFER)
         details = infer.get_input_details()
-        found: Arrays = infer(
+        outputs: Arrays = infer(
             **{name: array.astype(details[name]["dtype"]) for name, array in examples.items()}
         )
     except (RuntimeError, ValueError) as error:
         raise UntrainableError(f"LiteRT cannot run what trains it: {' '.join(str(error).split())}") from error
-    return found
+    return outputs

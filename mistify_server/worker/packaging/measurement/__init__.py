@@ -1,1 +1,1 @@
-"""Running converted networks: latency, accuracy, and what a precision has brought."""
+"""The measurement of converted networks: equality, latency, accuracy, and the gain of a precision."""

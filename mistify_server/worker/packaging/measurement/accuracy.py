@@ -1,4 +1,4 @@
-"""How accurate a package is at its own precision: measured in LiteRT, not on its checkpoint."""
+"""The accuracy of a package at its own precision, as measured in LiteRT."""
 
 import time
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _MAX_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class MeasuredAccuracy:
-    """What a metric says of some of the test data, and of how many examples."""
+    """The value of a metric on test data, and the number of examples it is of."""
 
     accuracy: float
     examples: int
@@ -29,7 +29,14 @@ class MeasuredAccuracy:
 def measure_accuracy(
     runner: Runner, test: Dataset, objectives: Mapping[str, Objective], metric: Metric
 ) -> MeasuredAccuracy:
-    """Run a package on the test data, in random order, until all are done or time is up."""
+    """Run a package on the test data, in random order, until all are done or time is up.
+
+    Args:
+        runner: The package, or one of its branches.
+        test: The test data.
+        objectives: What each output learns, by its name.
+        metric: What is measured.
+    """
     order = np.random.default_rng(0).permutation(len(test))
     deadline = time.monotonic() + _MAX_SECONDS
     outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}
@@ -37,9 +44,9 @@ def measure_accuracy(
     done = 0
     while done < len(order) and (not done or time.monotonic() < deadline):
         batch = order[done : done + at_once]
-        for name, found in runner({name: array[batch] for name, array in test.inputs.items()}).items():
-            outputs[name].append(found)
+        for name, output in runner({name: array[batch] for name, array in test.inputs.items()}).items():
+            outputs[name].append(output)
         done += len(batch)
-    told: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
+    arrays: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
     targets = {name: array[order[:done]] for name, array in test.targets.items()}
-    return MeasuredAccuracy(score(metric, objectives, told, targets), done)
+    return MeasuredAccuracy(score(metric, objectives, arrays, targets), done)

@@ -1,4 +1,4 @@
-"""What a package did not gain by its precision, against float32, or lost by its compression."""
+"""Remarks on a package that gained nothing by its precision, or lost accuracy by its compression."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.flatbuffer import operators
 
-#: Accuracy that a precision may cost without a word, as a share.
+#: Accuracy that a precision may cost without a remark, as a share.
 _TOLERATED_LOSS = 0.01
 
-#: By how much a mean squared error may grow without a word, as a share of it.
+#: By how much a mean squared error may grow without a remark, as a share of it.
 _TOLERATED_GROWTH = 0.1
 
-#: By how much the share of zeros may fall short without a word.
+#: By how much the share of zeros may fall short without a remark.
 _TOLERATED_SHORTAGE = 0.01
 
-#: They change how a number is written, and compute nothing.
+#: Operators that change how a number is stored, and compute nothing.
 _CASTS = ("QUANTIZE", "DEQUANTIZE")
 
 
@@ -33,60 +33,73 @@ class Served:
 
 
 def drawbacks(precision: Quantization, package: Served, float32: Served, metric: Metric) -> str:
-    """What to tell of a package against the float32 one of the same checkpoint; empty if it is better."""
-    told = []
+    """Return a remark on what a package lacks against the float32 one of the same checkpoint.
+
+    Args:
+        precision: Of the package.
+        package: What was measured of it.
+        float32: What was measured of the same network in float32.
+        metric: What both accuracies are.
+
+    Returns:
+        A remark on latency and accuracy; empty if both are good enough.
+    """
+    remarks = []
     if package.latency_ms >= float32.latency_ms:
-        told.append(
+        remarks.append(
             f"not faster than in float32 ({package.latency_ms:.3g} ms against {float32.latency_ms:.3g} ms) "
             f"because {_why_not_faster(package.network)}"
         )
     if _is_worse(package.accuracy, float32.accuracy, metric):
         advice = "; int8-qat may lose less" if precision is Quantization.INT8 else ""
         against = f"{metric.shown(package.accuracy)} against {metric.shown(float32.accuracy)}"
-        told.append(f"{metric} {against} in float32{advice}")
-    return f"as {precision.value}: {'; '.join(told)}" if told else ""
+        remarks.append(f"{metric} {against} in float32{advice}")
+    return f"as {precision.value}: {'; '.join(remarks)}" if remarks else ""
 
 
 def compression_losses(
-    asked: CompressionConfig, found: Costs, accuracy: float, before: float, metric: Metric
+    config: CompressionConfig, stored: Costs, accuracy: float, before: float, metric: Metric
 ) -> str:
-    """What to tell of a compression: what is less than was asked for, and what it cost; empty for nothing.
+    """Return a remark on a compression that is less than was asked for, or that cost accuracy.
 
     Args:
-        asked: What the kernels were to become.
-        found: What they are in the package, by axis.
+        config: What the kernels were to become.
+        stored: What they are in the package, by axis of compression.
         accuracy: Of the compressed network.
         before: Of its checkpoint.
-        metric: What both are.
+        metric: What both accuracies are.
+
+    Returns:
+        The remark; empty if there is nothing to say.
     """
-    told = []
-    if asked.sparsity is not None and found[ZEROS] < asked.sparsity - _TOLERATED_SHORTAGE:
-        told.append(f"{found[ZEROS]:.0%} of the weights are zero: there are layers that cannot be pruned")
-    if asked.clusters is not None and found[VALUES] > asked.clusters:
-        told.append(
-            f"a kernel has {found[VALUES]:,.0f} values: of a layer that cannot be clustered, or with a scale "
-            "for each channel"
+    remarks = []
+    if config.sparsity is not None and stored[ZEROS] < config.sparsity - _TOLERATED_SHORTAGE:
+        remarks.append(f"{stored[ZEROS]:.0%} of the weights are zero: there are layers that cannot be pruned")
+    if config.clusters is not None and stored[VALUES] > config.clusters:
+        remarks.append(
+            f"a kernel has {stored[VALUES]:,.0f} values: of a layer that cannot be clustered, or with a "
+            "scale for each channel"
         )
     if _is_worse(accuracy, before, metric):
-        told.append(f"{metric} {metric.shown(accuracy)} against {metric.shown(before)} before")
-    return f"with {asked}: {'; '.join(told)}" if told else ""
+        remarks.append(f"{metric} {metric.shown(accuracy)} against {metric.shown(before)} before")
+    return f"with {config}: {'; '.join(remarks)}" if remarks else ""
 
 
 def _is_worse(figure: float, float32: float, metric: Metric) -> bool:
-    """Whether a precision cost more than a point, or a tenth of a mean squared error."""
+    """Return whether a precision cost more than a point, or a tenth of a mean squared error."""
     if metric.is_share:
         return float32 - figure > _TOLERATED_LOSS
     return figure > (1 + _TOLERATED_GROWTH) * float32
 
 
 def float_operators(network: bytes) -> tuple[list[str], int]:
-    """The names of the operators that compute in float32, and how many compute at all."""
+    """Return the names of the operators that compute in float32, and how many operators compute."""
     computing = list(_computing(network))
     return [name for name, floats in computing if floats], len(computing)
 
 
 def _computing(network: bytes) -> Iterator[tuple[str, bool]]:
-    """The operators that make numbers of numbers, and whether they read and write floats alone."""
+    """Yield the names of the operators that compute, and whether they read and write floats only."""
     for operator in operators(network):
         types = [tensor.type for tensor in (*operator.inputs, *operator.outputs)]
         if operator.name not in _CASTS and types[-1] in ("FLOAT32", "INT8"):
@@ -107,6 +120,6 @@ def _why_not_faster(network: bytes) -> str:
 
 
 def _overhead(network: bytes) -> float:
-    """The part of an inference that a second example in its batch does not take once more."""
+    """Return the share of an inference that does not grow with the examples in its batch."""
     one, two = (measure_latency(network, batch=batch).median_ms for batch in (1, 2))
     return min(max(2 * one - two, 0.0) / one, 1.0)

@@ -1,4 +1,4 @@
-"""How long networks take in LiteRT on this machine."""
+"""The latency of networks in LiteRT on this machine."""
 
 import statistics
 import time
@@ -14,7 +14,7 @@ from mistify.machine import machine
 from mistify.package.manifest import MeasuredLatency
 from mistify_server.worker.packaging.tflite.runner import Array
 
-#: What a latency is taken from: so many bursts of so many runs, or of so many seconds.
+#: A latency is times from so many bursts of so many runs, or of so many seconds.
 _BURSTS = 10
 _BURST_RUNS = 40
 _BURST_SECONDS = 0.2
@@ -26,10 +26,14 @@ def measure_latency(
 ) -> MeasuredLatency:
     """Time inferences on this machine, for two seconds at the most where one takes less than 0.2 s.
 
-    Those of a network by its only signature, or else by one of several, which takes Python a little longer.
+    Other work on the machine only ever adds to the time of an inference, and comes in spells. So the burst
+    with the lowest median counts; the median within it leaves out single lucky runs.
 
-    Other work on the machine only ever adds to what an inference takes, and comes in spells. So the burst
-    with the lowest median tells what the network takes; the median within it leaves out single lucky runs.
+    Args:
+        network: A `.tflite`.
+        threads: How many LiteRT uses.
+        batch: The examples of an inference.
+        signature: By which the network runs, which takes Python a little longer; None for its only one.
     """
     interpreter = Interpreter(model_content=network, num_threads=threads)
     infer = _ready(interpreter, batch) if signature is None else _ready_by(signature, interpreter, batch)
@@ -48,7 +52,7 @@ def measure_latency(
 
 
 def _ready(interpreter: Interpreter, batch: int) -> Callable[[], object]:
-    """An inference on random inputs."""
+    """Return an inference on random inputs."""
     for entry in interpreter.get_input_details():
         interpreter.resize_tensor_input(entry["index"], [batch, *entry["shape"][1:]])
     interpreter.allocate_tensors()
@@ -59,7 +63,7 @@ def _ready(interpreter: Interpreter, batch: int) -> Callable[[], object]:
 
 
 def _ready_by(signature: str, interpreter: Interpreter, batch: int) -> Callable[[], object]:
-    """An inference by a signature on random inputs."""
+    """Return an inference by a signature on random inputs."""
     runner = interpreter.get_signature_runner(signature)
     return partial(
         runner, **{name: _random(entry, batch) for name, entry in runner.get_input_details().items()}
@@ -72,11 +76,11 @@ def _random(entry: Mapping[str, Any], batch: int) -> Array:
 
 
 def _burst(infer: Callable[[], object]) -> list[float]:
-    """What each of several runs took, in milliseconds."""
-    taken: list[float] = []
+    """Return the time of each of several runs, in milliseconds."""
+    times: list[float] = []
     deadline = time.perf_counter() + _BURST_SECONDS
-    while len(taken) < _BURST_RUNS and (not taken or time.perf_counter() < deadline):
+    while len(times) < _BURST_RUNS and (not times or time.perf_counter() < deadline):
         start = time.perf_counter()
         infer()
-        taken.append((time.perf_counter() - start) * 1e3)
-    return taken
+        times.append((time.perf_counter() - start) * 1e3)
+    return times

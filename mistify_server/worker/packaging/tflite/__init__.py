@@ -1,1 +1,1 @@
-"""Reading converted networks: operators, weights and costs."""
+"""Converted networks: their operators, weights and costs, and running them."""

@@ -1,4 +1,4 @@
-"""What a converted network costs, from its operators: for networks that have no layers (paper 4.1)."""
+"""The costs of a converted network from its operators, for networks without layers (paper 4.1)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
@@ -9,16 +9,16 @@ from mistify_server.worker.packaging.tflite.flatbuffer import Operator, operator
 from mistify_server.worker.packaging.tflite.operators import operations_of
 from mistify_server.worker.packaging.tflite.runner import tensor_shapes
 
-#: Operators that run others, or hold state: what they cost cannot be told from their tensors.
+#: Operators that run others, or hold state: their tensors do not show what they cost.
 _OPAQUE = frozenset({"WHILE", "IF", "CALL_ONCE", "CUSTOM", "RNN", "LSTM", "SVDF"})
 _OPAQUE_SUFFIXES = ("_SEQUENCE_RNN", "_SEQUENCE_LSTM")
 
-#: Operators that write nothing of their own.
+#: Operators whose output is their input's memory.
 _IN_PLACE = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def network_cost(network: bytes) -> NetworkCost:
-    """The costs of a float32 network, operator by operator.
+    """Return the costs of a float32 network, operator by operator.
 
     Raises:
         MistifyError: INVALID_MODEL, an operator cannot be costed.
@@ -27,11 +27,11 @@ def network_cost(network: bytes) -> NetworkCost:
     elements: dict[int, int] = {}
     counted: set[int] = set()
     computed: set[int] = set()
-    given_operators = list(operators(network))
-    _refuse_opaque(given_operators)  # before it is run: a loop may never end
+    unshaped = list(operators(network))
+    _refuse_opaque(unshaped)  # before it is run: a loop may never end
     shapes = tensor_shapes(network)
-    for number, given in enumerate(given_operators):
-        operator = given.shaped(shapes)
+    for number, operator_of_any_batch in enumerate(unshaped):
+        operator = operator_of_any_batch.shaped(shapes)
         for tensor in (*operator.inputs, *operator.outputs):
             elements[tensor.index] = prod(tensor.shape)
         layers += _layers(number, operator, counted, computed)
@@ -46,8 +46,8 @@ def network_cost(network: bytes) -> NetworkCost:
     )
 
 
-def _refuse_opaque(found: Iterable[Operator]) -> None:
-    for operator in found:
+def _refuse_opaque(unchecked: Iterable[Operator]) -> None:
+    for operator in unchecked:
         if operator.name in _OPAQUE or operator.name.endswith(_OPAQUE_SUFFIXES):
             raise invalid(
                 "the graph", f"the operator {operator.name}, whose cost is not known",
@@ -56,9 +56,13 @@ def _refuse_opaque(found: Iterable[Operator]) -> None:
 
 
 def _layers(number: int, operator: Operator, counted: set[int], computed: set[int]) -> Iterator[LayerCost]:
-    """An operator, with a layer of no cost for each further output.
+    """Yield the layer of an operator, and one without costs for each further output.
 
-    `counted` are the constants so far, `computed` what the operators so far have written.
+    Args:
+        number: Of the operator.
+        operator: With the shapes of its tensors at batch 1.
+        counted: The constants that operators before it have; its own are added.
+        computed: The tensors that operators before it have written.
     """
     constants = [tensor for tensor in operator.inputs if tensor.content is not None]
     own = {tensor.index: prod(tensor.shape) for tensor in constants if tensor.index not in counted}
@@ -87,22 +91,22 @@ def _multiply_adds(operator: Operator) -> int:
 
 
 def _convolution(operator: Operator) -> int:
-    """Every weight of the kernel once for each position of the output."""
+    """Count every weight of the kernel once for each position of the output."""
     return prod(operator.inputs[1].shape) * prod(operator.outputs[0].shape[1:-1])
 
 
 def _transposed_convolution(operator: Operator) -> int:
-    """Every weight of the kernel once for each position of the input, which comes last."""
+    """Count every weight of the kernel once for each position of the input, the last tensor."""
     return prod(operator.inputs[1].shape) * prod(operator.inputs[2].shape[1:-1])
 
 
 def _fully_connected(operator: Operator) -> int:
-    """Every weight once for each row of the output."""
+    """Count every weight once for each row of the output."""
     return prod(operator.inputs[1].shape) * prod(operator.outputs[0].shape[:-1])
 
 
 def _matrix_product(operator: Operator) -> int:
-    """`m x k` by `k x n`: `k` for each element of the output."""
+    """Count `k` for each element of the output of `m x k` by `k x n`."""
     rows = prod(operator.outputs[0].shape[:-1])
     return prod(operator.inputs[0].shape) // max(rows, 1) * prod(operator.outputs[0].shape)
 

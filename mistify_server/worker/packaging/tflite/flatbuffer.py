@@ -1,4 +1,4 @@
-"""What a converted network is made of: its operators, the tensors they read and write, its kernels."""
+"""The parts of a converted network: its operators, the tensors they read and write, its kernels."""
 
 import gzip
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from ai_edge_litert.tools import flatbuffer_utils
 from mistify.config.compression import GZIP, VALUES, ZEROS
 from mistify.costs.budget import Costs
 
-#: How the weights of a kernel may be stored.
+#: The types in which the weights of a kernel may be stored.
 _WEIGHTS = {"FLOAT32": np.float32, "FLOAT16": np.float16, "INT8": np.int8}
 
 
@@ -24,7 +24,7 @@ class FlatbufferTensor:
         index: Its number in the network.
         type: As LiteRT calls it, such as `FLOAT32`.
         shape: Its sizes, the batch 1 where it is free.
-        content: What a constant holds; None for what an operator writes and for inputs.
+        content: The values of a constant; None for what an operator writes and for inputs.
     """
 
     index: int
@@ -35,14 +35,14 @@ class FlatbufferTensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator with the tensors that it reads and writes, those that it is given."""
+    """An operator with the tensors that it reads and writes, without missing optional inputs."""
 
     name: str
     inputs: tuple[FlatbufferTensor, ...]
     outputs: tuple[FlatbufferTensor, ...]
 
     def shaped(self, shapes: Mapping[int, tuple[int, ...]]) -> "Operator":
-        """The same with other shapes of its tensors, by their numbers."""
+        """Return the same operator with other shapes of its tensors, by their numbers."""
         inputs, outputs = (
             tuple(replace(tensor, shape=shapes[tensor.index]) for tensor in tensors)
             for tensors in (self.inputs, self.outputs)
@@ -51,7 +51,7 @@ class Operator:
 
 
 def operators(network: bytes) -> Iterator[Operator]:
-    """The operators of a network, in the order in which they run."""
+    """Yield the operators of a network, in the order in which they run."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     for graph in model.subgraphs:
         for operator in graph.operators:
@@ -63,7 +63,7 @@ def operators(network: bytes) -> Iterator[Operator]:
 
 
 def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
-    """The weights of a network as they are stored: constants with two axes or more, each once."""
+    """Yield the weights of a network as they are stored: constants with two axes or more, each once."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     for graph in model.subgraphs:
         for index in range(len(graph.tensors)):
@@ -73,18 +73,18 @@ def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
 
 
 def measured_compression(network: bytes) -> Costs:
-    """What is achieved on the axes of compression, as it is stored."""
-    found = list(kernels(network))
-    zeros = sum(int((kernel == 0).sum()) for kernel in found)
+    """Return the costs of a network on the axes of compression, as it is stored."""
+    stored = list(kernels(network))
+    zeros = sum(int((kernel == 0).sum()) for kernel in stored)
     return {
-        ZEROS: zeros / max(sum(kernel.size for kernel in found), 1),
-        VALUES: float(max(map(_values, found), default=0)),
+        ZEROS: zeros / max(sum(kernel.size for kernel in stored), 1),
+        VALUES: float(max(map(_values, stored), default=0)),
         GZIP: float(len(gzip.compress(network, mtime=0))),
     }
 
 
 def _values(kernel: npt.NDArray[Any]) -> int:
-    """How many different values there are."""
+    """Return the number of different values."""
     # By their bits: NumPy 2.4 sorts float16 wrongly on processors with AVX512-FP16.
     return len(np.unique(kernel.view(f"u{kernel.itemsize}")))
 

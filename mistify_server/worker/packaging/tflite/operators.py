@@ -1,4 +1,4 @@
-"""What the operators of a converted network do, as the cost model tells it (`mistify.operations`)."""
+"""The operators of a converted network, in the terms of the cost model (`mistify.costs.operators`)."""
 
 from collections.abc import Callable, Collection, Mapping
 from math import prod
@@ -11,7 +11,7 @@ _SHAPES = frozenset({"SHAPE", "STRIDED_SLICE", "PACK", "REDUCE_PROD"})
 
 
 def operations_of(operator: Operator, computed: Collection[int]) -> tuple[Operation, ...]:
-    """What an operator does.
+    """Return the operations of an operator.
 
     Args:
         operator: With the shapes of its tensors at batch 1.
@@ -48,7 +48,7 @@ def _convolution(operator: Operator) -> Operation:
 
 
 def _convolution_over_volumes(operator: Operator) -> Operation:
-    """Its kernel is not stored like that of images: output channels come last, and there are no groups."""
+    """Return a convolution over volumes: its kernel has output channels last, and there are no groups."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     *window, c_in, c_out = operator.inputs[1].shape
     positions, stride = prod(written[1:-1]), _stride(read, written)
@@ -56,7 +56,7 @@ def _convolution_over_volumes(operator: Operator) -> Operation:
 
 
 def _transposed_convolution(operator: Operator) -> Operation:
-    """Each input position makes all that the kernel covers."""
+    """Return a transposed convolution: each input position computes all that the kernel covers."""
     kernel, read = operator.inputs[1].shape, operator.inputs[2].shape
     return Operation(OperatorKind.CONVOLUTION, prod(read[1:-1]), kernel[-1], prod(kernel[:-1]))
 
@@ -79,7 +79,7 @@ def _matrix_product(operator: Operator) -> Operation:
 
 
 def _pool(operator: Operator) -> Operation:
-    """The window is not among its tensors: windows side by side are taken for granted."""
+    """Return a pooling; its window is not among its tensors, so windows side by side are assumed."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     kind = OperatorKind.MAX_POOL if operator.name == "MAX_POOL_2D" else OperatorKind.AVERAGE_POOL
     stride = _stride(read, written)
@@ -87,7 +87,7 @@ def _pool(operator: Operator) -> Operation:
 
 
 def _reduction(operator: Operator) -> Operation:
-    """Over positions; where channels are reduced, a pass over what is read."""
+    """Return a reduction over positions; where channels are reduced, a pass over what is read."""
     read, written = operator.inputs[0].shape, operator.outputs[0].shape
     if not written or written[-1] != read[-1]:
         return elementwise(OperatorKind.ADD, prod(read[1:-1]), read[-1])
@@ -95,7 +95,7 @@ def _reduction(operator: Operator) -> Operation:
 
 
 def _stride(read: tuple[int, ...], written: tuple[int, ...]) -> int:
-    """Input positions for each output position."""
+    """Return the number of input positions for each output position."""
     return max(1, round(prod(read[1:-1]) / max(prod(written[1:-1]), 1)))
 
 
@@ -113,7 +113,7 @@ _PRODUCTS: Mapping[str, Callable[[Operator], Operation]] = {
     "REDUCE_MAX": _reduction,
 }
 
-#: What passes over what it writes; operators that are not among them take time like a sum of two tensors.
+#: Operators that pass over what they write; others are taken to cost as much as a sum of two tensors.
 _KINDS: Mapping[str, OperatorKind] = {
     "SOFTMAX": OperatorKind.SOFTMAX,
     "QUANTIZE": OperatorKind.QUANTIZE,

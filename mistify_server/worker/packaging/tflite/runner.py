@@ -1,4 +1,4 @@
-"""Networks in LiteRT: what they take and give, and running them."""
+"""Networks in LiteRT: their inputs and outputs, and running them."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -17,18 +17,18 @@ Arrays = Mapping[str, Array]
 #: The signature of a network that has only one.
 SIGNATURE = "serving_default"
 
-#: The most elements of a tensor: it then takes half a gibibyte, and a pass some of these.
+#: The most elements of a tensor: it takes half a gibibyte then, and an inference several of these.
 _MOST_ELEMENTS = 2**27
 
 
 class Runner:
     """A network in LiteRT, called with arrays [batch, ...] by the names of its inputs.
 
-    It takes and gives floats, also where the network takes and gives integers.
+    Inputs and outputs are floats, also where those of the network are integers.
 
     Args:
         network: A `.tflite`.
-        signature: By which it runs, such as that of a branch.
+        signature: The signature by which it runs, such as that of a branch.
 
     Attributes:
         inputs: Name, dtype and shape of every input by its name; -1 is the batch.
@@ -45,30 +45,31 @@ class Runner:
         self.outputs = _described(self._signature.get_output_details())
 
     def __call__(self, inputs: Arrays) -> dict[str, Array]:
-        """The outputs by name."""
-        given = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
-        found = self._signature(**given)
-        return {name: info.dequantized(found[name]) for name, info in self.outputs.items()}
+        """Return the outputs [batch, ...] by name."""
+        tensors = {name: info.quantized(inputs[name]) for name, info in self.inputs.items()}
+        outputs = self._signature(**tensors)
+        return {name: info.dequantized(outputs[name]) for name, info in self.outputs.items()}
 
     def examples_at_once(self, most: int) -> int:
-        """How many examples it is called on at a time: fewer than `most` where its tensors are large."""
+        """Return how many examples fit into a batch: fewer than `most` where its tensors are large."""
         return max(1, min(most, _MOST_ELEMENTS // max(1, self._example)))
 
 
 def _elements(entry: Mapping[str, Any]) -> int:
-    """Of a tensor that grows with the batch, for one example; 0 of others, such as weights."""
+    """Return the elements of a tensor for one example; 0 where it does not grow with the batch."""
     return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
 
 
 def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:
-    """What LiteRT makes of a batch of inputs, by the names of inputs and outputs."""
+    """Run a network on a batch of inputs, and return its outputs, both [batch, ...] by name."""
     return Runner(network)(inputs)
 
 
 def tensor_shapes(network: bytes) -> dict[int, tuple[int, ...]]:
-    """The shapes of a network's tensors by their numbers, as they are once one example of zeros has been run.
+    """Return the shapes of a network's tensors by their numbers, for a batch of one.
 
-    LiteRT leaves its memory as it finds it: what is not set may be no index into a table.
+    They are known once an example of zeros has been run. All inputs are set: LiteRT does not clear memory,
+    and what happens to be there may be no index into a table.
     """
     interpreter = Interpreter(
         model_content=network, experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES

@@ -6,20 +6,20 @@ from typing import Any
 
 import tensorflow as tf
 
-#: Makes of an operation and of its inputs what its outputs are.
+#: Computes the outputs of an operation, which is its first argument, from its inputs, which follow.
 Replacement = Callable[..., Any]
 
 _REPLACEMENTS: dict[str, Replacement] = {}
 
 
 class UntrainableError(Exception):
-    """A network cannot be trained in LiteRT; the message says why."""
+    """Error of a network that cannot be trained in LiteRT; the message says why."""
 
 
 def replaces(*types: str) -> Callable[[Replacement], Replacement]:
-    """Decorator: this function stands for all operations of these types.
+    """Register the decorated function as the replacement of all operations of these types.
 
-    It is given the operation, for its attributes and static shapes, and then its inputs.
+    It is called with the operation, for its attributes and static shapes, and then with its inputs.
     """
 
     def add(replacement: Replacement) -> Replacement:
@@ -30,24 +30,24 @@ def replaces(*types: str) -> Callable[[Replacement], Replacement]:
 
 
 def in_builtins(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of nested tensors, made of replacements where there are any.
+    """Return the same function of nested tensors, built from replacements where there are any.
 
-    What it makes is differentiated by `tf.gradients`: a tape does not see operations that are copied.
+    Its outputs have to be differentiated by `tf.gradients`: a tape does not see operations that are copied.
     """
 
-    def call(*given: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         with _functions_inlined():
-            specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, given)
+            specs = tf.nest.map_structure(tf.TensorSpec.from_tensor, arguments)
             traced = tf.function(function, autograph=False).get_concrete_function(*specs)
-        made = _rebuilt(traced.graph, tf.nest.flatten(given))
-        return tf.nest.map_structure(lambda tensor: made[tensor.ref()], traced.structured_outputs)
+        tensors = _rebuilt(traced.graph, tf.nest.flatten(arguments))
+        return tf.nest.map_structure(lambda tensor: tensors[tensor.ref()], traced.structured_outputs)
 
     return call
 
 
 @contextmanager
 def _functions_inlined() -> Iterator[None]:
-    """While a graph is traced, functions that are called become part of it instead of being called by it."""
+    """Trace functions that are called as part of the graph, instead of as calls in it."""
     tf.config.run_functions_eagerly(True)
     try:
         yield
@@ -55,24 +55,27 @@ def _functions_inlined() -> Iterator[None]:
         tf.config.run_functions_eagerly(False)
 
 
-def _rebuilt(graph: Any, given: list[Any]) -> dict[Any, Any]:
-    """Every tensor of a graph as it is in the graph that is being built."""
-    made = {placeholder.ref(): tensor for placeholder, tensor in zip(graph.inputs, given, strict=False)}
+def _rebuilt(graph: Any, inputs: list[Any]) -> dict[Any, Any]:
+    """Return the copy of every tensor of a graph in the graph that is being built, by its reference."""
+    made = {placeholder.ref(): tensor for placeholder, tensor in zip(graph.inputs, inputs, strict=False)}
     for captured, placeholder in graph.captures:
         made[placeholder.ref()] = tf.constant(captured.numpy())
     for operation in graph.get_operations():
         if operation.type != "Placeholder":
-            inputs = [made[tensor.ref()] for tensor in operation.inputs]
+            arguments = [made[tensor.ref()] for tensor in operation.inputs]
             replacement: Replacement = _REPLACEMENTS.get(operation.type, _copied)
-            outputs = tf.nest.flatten(replacement(operation, *inputs))
+            outputs = tf.nest.flatten(replacement(operation, *arguments))
             for old, new in zip(operation.outputs, outputs, strict=False):
-                new.set_shape(old.shape)  # what was known of it beyond what its inputs say
+                new.set_shape(old.shape)  # which may say more than can be inferred from the inputs
                 made[old.ref()] = new
     return made
 
 
 def _copied(operation: Any, *inputs: Any) -> list[Any]:
-    """The same operation. Attributes with an underscore say how it was made, and mean nothing elsewhere."""
+    """Copy an operation.
+
+    Attributes with an underscore describe how it was created, and mean nothing in another graph.
+    """
     attributes = {name: value for name, value in operation.node_def.attr.items() if not name.startswith("_")}
     types = [tensor.dtype for tensor in operation.outputs]
     graph: Any = tf.compat.v1.get_default_graph()
@@ -82,5 +85,5 @@ def _copied(operation: Any, *inputs: Any) -> list[Any]:
 
 @replaces("IdentityN")
 def _identities(operation: Any, *inputs: Any) -> list[Any]:
-    """What `tf.custom_gradient` wraps: its operations have gradients of their own."""
+    """Unwrap what `tf.custom_gradient` wraps: its operations have gradients of their own."""
     return list(inputs)

@@ -1,8 +1,8 @@
-"""Convolutions as products of matrices: what a row of taps reads, times all rows of the kernel.
+"""Convolutions as matrix products: the image as one row of taps reads it, times all rows of the kernel.
 
-LiteRT's own convolution is fast for constant kernels alone: with one that is trained it takes three to five
-times as long as these. Images are [groups * n, rows, columns, channels of a group], kernels [groups, rows,
-columns, channels read, channels made].
+LiteRT's own convolution is fast for constant kernels only: with one that is trained it takes three to five
+times as long as these products. Images are [groups * n, rows, columns, channels of a group], kernels
+[groups, rows, columns, channels read, channels made].
 """
 
 from typing import Any
@@ -12,10 +12,10 @@ import tensorflow as tf
 from mistify_server.worker.packaging.training.builtins import UntrainableError, replaces
 from mistify_server.worker.packaging.training.windows import WindowAxis, bands_read, cut, fitted, spread
 
-#: Numbers that a processor core's own cache holds.
+#: Numbers that fit into the cache of one processor core.
 _CACHED = 1 << 19
 
-#: Parts that a batch may be taken in; each has operators of its own.
+#: Numbers of parts into which a batch may be split; each part has operators of its own.
 _PARTS = (1, 2, 4)
 
 
@@ -34,9 +34,9 @@ def _image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: Windo
     _, _, _, read, _ = kernel.shape
     turned = tf.transpose(kernel, [0, 1, 2, 4, 3])
 
-    def part(said: Any, down: list[int], across: list[int]) -> Any:
+    def part(upstream: Any, down: list[int], across: list[int]) -> Any:
         weights = [tf.concat([turned[:, tap, column] for column in across], 1) for tap in down]
-        product = _product(said, weights)
+        product = _product(upstream, weights)
         first = [rows.reach - rows.place(tap)[0] for tap in down]
         return _sum([_cut(product, block, rows.blocks, at, read) for at, block in enumerate(first)])
 
@@ -45,22 +45,22 @@ def _image_gradient(gradient: Any, kernel: Any, rows: WindowAxis, columns: Windo
 
 def _kernel_gradient(image: Any, gradient: Any, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
     groups, _, across, read, made = kernel.shape
-    found: dict[int, Any] = {}
+    by_tap: dict[int, Any] = {}
     for phase, band in bands_read(fitted(image, rows, columns), rows, columns).items():
         taps = rows.taps(phase)
         placed = _side_by_side([_among_blocks(gradient, rows, tap) for tap in taps], 3)
-        said = tf.reshape(placed, [-1, rows.blocks * columns.made, len(taps) * made])
-        seen = tf.reshape(band, [-1, rows.blocks * columns.made, across * read])
+        upstream = tf.reshape(placed, [-1, rows.blocks * columns.made, len(taps) * made])
+        read_there = tf.reshape(band, [-1, rows.blocks * columns.made, across * read])
         # Image by image, which fits into a cache.
-        each = tf.matmul(seen, said, transpose_a=True)
+        each = tf.matmul(read_there, upstream, transpose_a=True)
         product = tf.reduce_sum(tf.reshape(each, [groups, -1, *each.shape[1:]]), 1)
-        found.update(zip(taps, tf.split(product, len(taps), 2), strict=True))
-    ordered = [found[tap] for tap in range(rows.kernel)]
+        by_tap.update(zip(taps, tf.split(product, len(taps), 2), strict=True))
+    ordered = [by_tap[tap] for tap in range(rows.kernel)]
     return tf.reshape(tf.stack(ordered, 1), kernel.shape)
 
 
 def _product(band: Any, weights: list[Any]) -> Any:
-    """What several matrices make of a band [n, h, w, read], side by side."""
+    """Return the products of a band [n, h, w, read] with several matrices, side by side."""
     groups, read, _ = weights[0].shape
     _, height, width, _ = band.shape
     # TensorFlow's product of images of one row with one matrix for all writes beyond its memory (oneDNN).
@@ -72,12 +72,12 @@ def _product(band: Any, weights: list[Any]) -> Any:
 
 
 def _cut(product: Any, block: int, blocks: int, number: int, channels: int) -> Any:
-    """Some rows of what one of several matrices has made."""
+    """Return some rows of the product with one of several matrices."""
     return cut(product, [0, block, 0, number * channels], [-1, blocks, -1, channels])
 
 
 def _among_blocks(gradient: Any, rows: WindowAxis, tap: int) -> Any:
-    """What places say, at the blocks that a tap of the rows reads there."""
+    """Pad the gradient of the places so that it lies at the blocks that a tap of the rows reads."""
     block, _ = rows.place(tap)
     return tf.pad(gradient, [[0, 0], [block, rows.reach - block], [0, 0], [0, 0]]) if rows.reach else gradient
 
@@ -94,7 +94,7 @@ def _sum(parts: list[Any]) -> Any:
 
 
 def _apart(image: Any, groups: int) -> Any:
-    """The groups of the channels as examples of their own."""
+    """Return the groups of the channels as examples of their own."""
     if groups == 1:
         return image
     _, height, width, channels = image.shape
@@ -111,7 +111,7 @@ def _together(image: Any, groups: int) -> Any:
 
 
 def _kernel_apart(kernel: Any, groups: int) -> Any:
-    """[rows, columns, read, groups * made] to [groups, rows, columns, read, made]."""
+    """Reshape [rows, columns, read, groups * made] to [groups, rows, columns, read, made]."""
     *sizes, made = kernel.shape
     if groups == 1:
         return tf.reshape(kernel, [1, *kernel.shape])
@@ -126,7 +126,12 @@ def _kernel_together(kernel: Any) -> Any:
 
 
 def axes_of(operation: Any, image: Any, kernel: Any) -> tuple[WindowAxis, WindowAxis]:
-    """How the kernel of a two-dimensional operation goes along rows and columns.
+    """Return how the kernel of a two-dimensional operation moves along rows and columns.
+
+    Args:
+        operation: The operation, whose attributes are read.
+        image: The shape of the image [n, rows, columns, channels].
+        kernel: The shape of the kernel, rows and columns first.
 
     Raises:
         UntrainableError: Channels are not the last axis, sizes are free, or the padding is explicit.
@@ -151,9 +156,9 @@ def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
         apart, weights = _apart(image, groups), _kernel_apart(kernel, groups)
 
         def gradient(upstream: Any) -> Any:
-            said = _apart(upstream, groups)
-            back = _together(_image_gradient(said, weights, rows, columns), groups)
-            return back, _kernel_together(_kernel_gradient(apart, said, weights, rows, columns))
+            apart_upstream = _apart(upstream, groups)
+            back = _together(_image_gradient(apart_upstream, weights, rows, columns), groups)
+            return back, _kernel_together(_kernel_gradient(apart, apart_upstream, weights, rows, columns))
 
         return _together(_convolved(apart, weights, rows, columns), groups), gradient
 
@@ -162,7 +167,7 @@ def _convolution(operation: Any, image: Any, kernel: Any) -> Any:
 
 
 def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis) -> int:
-    """In how many equal parts a batch is taken, so that what is read of one stays in a cache."""
+    """Return into how many equal parts a batch is split, so that one part fits into a cache."""
     numbers = (batch or 0) * rows.padded * columns.made * columns.kernel * kernel[2]
     possible = [parts for parts in _PARTS if batch and batch % parts == 0] or [1]
     return next((parts for parts in possible if numbers <= parts * _CACHED), possible[-1])
@@ -170,7 +175,10 @@ def _parts(batch: int | None, kernel: Any, rows: WindowAxis, columns: WindowAxis
 
 @replaces("Conv2DBackpropInput")
 def _transposed_convolution(operation: Any, sizes: Any, kernel: Any, image: Any) -> Any:
-    """The gradient of a convolution, used as a layer: its own gradients are those of the convolution."""
+    """Replace a transposed convolution.
+
+    It is the gradient of a convolution, used as a layer: its own gradients are those of the convolution.
+    """
     rows, columns = axes_of(operation, operation.outputs[0].shape, kernel.shape)
 
     @tf.custom_gradient

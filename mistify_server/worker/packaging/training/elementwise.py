@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from mistify_server.worker.packaging.training.builtins import replaces
 
-#: The derivative at x, where the function is y.
+#: The derivative at x, from x and the function's value y.
 Derivative: TypeAlias = Callable[[Any, Any], Any]
 
-#: Of `tf.nn.selu`.
+#: The constants of `tf.nn.selu`.
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 #: Abramowitz and Stegun, 7.1.26: the error function to 1.5e-7.
@@ -75,7 +75,7 @@ def _complement(operation: Any, x: Any) -> Any:
 
 
 def _error_function(x: Any) -> Any:
-    """LiteRT knows it within a GELU only, whose gradient needs it by itself."""
+    """Return the error function, which LiteRT has within a GELU only; the gradient needs it alone."""
 
     @tf.custom_gradient
     def apply(x: Any) -> Any:

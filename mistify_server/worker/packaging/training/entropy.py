@@ -1,4 +1,4 @@
-"""What outputs say of themselves and of targets, beside the loss: how unsure they are, how often right."""
+"""Entropy and accuracy of outputs, in the operations of a training network."""
 
 from typing import Any
 
@@ -8,24 +8,32 @@ from executors.structure.signature import Activation
 from executors.training.objectives import IGNORED, SMALLEST, Binary, Categorical, Objective
 
 
-def confusion(objective: Objective, output: Any) -> Any:
-    """The mean entropy of an output that tells classes, or yes or no (Wang et al., 2021)."""
+def mean_entropy(objective: Objective, output: Any) -> Any:
+    """Return the mean entropy of an output of classes, or of yes or no, [] in nats (Wang et al., 2021)."""
     if isinstance(objective, Categorical):
-        told = output if objective.activation is Activation.SOFTMAX else tf.nn.softmax(output)
-        return -tf.reduce_mean(tf.reduce_sum(told * tf.math.log(told + SMALLEST), -1))
-    told = output if objective.activation is Activation.SIGMOID else tf.sigmoid(output)
-    yes, no = told * tf.math.log(told + SMALLEST), (1 - told) * tf.math.log(1 - told + SMALLEST)
+        shares = output if objective.activation is Activation.SOFTMAX else tf.nn.softmax(output)
+        return -tf.reduce_mean(tf.reduce_sum(shares * tf.math.log(shares + SMALLEST), -1))
+    share = output if objective.activation is Activation.SIGMOID else tf.sigmoid(output)
+    yes, no = share * tf.math.log(share + SMALLEST), (1 - share) * tf.math.log(1 - share + SMALLEST)
     return -tf.reduce_mean(yes + no)
 
 
-def right(objective: Objective, output: Any, target: Any) -> tuple[Any, Any]:
-    """How many targets an output tells, and how many there are: figures and ignored ones do not count."""
+def correct(objective: Objective, output: Any, target: Any) -> tuple[Any, Any]:
+    """Return how many targets an output predicts, and how many count.
+
+    Figures are neither right nor wrong, and ignored targets do not count.
+
+    Args:
+        objective: What the output learns.
+        output: What the network computes [n, ...].
+        target: The targets [n, ...].
+    """
     if isinstance(objective, Categorical):
         counts = tf.cast(target != IGNORED, tf.float32)
-        told = tf.cast(tf.equal(tf.argmax(output, -1, tf.int32), target), tf.float32)
-        return tf.reduce_sum(told * counts), tf.reduce_sum(counts)
+        equal = tf.cast(tf.equal(tf.argmax(output, -1, tf.int32), target), tf.float32)
+        return tf.reduce_sum(equal * counts), tf.reduce_sum(counts)
     if isinstance(objective, Binary):
         least = 0.5 if objective.activation is Activation.SIGMOID else 0.0
-        told = tf.cast(tf.equal(tf.cast(output > least, tf.int32), target), tf.float32)
-        return tf.reduce_sum(told), tf.reduce_sum(tf.ones_like(told))
+        equal = tf.cast(tf.equal(tf.cast(output > least, tf.int32), target), tf.float32)
+        return tf.reduce_sum(equal), tf.reduce_sum(tf.ones_like(equal))
     return tf.constant(0.0), tf.constant(0.0)

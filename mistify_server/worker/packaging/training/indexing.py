@@ -1,4 +1,4 @@
-"""Picking: rows of a table, slices, and enlarged images."""
+"""Rows of a table, tiles, slices and resized images, with gradients that LiteRT has."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from mistify_server.worker.packaging.training.builtins import UntrainableError, 
 
 @replaces("GatherV2")
 def _gather(operation: Any, table: Any, indices: Any, axis: Any) -> Any:
-    """Of the first axis; the gradient of others is made of the same operations."""
+    """Replace a gather along the first axis; the gradient of others is made of the same operations."""
     if tf.get_static_value(operation.inputs[2]) != 0 or operation.get_attr("batch_dims"):
         return tf.gather(table, indices, axis=axis, batch_dims=operation.get_attr("batch_dims"))
     rows, *row = table.shape
@@ -20,8 +20,8 @@ def _gather(operation: Any, table: Any, indices: Any, axis: Any) -> Any:
     def gather(table: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             read = tf.one_hot(tf.reshape(indices, [-1]), rows)
-            said = tf.reshape(upstream, [-1, int(np.prod(row))])
-            return tf.reshape(tf.matmul(read[None], said[None], transpose_a=True), [rows, *row])
+            flat = tf.reshape(upstream, [-1, int(np.prod(row))])
+            return tf.reshape(tf.matmul(read[None], flat[None], transpose_a=True), [rows, *row])
 
         return tf.gather(table, indices), gradient
 
@@ -30,7 +30,7 @@ def _gather(operation: Any, table: Any, indices: Any, axis: Any) -> Any:
 
 @replaces("Tile")
 def _tile(operation: Any, x: Any, multiples: Any) -> Any:
-    """TensorFlow's gradient has twice as many dimensions."""
+    """Replace a tile, whose gradient in TensorFlow has twice as many dimensions."""
 
     @tf.custom_gradient
     def tile(x: Any) -> Any:
@@ -54,10 +54,10 @@ def _strided_slice(operation: Any, x: Any, *bounds: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             slices = list(_slices(operation, x.shape))
             kept = [len(range(size)[index]) for index, size in zip(slices, x.shape, strict=True)]
-            said = tf.reshape(upstream, kept)
+            whole = tf.reshape(upstream, kept)
             for dimension, (index, size) in enumerate(zip(slices, x.shape, strict=True)):
-                said = _put_back(said, dimension, range(size)[index], size)
-            return said
+                whole = _put_back(whole, dimension, range(size)[index], size)
+            return whole
 
         made = tf.raw_ops.StridedSlice(
             input=x, **dict(zip(("begin", "end", "strides"), bounds, strict=True)), **masks
@@ -72,7 +72,7 @@ _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "shrink_axis_mask")
 
 
 def _slices(operation: Any, shape: Any) -> Iterator[slice]:
-    """The slice of each dimension of the input."""
+    """Yield the slice of each dimension of the input."""
     begins, ends, steps = (tf.get_static_value(bound) for bound in operation.inputs[1:])
     if begins is None or ends is None or steps is None:
         raise UntrainableError("a slice whose bounds are computed")
@@ -95,24 +95,24 @@ def _slices(operation: Any, shape: Any) -> Iterator[slice]:
     yield from [slice(None)] * (len(shape) - dimension)
 
 
-def _put_back(said: Any, dimension: int, places: range, size: int) -> Any:
-    """What is said of some places of a dimension, with zeros at the others."""
+def _put_back(gradient: Any, dimension: int, places: range, size: int) -> Any:
+    """Return the gradient of some places of a dimension with zeros at all others."""
     if places == range(size):
-        return said
+        return gradient
     if places.step == 1:
-        margin = [[0, 0]] * len(said.shape)
+        margin = [[0, 0]] * len(gradient.shape)
         margin[dimension] = [places.start, size - places.stop]
-        return tf.pad(said, margin)
+        return tf.pad(gradient, margin)
     spread = np.zeros(size, np.int32)
     spread[list(places)] = np.arange(1, 1 + len(places))
-    margin = [[0, 0]] * len(said.shape)
+    margin = [[0, 0]] * len(gradient.shape)
     margin[dimension] = [1, 0]
-    return tf.gather(tf.pad(said, margin), spread, axis=dimension)
+    return tf.gather(tf.pad(gradient, margin), spread, axis=dimension)
 
 
 @replaces("ResizeNearestNeighbor", "ResizeBilinear")
 def _resized(operation: Any, image: Any, size: Any) -> Any:
-    """Products with a matrix for the rows and one for the columns."""
+    """Replace a resize, whose gradient is a product with a matrix for the rows and one for the columns."""
     wanted = operation.outputs[0].shape[1:3]
     resize = getattr(tf.raw_ops, operation.type)
     options = {name: operation.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
@@ -127,8 +127,8 @@ def _resized(operation: Any, image: Any, size: Any) -> Any:
             (height, width), (rows, columns) = image.shape[1:3], wanted
             channels = image.shape[-1]
             lines = tf.reshape(upstream, [-1, rows, columns * channels])
-            said = tf.reshape(tf.matmul(_each(matrices[0], lines), lines), [-1, columns, channels])
-            return tf.reshape(tf.matmul(_each(matrices[1], said), said), [-1, height, width, channels])
+            across = tf.reshape(tf.matmul(_each(matrices[0], lines), lines), [-1, columns, channels])
+            return tf.reshape(tf.matmul(_each(matrices[1], across), across), [-1, height, width, channels])
 
         return resize(images=image, size=size, **options), gradient
 
@@ -136,13 +136,13 @@ def _resized(operation: Any, image: Any, size: Any) -> Any:
 
 
 def _matrix(resize: Any, before: int, after: int, options: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """What each new row says of the old ones [before, after]."""
+    """Return the weight of each old row in each new one [before, after]."""
     with tf.init_scope():
         rows = tf.eye(before)[:, :, None, None]
-        found: np.ndarray[Any, Any] = resize(images=rows, size=[after, 1], **options).numpy()[:, :, 0, 0]
-    return found
+        weights: np.ndarray[Any, Any] = resize(images=rows, size=[after, 1], **options).numpy()[:, :, 0, 0]
+    return weights
 
 
-def _each(matrix: np.ndarray[Any, Any], said: Any) -> Any:
-    """The matrix for each of the products."""
-    return tf.tile(tf.constant(matrix)[None], [said.shape[0], 1, 1])
+def _each(matrix: np.ndarray[Any, Any], batch: Any) -> Any:
+    """Return the matrix once for each example of a batch."""
+    return tf.tile(tf.constant(matrix)[None], [batch.shape[0], 1, 1])

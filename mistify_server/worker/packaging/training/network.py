@@ -21,7 +21,7 @@ from mistify.package.training import (
     TRAIN_STEP,
     WEIGHTS,
 )
-from mistify_server.worker.packaging.training import (  # noqa: F401  (they say what stands for what)
+from mistify_server.worker.packaging.training import (  # noqa: F401  (they register replacements)
     convolution,
     depthwise,
     elementwise,
@@ -30,7 +30,7 @@ from mistify_server.worker.packaging.training import (  # noqa: F401  (they say 
     products,
 )
 from mistify_server.worker.packaging.training.builtins import UntrainableError, in_builtins
-from mistify_server.worker.packaging.training.entropy import confusion, right
+from mistify_server.worker.packaging.training.entropy import correct, mean_entropy
 from mistify_server.worker.packaging.training.optimizers import OPTIMIZERS
 from mistify_server.worker.packaging.training.parts import scales_and_shifts
 
@@ -39,22 +39,22 @@ Signatures = Mapping[str, Any]
 
 
 def tensor_of(number: int) -> str:
-    """The name of a weight in the signatures."""
+    """Return the name of a weight in the signatures."""
     return f"weight_{number}"
 
 
 def target_of(output: str) -> str:
-    """The name of an output's targets in the signatures."""
+    """Return the name of an output's targets in the signatures."""
     return f"target_{output}"
 
 
 def teacher_of(output: str) -> str:
-    """The name of a teacher's predictions of an output in the signatures."""
+    """Return the name of a teacher's predictions of an output in the signatures."""
     return f"teacher_{output}"
 
 
 class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
-    """A network with its weights as variables, and what trains them.
+    """A network with its weights as variables, and the steps that train them.
 
     Args:
         model: The network, batch norm folded.
@@ -88,17 +88,17 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
 
     @property
     def adapts(self) -> bool:
-        """Whether the entropy of its outputs can be lowered by scales and shifts."""
+        """Return whether the entropy of its outputs can be lowered by scales and shifts."""
         return bool(self._adaptable) and any(map(_has_entropy, self.objectives.values()))
 
     def signatures(self) -> Signatures:
-        """The functions that LiteRT runs, by name."""
+        """Return the functions that LiteRT runs, by name."""
         batch, free = self._specs(self._batch), self._specs(None)
         scalars = [tf.TensorSpec((), tf.float32, name) for name in (KD_WEIGHT, LEARNING_RATE)]
         weights = [
             tf.TensorSpec(weight.shape, tf.float32, tensor_of(at)) for at, weight in enumerate(self.weights)
         ]
-        given = {
+        functions = {
             TRAIN_STEP: (self._train, [*batch["inputs"], *batch["targets"], *batch["teachers"], *scalars]),
             INFER: (self._infer, free["inputs"]),
             EVALUATE: (self._evaluate, [*free["inputs"], *free["targets"]]),
@@ -107,8 +107,8 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
             RESET: (self._reset, []),
         }
         if self.adapts:
-            given[ADAPT_STEP] = (self._adapt, [*batch["inputs"], scalars[1]])
-        return {name: _concrete(function, specs) for name, (function, specs) in given.items()}
+            functions[ADAPT_STEP] = (self._adapt, [*batch["inputs"], scalars[1]])
+        return {name: _concrete(function, specs) for name, (function, specs) in functions.items()}
 
     def _specs(self, batch: int | None) -> dict[str, list[tf.TensorSpec]]:
         outputs = dict(zip(self._outputs, self._model.outputs, strict=True))
@@ -127,29 +127,29 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
             ],
         }
 
-    def _train(self, **given: Any) -> Tensors:
-        """One step on the targets and, by `kd_weight`, on a teacher's predictions: paper 5.1 (iii)."""
-        rate = given.pop(LEARNING_RATE)
-        loss, gradients = self._differentiated(self.setup, given, self.weights)
+    def _train(self, **tensors: Any) -> Tensors:
+        """Take a step on the targets and, by `kd_weight`, on a teacher's predictions: paper 5.1 (iii)."""
+        rate = tensors.pop(LEARNING_RATE)
+        loss, gradients = self._differentiated(self.loss, tensors, self.weights)
         self.optimizer.apply(self.weights, gradients, rate)
         return {"loss": loss}
 
-    def _adapt(self, **given: Any) -> Tensors:
-        """One plain step on the entropy of what the network says of inputs without targets."""
-        rate = given.pop(LEARNING_RATE)
+    def _adapt(self, **tensors: Any) -> Tensors:
+        """Take a plain step on the entropy of the outputs for inputs without targets."""
+        rate = tensors.pop(LEARNING_RATE)
         chosen = [self.weights[at] for at in self._adaptable]
-        loss, gradients = self._differentiated(self._confusion, given, chosen)
+        loss, gradients = self._differentiated(self._entropy, tensors, chosen)
         for weight, gradient in zip(chosen, gradients, strict=True):
             weight.assign_sub(rate * gradient)
         return {"loss": loss}
 
     def _infer(self, **inputs: Any) -> Tensors:
-        told: Tensors = in_builtins(self._call)(self._values(), inputs)
-        return told
+        outputs: Tensors = in_builtins(self._call)(self._values(), inputs)
+        return outputs
 
-    def _evaluate(self, **given: Any) -> Tensors:
-        """The loss, how many targets the outputs tell right, and how many count."""
-        measured: Tensors = in_builtins(self._measured)(self._values(), given)
+    def _evaluate(self, **tensors: Any) -> Tensors:
+        """Return the loss, how many targets the outputs predict, and how many count."""
+        measured: Tensors = in_builtins(self._measured)(self._values(), tensors)
         return measured
 
     def _read(self) -> Tensors:
@@ -168,11 +168,11 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         return [tf.convert_to_tensor(weight) for weight in self.weights]
 
     def _differentiated(
-        self, function: Callable[..., Any], given: Tensors, weights: Sequence[tf.Variable]
+        self, function: Callable[..., Any], tensors: Tensors, weights: Sequence[tf.Variable]
     ) -> tuple[Any, list[Any]]:
-        """A loss with its gradients by some of the weights."""
+        """Return a loss with its gradients by some of the weights."""
         values = self._values()
-        loss = in_builtins(function)(values, given)
+        loss = in_builtins(function)(values, tensors)
         places = [next(at for at, weight in enumerate(self.weights) if weight is one) for one in weights]
         gradients = tf.gradients(loss, [values[at] for at in places])
         return loss, [
@@ -181,7 +181,7 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
         ]
 
     def _call(self, weights: Sequence[Any], inputs: Tensors) -> Tensors:
-        """The outputs by name."""
+        """Return the outputs by name."""
 
         def value(variable: keras.Variable) -> Any:
             at = self._trained.get(id(variable))
@@ -189,57 +189,61 @@ class TrainingNetwork(tf.Module):  # type: ignore[misc]  # TensorFlow has no typ
 
         model = self._model
         ordered = [inputs[tensor.name] for tensor in model.inputs]
-        told, _ = model.stateless_call(
+        outputs, _ = model.stateless_call(
             list(map(value, model.trainable_variables)),
             list(map(value, model.non_trainable_variables)),
             ordered[0] if len(ordered) == 1 else ordered,
             training=False,
         )
-        return dict(zip(self._outputs, tf.nest.flatten(told), strict=True))
+        return dict(zip(self._outputs, tf.nest.flatten(outputs), strict=True))
 
-    def setup(self, weights: Sequence[Any], given: Tensors) -> Any:
-        """The loss of a step, of weights and of what `train` is given.
+    def loss(self, weights: Sequence[Any], tensors: Tensors) -> Any:
+        """Return the loss of a step [].
 
-        What is learned from a teacher is the cross entropy, which differs from the divergence of paper 5.1 by
-        the teacher's own entropy, that no weight changes.
+        The loss against a teacher is the cross entropy, which differs from the divergence of paper 5.1 by the
+        teacher's own entropy, which no weight changes.
+
+        Args:
+            weights: The values of the weights that are trained, in their order.
+            tensors: The inputs of `train` by name.
         """
-        outputs = self._call(weights, given)
+        outputs = self._call(weights, tensors)
         losses = [
-            objective.loss(outputs[name], given[target_of(name)])
-            + given[KD_WEIGHT]
-            * objective.distillation(outputs[name], given[target_of(name)], given[teacher_of(name)], 1.0)
+            objective.loss(outputs[name], tensors[target_of(name)])
+            + tensors[KD_WEIGHT]
+            * objective.distillation(outputs[name], tensors[target_of(name)], tensors[teacher_of(name)], 1.0)
             for name, objective in self.objectives.items()
         ]
         return tf.add_n(losses)
 
-    def _confusion(self, weights: Sequence[Any], given: Tensors) -> Any:
-        outputs = self._call(weights, given)
+    def _entropy(self, weights: Sequence[Any], inputs: Tensors) -> Any:
+        outputs = self._call(weights, inputs)
         return tf.add_n(
             [
-                confusion(objective, outputs[name])
+                mean_entropy(objective, outputs[name])
                 for name, objective in self.objectives.items()
                 if _has_entropy(objective)
             ]
         )
 
-    def _measured(self, weights: Sequence[Any], given: Tensors) -> Tensors:
-        outputs = self._call(weights, given)
-        losses, told = [], []
+    def _measured(self, weights: Sequence[Any], tensors: Tensors) -> Tensors:
+        outputs = self._call(weights, tensors)
+        losses, counts = [], []
         for name, objective in self.objectives.items():
-            losses.append(objective.loss(outputs[name], given[target_of(name)]))
-            told.append(right(objective, outputs[name], given[target_of(name)]))
+            losses.append(objective.loss(outputs[name], tensors[target_of(name)]))
+            counts.append(correct(objective, outputs[name], tensors[target_of(name)]))
         return {
             "loss": tf.add_n(losses),
-            "correct": tf.add_n([correct for correct, _ in told]),
-            "counted": tf.add_n([counted for _, counted in told]),
+            "correct": tf.add_n([equal for equal, _ in counts]),
+            "counted": tf.add_n([counted for _, counted in counts]),
         }
 
 
 def convert_training(network: TrainingNetwork) -> bytes:
-    """A `.tflite` of builtin operators alone.
+    """Convert a training network to a `.tflite` of builtin operators alone.
 
     Raises:
-        UntrainableError: An operation, or the gradient of one, is none that LiteRT has.
+        UntrainableError: LiteRT lacks an operation, or the gradient of one.
     """
     try:
         signatures = network.signatures()
@@ -253,7 +257,7 @@ def convert_training(network: TrainingNetwork) -> bytes:
     except UntrainableError:
         raise
     except Exception as error:
-        # Converter and gradients fail in many ways, and a package is of use without them.
+        # Converter and gradients fail in many ways, and a package is useful without them.
         raise UntrainableError(_first_line(error)) from error
     return converted
 
@@ -272,7 +276,7 @@ def _has_entropy(objective: Objective) -> bool:
 
 
 def _target_spec(output: Any, objective: Objective, batch: int | None, name: str) -> tf.TensorSpec:
-    """Classes [n, ...] without the last axis; labels and figures of the output's shape."""
+    """Return the shape of an output's targets: of classes without the last axis, else the output's own."""
     shape = tuple(output.shape[1:])
     if isinstance(objective, Categorical):
         return tf.TensorSpec((batch, *shape[:-1]), tf.int32, name)

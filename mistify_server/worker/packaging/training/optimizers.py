@@ -11,10 +11,10 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-7
 
 
 class Optimizer(tf.Module, ABC):  # type: ignore[misc]  # TensorFlow has no types
-    """Changes weights by their gradients.
+    """An optimizer: changes weights by their gradients.
 
     Attributes:
-        state: What it remembers, zero at first.
+        state: Its variables, zero at first.
     """
 
     state: list[tf.Variable]
@@ -24,13 +24,13 @@ class Optimizer(tf.Module, ABC):  # type: ignore[misc]  # TensorFlow has no type
         """Change every weight by its gradient."""
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Set the state to zero."""
         for variable in self.state:
             variable.assign(tf.zeros(variable.shape))
 
 
 class Momentum(Optimizer):
-    """`m = 0.9 m - rate * g`, `w += m`, as Keras has it."""
+    """Momentum as in Keras: `m = 0.9 m - rate * g`, `w += m`."""
 
     def __init__(self, weights: Sequence[tf.Variable]) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Momentum(Optimizer):
 
 
 class Adam(Optimizer):
-    """As Keras has it (Kingma and Ba, 2015), with its default betas and epsilon."""
+    """Adam (Kingma and Ba, 2015) as in Keras, with its default betas and epsilon."""
 
     def __init__(self, weights: Sequence[tf.Variable]) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Adam(Optimizer):
             weight.assign_sub(scale * first / (tf.sqrt(second) + _EPSILON))
 
 
-#: By the names that configs have for them.
+#: The optimizers by their names in configs.
 OPTIMIZERS: Mapping[str, type[Optimizer]] = {"sgd": Momentum, "adam": Adam}
 
 

@@ -1,4 +1,4 @@
-"""Which weights of a network are trained: all of them, those of its last blocks, or of its head."""
+"""The choice of the weights that are trained: all of a network, those of its last blocks, or of its head."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _SCALES_AND_SHIFTS = frozenset({"beta", "bias", "gamma", "scale"})
 
 
 def trainable_layers(graph: Graph, tuning: TuningConfig) -> set[str]:
-    """The names of the layers with weights that are trained."""
+    """Return the names of the layers with weights that are trained."""
     if tuning.trainable == "none":
         return set()
     if tuning.trainable == "network":
@@ -24,35 +24,35 @@ def trainable_layers(graph: Graph, tuning: TuningConfig) -> set[str]:
 
 
 def trainable_weights(model: keras.Model, tuning: TuningConfig) -> dict[str, keras.Variable]:
-    """The weights of a model that are trained, by names such as "dense/kernel".
+    """Return the weights of a model that are trained, by names such as "dense/kernel".
 
-    Weights that Keras does not train, such as moving averages, are not.
+    Weights that Keras does not train, such as moving averages, are not among them.
     """
     graph = read_graph(model)
     layers = trainable_layers(graph, tuning)
     trained = {id(variable) for variable in model.trainable_variables}
-    found: dict[str, keras.Variable] = {}
+    weights: dict[str, keras.Variable] = {}
     for layer, variables in graph.variables.items():
         for variable in variables if layer in layers else ():
             if id(variable) in trained:
-                found[_unused(f"{layer}/{_within(variable.path)}", found)] = variable
-    return found
+                weights[_unused(f"{layer}/{_within(variable.path)}", weights)] = variable
+    return weights
 
 
 def scales_and_shifts(names: Sequence[str]) -> list[str]:
-    """Those of some weights that scale or shift channels."""
+    """Return the names of the weights that scale or shift channels."""
     return [name for name in names if name.rpartition("/")[2].rstrip("0123456789_") in _SCALES_AND_SHIFTS]
 
 
 def _within(path: str) -> str:
-    """The path of a weight in its layer: "query/kernel" of "encoder/attention/query/kernel"."""
+    """Return the path of a weight in its layer: "query/kernel" of "encoder/attention/query/kernel"."""
     return "/".join(path.split("/")[1:])
 
 
-def _unused(name: str, found: dict[str, keras.Variable]) -> str:
-    """A name that no other weight has."""
+def _unused(name: str, taken: dict[str, keras.Variable]) -> str:
+    """Return a name that no other weight has."""
     unique, count = name, 1
-    while unique in found:
+    while unique in taken:
         count += 1
         unique = f"{name}_{count}"
     return unique

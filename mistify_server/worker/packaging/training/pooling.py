@@ -24,7 +24,7 @@ def _attributes(operation: Any) -> dict[str, Any]:
 
 @replaces("MaxPool")
 def _max_pool(operation: Any, image: Any) -> Any:
-    """The first of several largest values gets the gradient, as in TensorFlow."""
+    """Replace a max pooling; the first of several largest values gets the gradient, as in TensorFlow."""
     rows, columns = _axes(operation, image)
 
     @tf.custom_gradient
@@ -32,13 +32,13 @@ def _max_pool(operation: Any, image: Any) -> Any:
         largest = tf.raw_ops.MaxPool(input=image, **_attributes(operation))
 
         def gradient(upstream: Any) -> Any:
-            said, left = {}, upstream
+            by_tap, left = {}, upstream
             padded = fitted(image, rows, columns, tf.float32.min)
             for row, window in enumerate(rows_read(padded, rows, columns)):
                 for column, values in enumerate(tf.split(window, columns.kernel, -1)):
-                    said[row, column] = left * tf.cast(tf.equal(values, largest), tf.float32)
-                    left = left - said[row, column]
-            return scattered(said, rows, columns)
+                    by_tap[row, column] = left * tf.cast(tf.equal(values, largest), tf.float32)
+                    left = left - by_tap[row, column]
+            return scattered(by_tap, rows, columns)
 
         return largest, gradient
 
@@ -63,7 +63,7 @@ def _average_pool(operation: Any, image: Any) -> Any:
 
 
 def _counts(axis: WindowAxis) -> np.ndarray[Any, Any]:
-    """How many rows of the image each place reads, without padding."""
+    """Return how many rows of the image each place reads, without padding."""
     read = np.arange(axis.made)[:, None] * axis.stride + np.arange(axis.kernel) - axis.before
     counts: np.ndarray[Any, Any] = np.sum((read >= 0) & (read < axis.size), 1)
     return counts

@@ -1,4 +1,4 @@
-"""Products of matrices, and what is added to them."""
+"""Matrix products, biases and cross entropies."""
 
 from typing import Any
 
@@ -9,12 +9,15 @@ from mistify_server.worker.packaging.training.builtins import replaces
 
 @replaces("MatMul")
 def _product(operation: Any, a: Any, b: Any) -> Any:
-    """Of three-dimensional tensors: LiteRT's product of matrices is fast for constant weights alone."""
-    given = {
+    """Replace a matrix product by one of three-dimensional tensors.
+
+    LiteRT's product of two matrices is fast for constant weights only.
+    """
+    transposed = {
         "transpose_a": operation.get_attr("transpose_a"),
         "transpose_b": operation.get_attr("transpose_b"),
     }
-    return tf.squeeze(tf.matmul(tf.expand_dims(a, 0), tf.expand_dims(b, 0), **given), 0)
+    return tf.squeeze(tf.matmul(tf.expand_dims(a, 0), tf.expand_dims(b, 0), **transposed), 0)
 
 
 @replaces("BiasAdd")
@@ -31,7 +34,7 @@ def _bias(operation: Any, x: Any, bias: Any) -> Any:
 
 @replaces("SparseSoftmaxCrossEntropyWithLogits")
 def _class_entropy(operation: Any, logits: Any, classes: Any) -> list[Any]:
-    """Its second output is the gradient, which nobody reads."""
+    """Replace a cross entropy with classes; its second output, the gradient, is not read."""
     count = logits.shape[-1] or tf.shape(logits)[-1]  # of a free number of positions it is not known
     return _entropy(logits, tf.one_hot(classes, count))
 

@@ -1,4 +1,4 @@
-"""What a kernel reads as it goes over an image, in slices, which LiteRT makes fast at any stride.
+"""The windows that a kernel reads of an image, as slices, which are fast in LiteRT at any stride.
 
 A stride s divides the rows of a padded image into blocks of s; a row at place p of its block has the phase p.
 """
@@ -11,14 +11,15 @@ import tensorflow as tf
 
 from mistify_server.worker.packaging.training.builtins import UntrainableError
 
-#: What is said of the positions of one phase [n, blocks, blocks, c]. It is given what the taps of the columns
-#: say there, side by side [n, made + 2 * reach, blocks, taps * c'], the rows' taps and the columns' taps.
+#: Computes the gradient of the positions of one phase [n, blocks, blocks, c]. Its arguments are the gradients
+#: of the columns' taps side by side [n, made + 2 * reach, blocks, taps * c'], the rows' taps, the columns'
+#: taps.
 Part: TypeAlias = Callable[[Any, list[int], list[int]], Any]
 
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """How a kernel goes along the rows, or the columns, of an image.
+    """The movement of a kernel along the rows, or the columns, of an image.
 
     Attributes:
         kernel: Taps of the kernel.
@@ -38,10 +39,17 @@ class WindowAxis:
 
     @classmethod
     def of(cls, kernel: int, stride: int, dilation: int, size: int | None, padding: str) -> "WindowAxis":
-        """As TensorFlow has it with the padding "SAME" or "VALID".
+        """Return the axis that TensorFlow has with the padding "SAME" or "VALID".
+
+        Args:
+            kernel: Taps of the kernel.
+            stride: Rows between two places of the kernel.
+            dilation: Rows between two taps.
+            size: Rows of the image; None where they are free.
+            padding: "SAME" or "VALID".
 
         Raises:
-            UntrainableError: The size is free, or the padding another one.
+            UntrainableError: The size is free, or the padding is another.
         """
         if size is None or padding not in ("SAME", "VALID"):
             raise UntrainableError(f"an image of a free size, or padding that is {padding}")
@@ -52,43 +60,43 @@ class WindowAxis:
         return cls(kernel, stride, dilation, before, size, made)
 
     def place(self, tap: int) -> tuple[int, int]:
-        """The block and the phase that a tap reads first."""
+        """Return the block and the phase that a tap reads first."""
         return divmod(tap * self.dilation, self.stride)
 
     def taps(self, phase: int) -> list[int]:
-        """The taps that read rows of a phase."""
+        """Return the taps that read rows of a phase."""
         return [tap for tap in range(self.kernel) if self.place(tap)[1] == phase]
 
     @property
     def reach(self) -> int:
-        """Blocks from the first to the last tap."""
+        """Return the number of blocks from the first to the last tap."""
         return self.place(self.kernel - 1)[0]
 
     @property
     def blocks(self) -> int:
-        """Blocks that are read at all."""
+        """Return the number of blocks that are read."""
         return self.made + self.reach
 
     @property
     def padded(self) -> int:
-        """Rows that are read at all."""
+        """Return the number of rows that are read."""
         return self.blocks * self.stride
 
 
 def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
-    """A slice; -1 is the size of all that is left.
+    """Return a slice; a size of -1 means all that is left.
 
-    Sizes that are known are written out: XNNPACK, which uses all threads, takes no other slices.
+    Known sizes are written out: XNNPACK, which uses all threads, takes no other slices.
     """
     lengths = tensor.shape.as_list()
     left = [-1 if length is None else length - start for length, start in zip(lengths, begin, strict=True)]
     return tf.slice(
-        tensor, begin, [more if some == -1 else some for some, more in zip(size, left, strict=True)]
+        tensor, begin, [rest if length == -1 else length for length, rest in zip(size, left, strict=True)]
     )
 
 
 def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
-    """An image [n, rows, columns, c] padded with a value, or cut, to what is read of it."""
+    """Pad an image [n, rows, columns, c] with a value, or cut it, to the part that is read."""
     after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
     pads = [[axis.before, max(more, 0)] for axis, more in zip((rows, columns), after, strict=True)]
     if any(map(any, pads)):
@@ -99,20 +107,23 @@ def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0
 
 
 def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
-    """For each phase of the rows, what the columns' taps read, side by side: [n, blocks, made, taps * c].
+    """Return the image as the columns' taps read it, for each phase of the rows.
 
     The rows' taps read `rows.made` of the blocks each, from their own on.
 
     Args:
-        image: What is read, fitted.
+        image: The image as `fitted` returns it.
         rows: Along the second axis.
         columns: Along the third.
+
+    Returns:
+        By phase, what the taps read side by side [n, blocks, made, taps * c].
     """
     return {phase: _columns_read(part, columns) for phase, part in _phases(image, rows, columns).items()}
 
 
 def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any]:
-    """For each row of the kernel, what its taps read, side by side: [n, made, made, taps * c]."""
+    """Yield what the taps of each row of the kernel read, side by side [n, made, made, taps * c]."""
     bands = bands_read(image, rows, columns)
     for tap in range(rows.kernel):
         block, phase = rows.place(tap)
@@ -120,7 +131,10 @@ def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any
 
 
 def _phases(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, Any]:
-    """The rows of each phase that is read [n, blocks, blocks, s * c]: columns of a block are side by side."""
+    """Return the rows of each phase that is read [n, blocks, blocks, s * c].
+
+    The columns of a block are side by side.
+    """
     width = columns.stride * image.shape[-1]
     if rows.stride == 1:
         return {0: tf.reshape(image, [-1, rows.blocks, columns.blocks, width])}
@@ -145,13 +159,16 @@ def _columns_read(part: Any, columns: WindowAxis) -> Any:
 
 
 def spread(gradient: Any, rows: WindowAxis, columns: WindowAxis, part: Part) -> Any:
-    """What all places of the kernel say of the image that they read: [n, rows, columns, c].
+    """Return the gradient of an image from that of all places of the kernel.
 
     Args:
-        gradient: What each place says [n, made, made, c'].
+        gradient: Of each place [n, made, made, c'].
         rows: Along the second axis.
         columns: Along the third.
-        part: Makes of it what is said of the positions of one phase.
+        part: Computes the gradient of the positions of one phase from it.
+
+    Returns:
+        The gradient of the image [n, rows, columns, c].
     """
     margin = [[0, 0], [rows.reach, rows.reach], [columns.reach, columns.reach], [0, 0]]
     gradient = tf.pad(gradient, margin) if rows.reach or columns.reach else gradient
@@ -159,17 +176,23 @@ def spread(gradient: Any, rows: WindowAxis, columns: WindowAxis, part: Part) -> 
     for column_phase in range(columns.stride):
         across = columns.taps(column_phase)
         wide = [_blocks(gradient, 2, columns, tap) for tap in across]
-        said = tf.concat(wide, -1) if len(wide) > 1 else next(iter(wide), None)
+        upstream = tf.concat(wide, -1) if len(wide) > 1 else next(iter(wide), None)
         for phase, band in enumerate(bands):
             down = rows.taps(phase) if across else []
-            band.append(part(said, down, across) if down else None)
+            band.append(part(upstream, down, across) if down else None)
     return _cropped(_interleaved(bands), rows, columns)
 
 
-def scattered(said: Mapping[tuple[int, int], Any], rows: WindowAxis, columns: WindowAxis) -> Any:
-    """The same where each tap, by row and column, says something of its own [n, made, made, c]."""
+def scattered(gradients: Mapping[tuple[int, int], Any], rows: WindowAxis, columns: WindowAxis) -> Any:
+    """Return the gradient of an image [n, rows, columns, c] from one for each tap.
+
+    Args:
+        gradients: By the row and column of the tap [n, made, made, c].
+        rows: Along the second axis.
+        columns: Along the third.
+    """
     bands: list[list[Any]] = [[None] * columns.stride for _ in range(rows.stride)]
-    for (row, column), gradient in said.items():
+    for (row, column), gradient in gradients.items():
         (down, phase), (right, column_phase) = rows.place(row), columns.place(column)
         margin = [[0, 0], [down, rows.reach - down], [right, columns.reach - right], [0, 0]]
         placed = tf.pad(gradient, margin) if rows.reach or columns.reach else gradient
@@ -185,18 +208,18 @@ def _blocks(gradient: Any, dimension: int, axis: WindowAxis, tap: int) -> Any:
 
 
 def _interleaved(bands: list[list[Any]]) -> Any:
-    """Images [n, h, w, c] by the phases of their rows and columns as one: [n, s * h, s' * w, c]."""
-    some = next(part for band in bands for part in band if part is not None)
-    _, height, width, channels = some.shape
-    nothing = tf.zeros_like(some) if any(part is None for band in bands for part in band) else None
-    filled = [[nothing if part is None else part for part in band] for band in bands]
+    """Return images [n, h, w, c] by the phases of their rows and columns as one [n, s * h, s' * w, c]."""
+    first = next(part for band in bands for part in band if part is not None)
+    _, height, width, channels = first.shape
+    zeros = tf.zeros_like(first) if any(part is None for band in bands for part in band) else None
+    filled = [[zeros if part is None else part for part in band] for band in bands]
     lines = [tf.concat(band, -1) if len(band) > 1 else band[0] for band in filled]
     image = tf.stack(lines, 2) if len(lines) > 1 else lines[0]
     return tf.reshape(image, [-1, height * len(bands), width * len(bands[0]), channels])
 
 
 def _cropped(image: Any, rows: WindowAxis, columns: WindowAxis) -> Any:
-    """Without the padding, and with zeros where nothing was read."""
+    """Return an image without the padding, and with zeros where nothing was read."""
     more = [max(axis.before + axis.size - axis.padded, 0) for axis in (rows, columns)]
     if any(more):
         image = tf.pad(image, [[0, 0], [0, more[0]], [0, more[1]], [0, 0]])

@@ -27,13 +27,13 @@ def gradients(model):
 
     @tf.function(autograph=False)
     def found(weights, given):
-        return tf.gradients(in_builtins(made.setup)(weights, given), weights)
+        return tf.gradients(in_builtins(made.loss)(weights, given), weights)
 
     @tf.function(autograph=False)
     def expected(weights, given):
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            loss = made.setup(weights, given)
+            loss = made.loss(weights, given)
         return tape.gradient(loss, weights)
 
     graph = found.get_concrete_function(weights, given).graph

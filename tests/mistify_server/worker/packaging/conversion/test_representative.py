@@ -1,0 +1,50 @@
+"""The examples that scales are taken from: a sample of all training data, however these are sorted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from executors.data import Dataset
+from mistify.config.quantization import QuantizationConfig
+from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.conversion.branches import Branches
+from mistify_server.worker.packaging.conversion.representative import REPRESENTATIVE_EXAMPLES, representative
+from mistify_server.worker.packaging.models import package_model
+from tests.mistify_server.worker.packaging.networks import (
+    BASE,
+    branch,
+    network,
+    package_task,
+    training_setup,
+)
+
+CLASSES = 10
+INT8 = QuantizationConfig(precision=Quantization.INT8, inputs="int8")
+
+
+def test_data_that_are_sorted_by_class_are_represented_by_examples_of_all_classes():
+    classes = np.repeat(np.arange(CLASSES), REPRESENTATIVE_EXAMPLES)
+    train = Dataset({"image": classes[:, None].astype(np.float32)}, {"scores": classes})
+    examples = representative(train)["image"]
+    assert examples.shape == (REPRESENTATIVE_EXAMPLES, 1)
+    counts = np.bincount(examples[:, 0].astype(int), minlength=CLASSES)
+    assert counts.min() >= REPRESENTATIVE_EXAMPLES / CLASSES / 2
+
+
+def sorted_examples():
+    """Return images sorted by class, of which only those of the last class are bright."""
+    x = np.random.default_rng(0).uniform(size=(REPRESENTATIVE_EXAMPLES + 60, 8, 8, 2)).astype(np.float32)
+    x[:REPRESENTATIVE_EXAMPLES] *= 0.1
+    return Dataset({"image": x}, {"scores": np.repeat([0, 1, 2], len(x) // 3)})
+
+
+@pytest.mark.parametrize("branched", [False, True], ids=["one network", "branches"])
+def test_an_integer_package_takes_its_scales_from_all_classes(branched):
+    """The scale of the inputs is that of the bright images, which come last."""
+    own = branch(1.0, 3)
+    branches = Branches(BASE, (own,)) if branched else None
+    model = own.model if branched else network()
+    setup = replace(training_setup(model), train=sorted_examples())
+    package = package_model(model, package_task(quantization=INT8), setup, branches=branches)
+    assert package.manifest.inputs[0].scale == pytest.approx(1 / 255, rel=0.02)
