@@ -1,7 +1,7 @@
-"""TensorFlow Model Optimization, which knows Keras 2 alone: everything of it is in this package.
+"""TensorFlow Model Optimization (TFMOT), which knows Keras 2 only: it is used in this package alone.
 
-A folded network is translated to tf_keras layer by layer, its layers are made to imitate integers, to lose
-their smallest weights or to share them, and it learns to do so from the training data and the teacher.
+A folded network is translated to tf_keras layer by layer. Its layers then imitate integers, lose their
+smallest weights or share values, while it is trained on the training data and the teacher's predictions.
 """
 
 from executors.tfmot.compression import compressed

@@ -17,25 +17,25 @@ from mistify.config.compression import CompressionConfig
 _PRUNING_RATE: Final = 1e-3
 _CLUSTERING_RATE: Final = 3e-5
 
-#: Weights are taken away this often, during the first half of training; the second half makes up for them.
+#: Weights are removed this often during the first half of training; in the second half the others adjust.
 _CUTS: Final = 20
 
 
 def compressed(
     model: keras.Model, compression: CompressionConfig, setup: TrainingSetup, steps: int, seed: int
 ) -> keras.Model:
-    """The network, trained to have sparse or clustered kernels.
+    """Return a copy of a network that is trained to have sparse or clustered kernels.
 
-    Folding batch norm multiplies each channel by a figure of its own. What is zero stays so: the network is
-    pruned with its batch norms, by which it trains better. Its values would become others in each channel:
+    Folding batch norm multiplies each channel by a factor of its own. Zeros stay zeros: the network is pruned
+    with its batch norms, with which it trains better. Shared values would become different in each channel:
     it is folded before it is clustered.
 
     Args:
         model: The checkpoint, which is not changed.
         compression: What is asked for. Kernels that TFMOT does not know (depthwise ones among them) stay.
-        setup: The training data, and what the teacher says of them.
-        steps: TfmotTraining steps.
-        seed: Where the order of the examples starts from.
+        setup: The training data, and the teacher's predictions for them.
+        steps: Training steps.
+        seed: Of the order of the examples.
 
     Raises:
         MistifyError: INVALID_MODEL, a layer cannot be translated, the translation computes something else, or
@@ -57,7 +57,7 @@ def compressed(
 
 
 def _pruned(model: Any, sparsity: float | None, training: TfmotTraining) -> Any:
-    """The model with the smallest weights of every kernel at zero."""
+    """Train a model while the smallest weights of every kernel become zero."""
     from tensorflow_model_optimization.python.core.sparsity.keras.prune_registry import (  # noqa: PLC0415
         PruneRegistry,
     )
@@ -75,13 +75,13 @@ def _pruned(model: Any, sparsity: float | None, training: TfmotTraining) -> Any:
     masks.set_model(pruned)
     masks.on_train_begin()
     train(pruned, training, _PRUNING_RATE)
-    # The last update has moved what is masked in the forward pass alone.
+    # The last update has changed weights that are only masked in the forward pass.
     masks.on_epoch_end(None)
     return tfmot.strip_pruning(pruned)
 
 
 def _clustered(model: Any, clusters: int, training: TfmotTraining) -> Any:
-    """The model with as many values in every kernel as there are clusters."""
+    """Train a model with as many values in every kernel as there are clusters."""
     from tensorflow_model_optimization.clustering import keras as tfmot  # noqa: PLC0415
     from tensorflow_model_optimization.python.core.clustering.keras.clustering_registry import (  # noqa: PLC0415
         ClusteringRegistry,
@@ -97,5 +97,5 @@ def _clustered(model: Any, clusters: int, training: TfmotTraining) -> Any:
 
 
 def _most_weights(layer: Any) -> int:
-    """Of the layer's arrays."""
+    """Return the number of weights in the largest array of a layer."""
     return max((int(np.prod(weight.shape)) for weight in layer.trainable_weights), default=0)

@@ -19,7 +19,7 @@ _LEARNING_RATE: Final = 3e-5
 #: Examples whose activations the first ranges are taken from.
 _CALIBRATION_EXAMPLES: Final = 100
 
-#: How much of a range stays at each step of TFMOT's moving averages.
+#: The share of a range that stays at each step of TFMOT's moving averages.
 _RANGE_DECAY: Final = 0.999
 
 #: Ranges of activations that change by less than this share are settled.
@@ -27,15 +27,15 @@ _SETTLED: Final = 0.01
 
 
 def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> Any:
-    """A tf_keras model that computes what the model computes, as int8 will.
+    """Return a tf_keras model that is trained to compute what the model computes, as int8 will.
 
     Layers that TFMOT does not know stay in float32.
 
     Args:
         model: The checkpoint, which is not changed.
-        setup: The training data, and what the teacher says of them.
-        steps: TfmotTraining steps.
-        seed: Where the order of the examples starts from.
+        setup: The training data, and the teacher's predictions for them.
+        steps: Training steps.
+        seed: Of the order of the examples.
 
     Raises:
         MistifyError: INVALID_MODEL, a layer cannot be translated, the translation computes something else, or
@@ -51,15 +51,19 @@ def quantization_aware(model: keras.Model, setup: TrainingSetup, steps: int, see
 
 
 def calibrate(aware: Any, examples: Mapping[str, Array]) -> None:
-    """Set the ranges of all activations to what they are on some examples.
+    """Set the ranges of all activations to those of some examples.
 
-    TFMOT's moving averages start at -6 and 6 and take thousands of steps to get anywhere. A range is right
-    after one step in which all those before it are: so take as many as the network is deep, at the most, and
-    read off each what the examples have contributed to the average.
+    TFMOT's moving averages start at -6 and 6 and need thousands of steps to move far. A range is right after
+    one step in which all ranges before it are right. So as many steps are taken as the network is deep, at
+    the most, and after each the range of the examples is computed from the change of the average.
+
+    Args:
+        aware: The tf_keras model, whose ranges are set.
+        examples: Inputs [n, ...] by name.
     """
     ranges = [variable for variable in aware.non_trainable_variables if _is_range(variable.name)]
-    given = in_order(aware, examples)
-    forward = tf.function(lambda: aware(given, training=True), autograph=False)
+    inputs = in_order(aware, examples)
+    forward = tf.function(lambda: aware(inputs, training=True), autograph=False)
     for _ in ranges:
         before = np.array([float(variable) for variable in ranges])
         forward()
@@ -77,7 +81,7 @@ def _is_range(name: str) -> bool:
 
 
 def _imitating(model: Any) -> Any:
-    """The model with every layer that TFMOT knows imitating int8."""
+    """Return the model with every layer that TFMOT knows imitating int8."""
     import tensorflow_model_optimization as tfmot  # noqa: PLC0415
     from tensorflow_model_optimization.python.core.quantization.keras.default_8bit import (  # noqa: PLC0415
         default_8bit_quantize_registry,

@@ -1,4 +1,4 @@
-"""The training of tf_keras models: what the outputs learn from the targets and from the teacher, mixed."""
+"""The training of tf_keras models on a mixture of the targets and the teacher's predictions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ PRIMING_STEPS: Final = 10
 
 @dataclass(frozen=True)
 class TfmotTraining:
-    """How the translation of a network is trained.
+    """The settings with which the translation of a network is trained.
 
     Attributes:
         objectives: What its outputs learn, in their order.
-        setup: The training data, and what the teacher says of them.
-        steps: TfmotTraining steps, after `PRIMING_STEPS` at rate zero.
-        seed: Where the order of the examples starts from.
+        setup: The training data, and the teacher's predictions for them.
+        steps: Training steps, after `PRIMING_STEPS` at rate zero.
+        seed: Of the order of the examples.
     """
 
     objectives: Mapping[str, Objective]
@@ -35,18 +35,23 @@ class TfmotTraining:
 
     @classmethod
     def of(cls, model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> "TfmotTraining":
-        """That of a translation of the model."""
+        """Return the training of a translation of the model."""
         weights = setup.settings.class_weights
         return cls(objectives_of(model, setup.train, weights), setup, steps, seed)
 
 
 def train(model: Any, training: TfmotTraining, learning_rate: float) -> None:
-    """Train a tf_keras model by Adam, at a rate that falls from its highest along a cosine.
+    """Train a tf_keras model by Adam, at a rate that falls along a cosine.
+
+    Args:
+        model: The model, whose weights are changed.
+        training: What it learns, and from what.
+        learning_rate: The highest rate.
 
     Raises:
         FloatingPointError: The loss is no longer finite.
     """
-    import tf_keras  # noqa: PLC0415 - a second Keras, for what needs training by TFMOT alone
+    import tf_keras  # noqa: PLC0415 - a second Keras, which only TFMOT needs
 
     optimizer = tf_keras.optimizers.Adam(learning_rate)
     variables = model.trainable_variables
@@ -73,9 +78,9 @@ def _run(step: Callable[..., tf.Tensor], training: TfmotTraining, learning_rate:
     setup, rng = training.setup, np.random.default_rng(training.seed)
     for rate in np.concatenate([np.zeros(PRIMING_STEPS), learning_rate * cosine(training.steps)]):
         rows = rng.integers(len(setup.train), size=setup.params.batch_size)
-        some = setup.train.subset(rows)
-        taught = {name: array[rows] for name, array in (setup.teacher or {}).items()}
-        batch = {"inputs": dict(some.inputs), "targets": dict(some.targets), "teacher": taught}
+        examples = setup.train.subset(rows)
+        teacher = {name: array[rows] for name, array in (setup.teacher or {}).items()}
+        batch = {"inputs": dict(examples.inputs), "targets": dict(examples.targets), "teacher": teacher}
         loss = step(keras.tree.map_structure(tf.constant, batch), tf.constant(rate, tf.float32))
         if not np.isfinite(float(loss)):
             raise FloatingPointError(

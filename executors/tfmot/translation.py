@@ -1,4 +1,4 @@
-"""From Keras 3 to tf_keras, for TensorFlow Model Optimization."""
+"""The translation of Keras 3 models to tf_keras, for TensorFlow Model Optimization."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,8 +16,8 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 _COMPARED_EXAMPLES: Final = 8
 _TOLERANCE: Final = 1e-4
 
-#: Options of Keras 3 layers that say nothing about what a built layer computes, or that Keras 2 lacks: where
-#: they make a difference the comparison tells.
+#: Options of Keras 3 layers that do not matter to what a built layer computes, or that Keras 2 lacks: the
+#: comparison shows where they make a difference.
 _LEFT_OUT: Final = (
     "_initializer", "_regularizer", "_constraint", "dtype", "quantization_config", "seed", "rms_scaling"
 )  # fmt: skip
@@ -27,29 +27,41 @@ _RENAMED: Final = {"LeakyReLU": {"negative_slope": "alpha"}}
 
 
 def translated(model: keras.Model, examples: Mapping[str, Array]) -> Any:
-    """A model as one of tf_keras, whose layers have the names of the graph; compared on some examples.
+    """Translate a model to tf_keras, and compare both.
+
+    Args:
+        model: The Keras 3 model.
+        examples: Inputs [n, ...] by name, of which the first ones are compared.
+
+    Returns:
+        A tf_keras model whose layers have the names of the graph.
 
     Raises:
         MistifyError: INVALID_MODEL, a layer cannot be translated, or the translation computes something else.
     """
-    import tf_keras  # noqa: PLC0415 - a second Keras, for what needs training by TFMOT alone
+    import tf_keras  # noqa: PLC0415 - a second Keras, which only TFMOT needs
 
     graph = read_graph(model)
     try:
         translation = graph.build(_translated_layer, graph.weights, tf_keras)
     except ValueError as error:  # other weights, or calls that Keras 2 does not take
         raise unsuited(f"model {model.name}, which Keras 2 cannot build ({error})") from error
-    some = {name: array[:_COMPARED_EXAMPLES] for name, array in examples.items()}
-    expected = call(model, some, False).values()
-    found = keras.tree.flatten(translation(in_order(translation, some)))
-    for wanted, given in zip(map(np.asarray, expected), map(np.asarray, found), strict=True):
-        if not np.abs(given - wanted).max() <= _TOLERANCE * max(1.0, np.abs(wanted).max()):
+    compared = {name: array[:_COMPARED_EXAMPLES] for name, array in examples.items()}
+    expected = call(model, compared, False).values()
+    actual = keras.tree.flatten(translation(in_order(translation, compared)))
+    for before, after in zip(map(np.asarray, expected), map(np.asarray, actual), strict=True):
+        if not np.abs(after - before).max() <= _TOLERANCE * max(1.0, np.abs(before).max()):
             raise unsuited(f"model {model.name}, whose outputs change in Keras 2")
     return translation
 
 
 def wrapped(model: Any, wrap: Callable[[Any], Any], known: Callable[[Any], bool]) -> Any:
-    """A tf_keras model with every layer wrapped that TFMOT knows, sharing the weights of the others.
+    """Return a tf_keras model with every layer wrapped that TFMOT knows, sharing the weights of the others.
+
+    Args:
+        model: The tf_keras model.
+        wrap: Wraps a layer.
+        known: Returns whether TFMOT knows a layer.
 
     Raises:
         MistifyError: INVALID_MODEL, it knows none of the layers.
@@ -66,17 +78,17 @@ def wrapped(model: Any, wrap: Callable[[Any], Any], known: Callable[[Any], bool]
 
 
 def in_order(model: Any, arrays: Mapping[str, Any]) -> list[tf.Tensor]:
-    """Inputs by name as a tf_keras model takes them, whatever their types."""
+    """Return inputs by name in the order and the types of a tf_keras model."""
     return [
         tf.cast(arrays[name], tensor.dtype)
         for name, tensor in zip(model.input_names, model.inputs, strict=True)
     ]
 
 
-def unsuited(given: str) -> MistifyError:
-    """INVALID_MODEL, TFMOT cannot treat a model."""
+def unsuited(reason: str) -> MistifyError:
+    """Return the error INVALID_MODEL of a model that TFMOT cannot treat."""
     fix = 'ask for the precision "int8" in place of "int8-qat", and for no "compression"'
-    problem = Problem("model", given, "layers that Keras 2 has as well", fix)
+    problem = Problem("model", reason, "layers that Keras 2 has as well", fix)
     return MistifyError(
         ErrorCode.INVALID_MODEL, "TensorFlow Model Optimization cannot treat the model", [problem]
     )

@@ -1,1 +1,1 @@
-"""What is in a package: its manifest, its weights, and how it is trained."""
+"""The content of a package: its manifest, its weights, and the record of its training network."""

@@ -1,4 +1,4 @@
-"""What a package says about itself: `manifest.json` next to the network (paper 4.3, 7)."""
+"""The manifest of a package: `manifest.json` next to the network (paper 4.3, 7)."""
 
 import hashlib
 import json
@@ -28,12 +28,12 @@ from mistify.parsing.validation import problems_of
 FORMAT_VERSION: Final = 1
 MANIFEST = "manifest.json"
 
-#: The input of a multi-branch network that says which branch runs: int32, a scalar.
+#: The input of a multi-branch network that chooses the branch: int32, a scalar.
 BRANCH_INPUT: Final = "branch"
 
 
 def branch_signature(branch: int) -> str:
-    """The signature of a multi-branch network that runs one branch, which it does without `BRANCH_INPUT`."""
+    """Return the signature of a multi-branch network that runs one branch, without `BRANCH_INPUT`."""
     return f"branch_{branch}"
 
 
@@ -69,7 +69,15 @@ class TensorInfo(_Record):
     zero_point: int | None = None
 
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Values as the tensor holds them: the nearest integers that stand for them, or as they are."""
+        """Return values as the tensor holds them.
+
+        Args:
+            values: Numbers of any shape.
+
+        Returns:
+            The nearest integers that stand for them; where the tensor is not quantized, the values in its
+            dtype.
+        """
         if self.scale is None or self.zero_point is None:
             return np.asarray(values, self.dtype)
         limits = np.iinfo(self.dtype)
@@ -78,7 +86,7 @@ class TensorInfo(_Record):
         return quantized
 
     def dequantized(self, stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What the tensor's content stands for: float32, or the content itself where it is not quantized."""
+        """Return the values that the tensor's content stands for; where it is not quantized, the content."""
         if self.scale is None or self.zero_point is None:
             return stored
         return (stored.astype(np.float32) - self.zero_point) * np.float32(self.scale)
@@ -92,7 +100,7 @@ class TunableTensor(_Record):
 
 
 class MeasuredLatency(_Record):
-    """What LiteRT took for one inference at batch 1, and under which conditions."""
+    """The latency of an inference at batch 1 in LiteRT, and the conditions it was measured under."""
 
     median_ms: Annotated[float, Field(gt=0)]
     p95_ms: Annotated[float, Field(gt=0)]
@@ -103,7 +111,7 @@ class MeasuredLatency(_Record):
 
 
 class Branch(_Record):
-    """One of the networks of a multi-branch package (paper 6): what it costs and reaches by itself.
+    """One of the networks of a multi-branch package (paper 6), with its own costs and accuracy.
 
     Attributes:
         share: its budget, as a multiple of the goal's.
@@ -129,7 +137,7 @@ class Versions(_Record):
 
 
 class Manifest(_Record):
-    """A package: the goal it was made for, what it achieves, what it takes and gives, its files.
+    """A package: the goal it was made for, its costs and accuracy, its inputs and outputs, its files.
 
     Attributes:
         format_version: of this file; `FORMAT_VERSION` is the newest one that can be read.
@@ -152,8 +160,8 @@ class Manifest(_Record):
             branch a signature, `branch_signature`, by which it runs without that input, and faster.
         default_branch: the branch that is the goal's own network, of which all figures above are.
         compression: what was asked for; None for nothing.
-        note: what was not gained by the precision, against the float32 package of the same checkpoint, and
-            what was lost by the compression.
+        note: what was not gained by the precision, compared with the float32 package of the same checkpoint,
+            and what was lost by the compression.
         tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
         training: what `train.tflite` trains; None where the package has no such file.
         training_note: why it has none, or why not all of what was asked for is trained.
@@ -240,7 +248,7 @@ class Manifest(_Record):
 
 
 def describe_file(path: Path) -> PackagedFile:
-    """Size and digest of a file."""
+    """Return the size and the digest of a file."""
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:
@@ -269,9 +277,9 @@ def _differences(directory: Path, manifest: Manifest) -> Iterator[Problem]:
         if not path.is_file():
             yield Problem(str(path), "no such file", f"{expected.size} bytes", "fetch the package again")
             continue
-        found = describe_file(path)
-        if found != expected:
-            yield Problem(str(path), _digest(found), _digest(expected), "fetch the package again")
+        actual = describe_file(path)
+        if actual != expected:
+            yield Problem(str(path), _digest(actual), _digest(expected), "fetch the package again")
 
 
 def _digest(file: PackagedFile) -> str:

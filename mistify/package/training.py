@@ -1,4 +1,4 @@
-"""What a manifest says of `train.tflite`: what it trains, and where the weights stand in `serve.tflite`."""
+"""The record of `train.tflite` in a manifest: which weights it trains, and their places in `serve.tflite`."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ WEIGHTS: Final = "weights"
 RESTORE: Final = "restore"
 RESET: Final = "reset"
 
-#: What `train` takes beside examples: how much the teacher counts, and how far the step goes.
+#: The inputs of `train` beside examples: the weight of the teacher's loss, and the learning rate.
 KD_WEIGHT: Final = "kd_weight"
 LEARNING_RATE: Final = "learning_rate"
 Array = npt.NDArray[np.float32]
@@ -34,14 +34,14 @@ class _Record(BaseModel):
 
 
 class WeightPlace(_Record):
-    """Where a weight, or a part of it, stands in `serve.tflite`, as little-endian float32.
+    """The place of a weight, or of a part of it, in `serve.tflite`, as little-endian float32.
 
     Attributes:
         offset: of the first byte in the file.
         start: where the part begins, for each dimension of the weight.
         stop: where it ends.
-        axes: the weight's dimensions in the order in which the file has them.
-        factor: what the file has of each value.
+        axes: the weight's dimensions in the order of the file.
+        factor: by which each value is multiplied in the file.
     """
 
     offset: Count
@@ -57,7 +57,7 @@ class WeightPlace(_Record):
         network[self.offset : self.offset + len(content)] = content
 
     def get(self, network: bytes, weight: Array) -> None:
-        """Read what stands in a network at this place into the weight."""
+        """Read the values at this place of a network into the weight."""
         sizes = [stop - start for start, stop in zip(self.start, self.stop, strict=True)]
         stored = [sizes[axis] for axis in self.axes]
         part = np.frombuffer(network, "<f4", math.prod(stored), self.offset).reshape(stored)
@@ -66,31 +66,34 @@ class WeightPlace(_Record):
 
 
 class OutputKind(StrEnum):
-    """What an output of a network tells."""
+    """The kind of values that an output of a network has."""
 
     #: Probabilities of classes.
     SOFTMAX = "softmax"
     #: The same before the softmax.
     LOGITS = "logits"
-    #: How likely a yes is.
+    #: The probability of a yes.
     SIGMOID = "sigmoid"
     #: The same before the sigmoid.
     LOGIT = "logit"
     FIGURES = "figures"
 
     def predictions(self, output: npt.ArrayLike) -> Array:
-        """What a teacher says of examples: probabilities, or figures.
+        """Return a teacher's predictions: probabilities, or figures.
 
         Args:
-            output: what its network has given, of any shape; classes are along the last axis.
+            output: of its network, of any shape; classes are along the last axis.
+
+        Returns:
+            An array of the same shape.
         """
-        told = np.asarray(output, np.float32)
+        values = np.asarray(output, np.float32)
         if self is OutputKind.LOGITS:
-            powers = np.exp(told - told.max(axis=-1, keepdims=True))
+            powers = np.exp(values - values.max(axis=-1, keepdims=True))
             return np.asarray(powers / powers.sum(axis=-1, keepdims=True), np.float32)
         if self is OutputKind.LOGIT:
-            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * told), np.float32)
-        return told
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * values), np.float32)
+        return values
 
 
 class TrainedWeight(_Record):
@@ -100,7 +103,7 @@ class TrainedWeight(_Record):
         name: of the layer and of the weight in it, such as "dense/kernel".
         tensor: its name in the signatures `weights` and `restore`.
         shape: as it is trained.
-        places: where it stands in `serve.tflite`.
+        places: in `serve.tflite`.
     """
 
     name: str
@@ -110,16 +113,16 @@ class TrainedWeight(_Record):
 
 
 class Training(_Record):
-    """What `train.tflite` trains, and how.
+    """The settings, the tensors and the weights of `train.tflite`.
 
     Attributes:
         trainable: which part of the network was asked for.
         optimizer: "sgd" or "adam".
         batch_size: the examples of a step of `train` and `adapt`; the others take any number.
-        adapts: whether there is `adapt`, which needs outputs that tell classes, and scales or shifts.
-        targets: output -> the tensor that `train` and `evaluate` take its targets by.
-        teachers: output -> the tensor that `train` takes a teacher's probabilities by.
-        kinds: output -> what it tells.
+        adapts: whether there is `adapt`, which needs outputs of classes, and scales or shifts.
+        targets: output -> the tensor of its targets in `train` and `evaluate`.
+        teachers: output -> the tensor of a teacher's predictions in `train`.
+        kinds: output -> the kind of its values.
         weights: all weights that are trained.
     """
 
@@ -134,12 +137,17 @@ class Training(_Record):
 
     @property
     def has_answers(self) -> bool:
-        """Whether some output tells what is right or wrong: figures are neither."""
+        """Return whether an output can be right or wrong: figures are neither."""
         return any(kind is not OutputKind.FIGURES for kind in self.kinds.values())
 
 
 def with_weights(network: bytes, training: Training, weights: Mapping[str, Any]) -> bytes:
-    """A `serve.tflite` with other weights, by their names; those that are not given stay.
+    """Return a `serve.tflite` with other weights; those that are not named stay.
+
+    Args:
+        network: The content of `serve.tflite`.
+        training: The record of its training network.
+        weights: Arrays in the shapes of the weights, by name.
 
     Raises:
         KeyError: There is no such weight.
@@ -162,10 +170,10 @@ def with_weights(network: bytes, training: Training, weights: Mapping[str, Any])
 
 
 def weights_in(network: bytes, training: Training) -> dict[str, Array]:
-    """The weights that stand in a `serve.tflite`, by their names: what `with_weights` has written."""
-    found = {}
+    """Return the weights in a `serve.tflite` by their names, as `with_weights` writes them."""
+    weights = {}
     for weight in training.weights:
-        found[weight.name] = np.zeros(weight.shape, np.float32)
+        weights[weight.name] = np.zeros(weight.shape, np.float32)
         for place in weight.places:
-            place.get(network, found[weight.name])
-    return found
+            place.get(network, weights[weight.name])
+    return weights

@@ -1,8 +1,8 @@
-"""Tuned weights on their way between devices: small, and checked before anybody uses them (paper 5.1).
+"""The files in which devices send each other tuned weights: small, and checked before use (paper 5.1).
 
-What travels is a safetensors file of float16, its even and its odd bytes apart, deflated: signs and exponents
-stand together then, and shrink. Differences from the packaged weights would be no smaller, as tuning changes
-them by about as much as they are.
+A file is a safetensors file of float16, its even bytes before its odd ones, deflated: signs and exponents are
+then next to each other and compress well. Differences from the packaged weights would be no smaller, as
+tuning changes weights by about as much as their own size.
 """
 
 import math
@@ -22,7 +22,7 @@ from mistify.package.manifest import TunableTensor
 Tunable = Mapping[str, TunableTensor]
 Weights = Mapping[str, NDArray[np.float16] | NDArray[np.float32]]
 
-#: How weights may be written.
+#: The types in which weights may be written.
 _DTYPES: Final[dict[str, np.dtype[np.float16] | np.dtype[np.float32]]] = {
     "F16": np.dtype("<f2"),
     "F32": np.dtype("<f4"),
@@ -34,13 +34,13 @@ _LARGEST_HALF: Final = float(np.finfo(np.float16).max)
 _NORM_FACTOR: Final = 10.0
 _NORM_SLACK: Final = 0.3
 
-#: Of a file's header: for each tensor beside its name, and for all.
+#: Bytes of a file's header: for each tensor beside its name, and for all.
 _HEADER_BYTES_PER_TENSOR: Final = 256
 _HEADER_BYTES: Final = 4096
 
 
 class _Tensor(TypedDict):
-    """As safetensors reads it."""
+    """A tensor as safetensors reads it."""
 
     dtype: str
     shape: Sequence[int]
@@ -48,28 +48,31 @@ class _Tensor(TypedDict):
 
 
 def write_weights(weights: Weights) -> bytes:
-    """Weights by name as the bytes of a file; what float16 cannot hold stays float32."""
+    """Return the bytes of a file with weights by name; tensors that float16 cannot hold stay float32."""
     data = save({name: _narrowed(values) for name, values in weights.items()})
     return zlib.compress(data[0::2] + data[1::2], 9)
 
 
 def most_bytes(tunable: Tunable) -> int:
-    """The most that a file with the weights of a package can take."""
+    """Return the most bytes that a file with the weights of a package can have."""
     most = _most_unpacked(tunable)
     return most + most // 1000 + 64
 
 
 def read_weights(path: Path, tunable: Tunable) -> dict[str, NDArray[np.float32]]:
-    """The weights in a file that somebody else has made; never more than the package has are unpacked.
+    """Read and check the weights in a file from another device; never more than the package has are unpacked.
 
     Args:
-        path: what `write_weights` has made.
-        tunable: what the package says of its weights.
+        path: a file that `write_weights` has written.
+        tunable: the weights of the package.
+
+    Returns:
+        The weights by name.
 
     Raises:
-        MistifyError: INVALID_PUBLICATION, it is no such file, or its weights do not fit the package: other
-            names or shapes, numbers that are not finite, norms far from the packaged ones. Every problem is
-            told.
+        MistifyError: INVALID_PUBLICATION with every problem: it is no such file, or its weights do not fit
+            the package (other names or shapes, numbers that are not finite, norms far from the packaged
+            ones).
     """
     weights: dict[str, NDArray[np.float32]] = {}
     try:
@@ -108,11 +111,11 @@ def _most_unpacked(tunable: Tunable) -> int:
 
 
 def _unpacked(content: bytes, most: int) -> bytes:
-    """The safetensors file.
+    """Return the content of the safetensors file.
 
     Raises:
         zlib.error: It is not deflated.
-        ValueError: It is cut off, or longer than this.
+        ValueError: It is cut off, or longer than `most`.
     """
     inflating = zlib.decompressobj()
     data = np.frombuffer(inflating.decompress(content, most + 1), np.uint8)
@@ -127,7 +130,7 @@ def _unpacked(content: bytes, most: int) -> bytes:
 
 
 def _header_problems(tensors: Mapping[str, _Tensor], tunable: Tunable) -> Iterator[Problem]:
-    """What is wrong with names, types and shapes."""
+    """Yield the problems of names, types and shapes."""
     for name in sorted(set(tensors) - set(tunable)):
         yield Problem(f"weights[{name!r}]", "a tensor", "none of this name in the package", "leave it out")
     for name, expected in tunable.items():
@@ -143,7 +146,7 @@ def _header_problems(tensors: Mapping[str, _Tensor], tunable: Tunable) -> Iterat
 
 
 def _problems(name: str, values: NDArray[np.float32], tensor: TunableTensor) -> Iterator[Problem]:
-    """What is wrong with numbers."""
+    """Yield the problems of a weight's numbers."""
     place = f"weights[{name!r}]"
     if not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())
