@@ -1,1 +1,1 @@
-"""Measuring what operators take on this device, so that a server can predict networks on it (paper 4.1)."""
+"""The profile of this device: timings of operators, from which a server predicts networks (paper 4.1)."""

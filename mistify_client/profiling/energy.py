@@ -1,11 +1,11 @@
-"""What the processor has taken of energy, where the device counts it (Linux: powercap, as RAPL fills it)."""
+"""The energy of the processor, where the device counts it (Linux: powercap, as RAPL fills it)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Joules since some moment.
+#: Returns joules since a fixed moment.
 EnergyCounter = Callable[[], float]
 
 _POWERCAP: Final = Path("/sys/class/powercap")
@@ -14,7 +14,7 @@ _UJ_PER_J: Final = 1e6
 
 @dataclass
 class _Zone:
-    """A part of the device that is counted; its count starts again at 0 once it has come to `wraps_at`."""
+    """A part of the device whose energy is counted; the count starts again at 0 after `wraps_at`."""
 
     path: Path
     wraps_at: int
@@ -29,9 +29,10 @@ class _Zone:
 
 
 def energy_counter(powercap: Path = _POWERCAP) -> EnergyCounter | None:
-    """The counter of this device: all processors and, where it is counted apart, their memory.
+    """Return the counter of all processors of this device and, where it is counted apart, their memory.
 
-    None where there is none, or it may not be read (mostly root alone may).
+    Returns:
+        The counter; None where there is none, or it may not be read (on most systems only root may).
     """
     try:
         zones = [
@@ -46,7 +47,7 @@ def energy_counter(powercap: Path = _POWERCAP) -> EnergyCounter | None:
 
 
 def _zones(powercap: Path) -> Iterator[Path]:
-    """Of the processors, which contain cores and graphics, and of memory, which they do not contain."""
+    """Yield the zones of the processors, which contain cores and graphics, and of memory, which is apart."""
     for zone in sorted(powercap.glob("intel-rapl:*")):
         name = (zone / "name").read_text().strip()
         if name.startswith("package-") or name == "dram":

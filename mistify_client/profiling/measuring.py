@@ -1,4 +1,4 @@
-"""Timing small networks on this device, in the time that is given (paper 4.1)."""
+"""The timing of small networks on this device, within a time budget (paper 4.1)."""
 
 import gc
 import time
@@ -23,22 +23,22 @@ from mistify_client.profiling.networks import network_of
 from mistify_client.profiling.samples import Chain, samples
 from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 
-#: What measuring takes at the most, in seconds, unless a device needs longer to run everything once.
+#: The time of measuring in seconds, unless a device needs longer to run everything once.
 BUDGET_SECONDS: Final = 150.0
 
-#: Of one network in one round: its first runs are not counted.
+#: The runs of one network in one round; the first ones are not counted.
 _WARM_UP_RUNS: Final = 3
 _ROUND_SECONDS: Final = 0.006
 _LEAST_RUNS: Final = 3
 
-#: What measuring a single network takes.
+#: The time of measuring a single network.
 _NETWORK_SECONDS: Final = 2.0
 
-#: How much of it is done, from 0 to 1.
+#: Called with the share that is done, from 0 to 1.
 Progress = Callable[[float], object]
 
 
-#: An inference, of a network that was loaded anew: where its memory lies is part of what it takes.
+#: Loads a network again and returns its inference: where its memory lies has an effect on the time.
 Loading = Callable[[], Callable[[], object]]
 
 
@@ -46,7 +46,7 @@ Loading = Callable[[], Callable[[], object]]
 class _Subject:
     """A network that is measured with a number of threads.
 
-    `median_ms` is the best of its rounds; `seconds` and `joules` are those of all of them.
+    `median_ms` is that of its best round; `seconds` and `joules` are those of all rounds.
     """
 
     load: Loading
@@ -68,19 +68,19 @@ def measure_device(
     clock: Callable[[], float] = time.perf_counter,
     energy: EnergyCounter | None = None,
 ) -> DeviceTable:
-    """Run small networks of all kinds of operators, in float32 and int8, and note what they take.
+    """Time small networks of all kinds of operators, in float32 and int8.
 
-    All are run once, then again for as long as there is time. Other work on the device only ever adds to what
-    a network takes, and comes in spells: the best of its rounds, which lie apart, counts.
+    All are run once, then again for as long as there is time. Other work on the device only ever adds to the
+    time of a network, and comes in spells: the best of its rounds, which lie apart, counts.
 
     Args:
-        name: What goals are to call the device.
+        name: The name of the device in goals.
         threads: Numbers of threads.
         chains: The operators of each network at one precision.
         budget_seconds: After which no network is measured again; above 0.
         progress: Called with the share of the time that has passed.
         clock: In seconds.
-        energy: Of this device; None where it does not count its energy.
+        energy: The counter of this device; None where it has none.
     """
     networks = [
         (chain, integer, network_of(chain, integer=integer))
@@ -104,9 +104,11 @@ def measure_device(
 
 
 def measure_package(package: Path, threads: Iterable[int]) -> float:
-    """What an inference of a package takes here, at the fastest number of threads, in milliseconds.
+    """Return the latency of a package on this device, in milliseconds, at the fastest number of threads.
 
-    Of a package with branches that of its goal's own network.
+    Args:
+        package: The directory of the package; of one with branches, the goal's own network is timed.
+        threads: Numbers of threads.
 
     Raises:
         MistifyError: the directory is no package.
@@ -126,7 +128,7 @@ def _measure(
     clock: Callable[[], float],
     energy: EnergyCounter,
 ) -> None:
-    """Round after round, until the time is over; the first round is done in any case."""
+    """Time all networks, round after round, until the time is over; the first round is always completed."""
     began = clock()
     first = True
     while first or clock() - began < budget_seconds:
@@ -135,22 +137,22 @@ def _measure(
             if passed >= budget_seconds and not first:
                 break
             run, started, before = subject.load(), clock(), energy()
-            taken = _typical_seconds(run, clock)
+            typical = _typical_seconds(run, clock)
             subject.seconds += clock() - started
             subject.joules += energy() - before
-            subject.median_ms = min(subject.median_ms, 1e3 * taken)
+            subject.median_ms = min(subject.median_ms, 1e3 * typical)
             progress(min(passed / budget_seconds, 1.0))
         first = False
 
 
 def _powers(subjects: Iterable[_Subject]) -> Iterator[Power]:
-    """What the device draws with each setting: counters are too coarse to tell networks apart."""
+    """Yield the power of the device with each setting: counters are too coarse for single networks."""
     settings: dict[tuple[bool, int], list[_Subject]] = {}
     for subject in subjects:
         settings.setdefault((subject.integer, subject.threads), []).append(subject)
     for (integer, threads), own in settings.items():
         joules = sum(subject.joules for subject in own)
-        # Of virtual machines, counters may be there and stand still.
+        # In virtual machines, counters may exist and stand still.
         if joules > 0:
             yield Power(integer, threads, joules / sum(subject.seconds for subject in own))
 
@@ -162,7 +164,7 @@ def _nothing() -> float:
 def _load(content: bytes, threads: int) -> Callable[[], object]:
     interpreter: Any = Interpreter(model_content=content, num_threads=threads)
     for entry in interpreter.get_input_details():
-        # As a package, whose batch is free; that of other networks is as it is.
+        # The batch of a package is free; that of other networks may be fixed.
         if entry["shape_signature"][:1] == [-1]:
             interpreter.resize_tensor_input(entry["index"], [1, *entry["shape"][1:]])
     interpreter.allocate_tensors()
@@ -181,17 +183,17 @@ def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[
 def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
     for _ in range(_WARM_UP_RUNS):
         run()
-    taken: list[float] = []
-    while len(taken) < _LEAST_RUNS or sum(taken) < _ROUND_SECONDS:
+    times: list[float] = []
+    while len(times) < _LEAST_RUNS or sum(times) < _ROUND_SECONDS:
         start = clock()
         run()
-        taken.append(clock() - start)
-    return median(taken)
+        times.append(clock() - start)
+    return median(times)
 
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Python collects garbage after, not in between."""
+    """Collect no garbage in the meantime."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Writes small LiteRT networks of given operators, of which only the sizes matter: all weights are zero."""
+"""Small LiteRT networks of given operators, of which only the sizes matter: all weights are zero."""
 
 from collections.abc import Callable, Iterable, Mapping
 from math import isqrt, prod
@@ -16,15 +16,15 @@ Shape = tuple[int, ...]
 _VERSION: Final = 3
 _SCALE: Final = 0.05
 _WEIGHT_SCALE: Final = 0.01
-#: Scale and zero point of what lies between 0 and 1, as LiteRT wants it.
+#: Scale and zero point of values between 0 and 1, as LiteRT requires them.
 _SHARE: Final = (1 / 256, -128)
 
 
 def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
-    """A `.tflite` of operators in a row, each of which reads what the one before it has written.
+    """Return a `.tflite` of operators in a row, each of which reads what the one before it has written.
 
     Args:
-        operations: Their sizes have to fit.
+        operations: The operators, whose sizes have to fit.
         integer: Whether all is int8, instead of float32.
 
     Raises:
@@ -33,21 +33,21 @@ def network_of(operations: Iterable[Operation], *, integer: bool) -> bytes:
     writer = _Writer(integer)
     tensor: int | None = None
     for operation in operations:
-        given = _input_shape(operation)
+        shape = _input_shape(operation)
         if tensor is None:
-            tensor = writer.given(given, float32=operation.kind is OperatorKind.QUANTIZE)
+            tensor = writer.input(shape, float32=operation.kind is OperatorKind.QUANTIZE)
             if operation.kind is not OperatorKind.PRODUCT:
                 writer.free_batch(tensor)
-        if prod(writer.shapes[tensor]) != prod(given):
+        if prod(writer.shapes[tensor]) != prod(shape):
             raise ValueError(
-                f"{operation} reads {given}; expected {writer.shapes[tensor]}, as written before"
+                f"{operation} reads {shape}; expected {writer.shapes[tensor]}, as written before"
             )
         tensor = _WRITERS[operation.kind](writer, operation, tensor)
     return writer.network(tensor)
 
 
 def _sides(positions: int) -> tuple[int, int]:
-    """Height and width: a square where there is one, or else a row."""
+    """Return height and width: a square where there is one, else a row."""
     side = isqrt(positions)
     return (side, side) if side * side == positions else (1, positions)
 
@@ -68,14 +68,14 @@ def _output_shape(operation: Operation) -> Shape:
 
 
 def _strides(operation: Operation) -> tuple[int, int]:
-    """Down and right; a row is strided along itself."""
+    """Return the strides down and right; a row is strided along itself."""
     if _sides(operation.positions)[0] == 1 and operation.positions > 1:
         return (1, operation.stride)
     return _sides(operation.stride)
 
 
 class _Writer:
-    """A LiteRT network that grows."""
+    """A LiteRT network to which operators are added."""
 
     def __init__(self, integer: bool) -> None:
         self._type = schema.TensorType.INT8 if integer else schema.TensorType.FLOAT32
@@ -85,8 +85,8 @@ class _Writer:
         self._codes: dict[int, int] = {}
         self.shapes: list[Shape] = []
 
-    def given(self, shape: Shape, *, float32: bool = False) -> int:
-        """An input of the network."""
+    def input(self, shape: Shape, *, float32: bool = False) -> int:
+        """Add an input of the network and return its number."""
         index = self.tensor(shape, float32=float32)
         self._graph.inputs.append(index)
         return index
@@ -96,7 +96,7 @@ class _Writer:
         self._graph.tensors[tensor].shapeSignature = [-1, *self.shapes[tensor][1:]]
 
     def tensor(self, shape: Shape, *, float32: bool = False, like: tuple[float, int] = (_SCALE, 0)) -> int:
-        """What an operator writes; `like` are scale and zero point of its integers."""
+        """Add a tensor that an operator writes; `like` are scale and zero point of its integers."""
         if float32 or not self._integer:
             return self._add(shape, schema.TensorType.FLOAT32)
         return self._add(
@@ -104,24 +104,24 @@ class _Writer:
         )
 
     def weights(self, shape: Shape, axis: int) -> int:
-        """A kernel, with a scale for each channel along an axis."""
+        """Add a kernel with a scale for each channel along an axis."""
         scales = self._scales(_WEIGHT_SCALE, shape[axis], axis)
         return self._constant(shape, np.int8 if self._integer else np.float32, self._type, scales)
 
     def bias(self, channels: int) -> int:
-        """Zero for each channel."""
+        """Add a bias of zero for each channel."""
         kind = schema.TensorType.INT32 if self._integer else schema.TensorType.FLOAT32
         scales = self._scales(_SCALE * _WEIGHT_SCALE, channels, 0)
         return self._constant((channels,), np.int32 if self._integer else np.float32, kind, scales)
 
     def numbers(self, values: npt.ArrayLike) -> int:
-        """A constant of sizes or axes."""
+        """Add a constant of sizes or axes."""
         content = np.asarray(values, np.int32)
         self._model.buffers.append(schema.BufferT(data=np.frombuffer(content.tobytes(), np.uint8)))
         return self._add(content.shape, schema.TensorType.INT32, buffer=len(self._model.buffers) - 1)
 
     def sizes(self, shape: Shape) -> int:
-        """Sizes that an operator writes."""
+        """Add a tensor for sizes that an operator writes."""
         return self._add(shape, schema.TensorType.INT32)
 
     def operator(self, name: str, inputs: Iterable[int], output: int, options: Any = None) -> int:
@@ -145,7 +145,7 @@ class _Writer:
         return output
 
     def network(self, output: int | None) -> bytes:
-        """The file."""
+        """Return the content of the file."""
         self._graph.outputs = [output]
         self._model.subgraphs = [self._graph]
         return bytes(flatbuffer_utils.convert_object_to_bytearray(self._model))
@@ -206,14 +206,14 @@ def _dense(writer: _Writer, operation: Operation, tensor: int) -> int:
 
 
 def _product(writer: _Writer, operation: Operation, tensor: int) -> int:
-    right = writer.given((operation.times, operation.c_in, operation.c_out))
+    right = writer.input((operation.times, operation.c_in, operation.c_out))
     output = writer.tensor((operation.times, operation.positions, operation.c_out))
     return writer.operator("BATCH_MATMUL", (tensor, right), output, schema.BatchMatMulOptionsT())
 
 
 def _add(writer: _Writer, operation: Operation, tensor: int) -> int:
     shape = writer.shapes[tensor]
-    return writer.operator("ADD", (tensor, writer.given(shape)), writer.tensor(shape), schema.AddOptionsT())
+    return writer.operator("ADD", (tensor, writer.input(shape)), writer.tensor(shape), schema.AddOptionsT())
 
 
 def _pool(writer: _Writer, operation: Operation, tensor: int) -> int:
@@ -241,7 +241,7 @@ def _activation(writer: _Writer, operation: Operation, tensor: int) -> int:
 
 
 def _copy(writer: _Writer, operation: Operation, tensor: int) -> int:
-    """Padded by one column."""
+    """Add a padding by one column."""
     batch, height, width, channels = writer.shapes[tensor]
     edges = writer.numbers([[0, 0], [0, 0], [0, 1], [0, 0]])
     output = writer.tensor((batch, height, width + 1, channels))
@@ -249,14 +249,14 @@ def _copy(writer: _Writer, operation: Operation, tensor: int) -> int:
 
 
 def _reshape(writer: _Writer, operation: Operation, tensor: int) -> int:
-    """An image of one row of a sequence, or a sequence of an image, as around convolutions over time."""
+    """Reshape a sequence to an image of one row, or back, as around convolutions over time."""
     image = len(writer.shapes[tensor]) == 4
     shape = (1, *(() if image else (1,)), operation.positions, operation.c_out)
     return writer.operator("RESHAPE", (tensor, writer.numbers(shape)), writer.tensor(shape))
 
 
 def _flatten(writer: _Writer, operation: Operation, tensor: int) -> int:
-    """The batch is asked for at run time, and with it the shape is put together."""
+    """Add a reshape whose shape is composed at run time from the size of the batch."""
     shape = writer.operator("SHAPE", (tensor,), writer.sizes((4,)), schema.ShapeOptionsT(outType=2))
     slices = (shape, *(writer.numbers([place]) for place in (0, 1, 1)))
     options = schema.StridedSliceOptionsT(shrinkAxisMask=1)

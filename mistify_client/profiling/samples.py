@@ -1,4 +1,4 @@
-"""Which operators are measured: kinds and sizes as networks for small devices have them."""
+"""The operators that are measured, with kinds and sizes as in networks for small devices."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -11,7 +11,7 @@ from mistify.costs.operators import Operation, OperatorKind, elementwise
 #: Operators in a row, each of which reads what the one before it has written.
 Chain: TypeAlias = tuple[Operation, ...]
 
-#: No operator is larger, so that slow devices are done in time.
+#: The largest operators, so that slow devices finish in time.
 _MOST_MULTIPLY_ADDS: Final = 12_000_000
 _MOST_WEIGHTS: Final = 600_000
 _MOST_ELEMENTS: Final = 300_000
@@ -20,29 +20,29 @@ _SIDES: Final = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
 class Sampler:
-    """Draws sizes evenly on a logarithmic scale: no round numbers, as adapted networks have none."""
+    """A source of sizes, even on a logarithmic scale; not round numbers, as adapted networks have none."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
 
     def channels(self, least: int = 3, most: int = 256) -> int:
-        """A number of channels."""
+        """Draw a number of channels."""
         return round(float(np.exp(self._random.uniform(np.log(least), np.log(most)))))
 
     def pick(self, *choices: int) -> int:
-        """One of some numbers."""
+        """Draw one of several numbers."""
         return int(self._random.choice(choices))
 
     def square(self, least: int = 1) -> int:
-        """Positions of an image."""
+        """Draw the number of positions of an image."""
         return self.pick(*(side for side in _SIDES if side >= least)) ** 2
 
     def steps(self) -> int:
-        """Positions of a sequence, no square."""
+        """Draw the number of positions of a sequence, which is no square."""
         return self.pick(*(steps for steps in range(5, 200, 3) if round(steps**0.5) ** 2 != steps))
 
     def fitting(self, make: Callable[["Sampler"], Chain]) -> Chain:
-        """What is made, once it is not too large."""
+        """Draw chains until all operators of one are not too large, and return it."""
         while True:
             chain = make(self)
             if all(map(_fits, chain)):
@@ -58,7 +58,7 @@ def _fits(operation: Operation) -> bool:
 
 
 def samples(*, integer: bool, seed: int = 0) -> Iterator[Chain]:
-    """What is measured at one precision, the same on every device.
+    """Yield the chains that are measured at one precision, the same on every device.
 
     Args:
         integer: Whether networks are int8, instead of float32.
@@ -155,7 +155,7 @@ def _mean(sampler: Sampler) -> Chain:
 
 
 def _classes(sampler: Sampler) -> Chain:
-    """How networks end."""
+    """Return the end of a network: flattening, a dense layer and a softmax."""
     positions, channels, classes = sampler.square(), sampler.channels(), sampler.channels(2, 100)
     return (
         elementwise(OperatorKind.FLATTEN, positions, channels),
@@ -165,7 +165,7 @@ def _classes(sampler: Sampler) -> Chain:
 
 
 def _plain_network(sampler: Sampler) -> Chain:
-    """Convolutions, and a sum of two tensors behind every other one."""
+    """Return convolutions, with a sum of two tensors after every other one."""
     positions, chain, channels = sampler.square(4), [], sampler.channels(4, 64)
     for number in range(6):
         after = sampler.channels(4, 64)
@@ -177,7 +177,7 @@ def _plain_network(sampler: Sampler) -> Chain:
 
 
 def _pooled_network(sampler: Sampler) -> Chain:
-    """Convolutions, and the largest of four positions behind each."""
+    """Return convolutions, with a max pooling of four positions after each."""
     side, chain, channels = sampler.pick(4, 8, 16, 32), [], sampler.channels(3, 64)
     for _ in range(2):
         after = sampler.channels(4, 96)
@@ -189,7 +189,7 @@ def _pooled_network(sampler: Sampler) -> Chain:
 
 
 def _separable_network(sampler: Sampler) -> Chain:
-    """Depthwise and pointwise convolutions in turn, from an image on down to few positions."""
+    """Return depthwise and pointwise convolutions in turn, from an image down to few positions."""
     side, channels = sampler.pick(12, 24, 32, 48), sampler.channels(3, 32)
     chain = [Operation(OperatorKind.CONVOLUTION, side**2, 3, channels, 9, 4)]
     for _ in range(sampler.pick(3, 6, 9)):
@@ -203,7 +203,7 @@ def _separable_network(sampler: Sampler) -> Chain:
 
 
 def _network_over_time(sampler: Sampler) -> Chain:
-    """Convolutions along a sequence, an image before each and a sequence after; then dense layers."""
+    """Return convolutions along a sequence, each between two reshapes, and then dense layers."""
     steps, kernel = sampler.steps(), sampler.pick(3, 5)
     widths = [sampler.channels(8, 96) for _ in range(4)]
     chain: list[Operation] = []
@@ -223,7 +223,7 @@ def _network_over_time(sampler: Sampler) -> Chain:
 
 
 def _dense_network(sampler: Sampler) -> Chain:
-    """Dense layers one after the other."""
+    """Return dense layers in a row."""
     widths = [sampler.channels(8, 512) for _ in range(5)]
     return tuple(Operation(OperatorKind.DENSE, 1, c_in, c_out) for c_in, c_out in pairwise(widths))
 

@@ -1,1 +1,1 @@
-"""Running packages in LiteRT: inference, branches, versions."""
+"""Packages in use: inference in LiteRT, branches, versions."""

@@ -1,4 +1,4 @@
-"""How LiteRT runs a network fastest on this machine: measured once, then remembered."""
+"""The fastest way to run a network in LiteRT on this machine: measured once, then remembered."""
 
 import json
 import os
@@ -21,35 +21,35 @@ _WARM_UP_RUNS: Final = 2
 _RUNS: Final = 20
 _SECONDS: Final = 0.05
 
-#: Another way has to take less than this share of the time: threads also take from others.
+#: Another way has to take less than this share of the time: threads also take time from other processes.
 _WORTHWHILE: Final = 0.9
 
 
 def fastest(
     prepare: Callable[[Execution], Callable[[], object]], clock: Callable[[], float] = time.perf_counter
 ) -> Execution:
-    """The way in which an inference takes least; fewer threads where more bring little.
+    """Return the way in which an inference is fastest, with fewer threads where more gain little.
 
     Args:
-        prepare: gives an inference that runs in some way.
+        prepare: returns an inference that runs in the given way.
         clock: in seconds.
     """
     ways = [Execution(threads) for threads in _thread_counts()] + [Execution(delegate=False)]
     best, least = ways[0], float("inf")
     for way in ways:
-        taken = _typical_seconds(prepare(way), clock)
-        if taken < _WORTHWHILE * least:
-            best, least = way, taken
+        times = _typical_seconds(prepare(way), clock)
+        if times < _WORTHWHILE * least:
+            best, least = way, times
     return best
 
 
 def best_execution(state: Path, package: Manifest, open_with: Callable[[Execution], Network]) -> Execution:
-    """What was found fastest for a package on this machine; found now, if need be, and remembered.
+    """Return the fastest way to run a package on this machine, as remembered or as measured now.
 
     Args:
         state: the state directory of the package.
         package: its manifest.
-        open_with: opens its network to run in some way.
+        open_with: opens its network to run in the given way.
     """
     known = _remembered(state)
     key = _key(package)
@@ -69,7 +69,7 @@ def _remembered(state: Path) -> dict[str, Any]:
 
 
 def _key(package: Manifest) -> str:
-    """Tells networks and machines apart, and versions of LiteRT."""
+    """Return a key that differs between networks, machines and versions of LiteRT."""
     machine = f"{platform.machine()}, {max(_thread_counts())} threads, {version('ai-edge-litert')}"
     return f"{package.files[NETWORK].sha256} on {machine}"
 
@@ -77,15 +77,15 @@ def _key(package: Manifest) -> str:
 def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
     for _ in range(_WARM_UP_RUNS):
         run()
-    taken: list[float] = []
-    while len(taken) < _RUNS and sum(taken) < _SECONDS:
+    times: list[float] = []
+    while len(times) < _RUNS and sum(times) < _SECONDS:
         start = clock()
         run()
-        taken.append(clock() - start)
-    return median(taken)
+        times.append(clock() - start)
+    return median(times)
 
 
 def _thread_counts() -> list[int]:
-    """1, 2, 4 and so on, as many as this process may use."""
+    """Return 1, 2, 4 and so on, up to the processors that this process may use."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return [2**power for power in range(usable.bit_length())]

@@ -1,4 +1,4 @@
-"""What a caller hands to a network, checked against what the network takes."""
+"""The inputs of an inference, checked against those of the network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,39 +15,42 @@ Array = npt.NDArray[Any]
 def bind(
     inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
-    """The array of each input, in the dtype of the network.
+    """Return the array of each input, in the dtype of the network.
 
     An integer input takes integers of its own dtype as they are; anything else is a value, and quantized.
 
     Args:
-        inputs: what the network takes, in order; -1 in a shape is any size, at least 1.
-        positional: the first inputs, in their order.
-        named: the others, by name.
+        inputs: those of the network, in order; -1 in a shape is any size, at least 1.
+        positional: the first arrays, in the order of the inputs.
+        named: the other arrays, by name.
+
+    Returns:
+        Name -> array of the input's shape and dtype.
 
     Raises:
         MistifyError: INVALID_DATASET with everything that does not fit.
     """
-    given = checked(inputs, positional, named)
-    return {info.name: _stored(info, given[info.name]) for info in inputs}
+    arrays = checked(inputs, positional, named)
+    return {info.name: _stored(info, arrays[info.name]) for info in inputs}
 
 
 def checked(
     inputs: Sequence[TensorInfo], positional: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
 ) -> dict[str, Array]:
-    """The array of each input as it was given, for callers that have too many examples for a copy.
+    """Check the array of each input and return it as it is, for callers with too many examples for a copy.
 
     Raises:
         MistifyError: as `bind`, which has the same arguments.
     """
-    given, problems = _by_name([info.name for info in inputs], positional, named)
+    arrays, problems = _by_name([info.name for info in inputs], positional, named)
     for info in inputs:
-        if info.name in given:
-            problems += _misfits(info, given[info.name])
+        if info.name in arrays:
+            problems += _misfits(info, arrays[info.name])
     if not problems:
-        problems += _unequal_batches(inputs, given)
+        problems += _unequal_batches(inputs, arrays)
     if problems:
         raise MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
-    return given
+    return arrays
 
 
 def _stored(info: TensorInfo, array: Array) -> Array:
@@ -66,13 +69,13 @@ def _by_name(
     ]
     if len(positional) > len(names):
         problems.append(Problem("inputs", f"{len(positional)}", expected, "leave out the others"))
-    given = dict(zip(names, positional, strict=False))
-    twice = [name for name in named if name in given]
+    arrays = dict(zip(names, positional, strict=False))
+    twice = [name for name in named if name in arrays]
     problems += [Problem(name, "two arrays", "one", "give it by position or by name") for name in twice]
-    given |= {name: array for name, array in named.items() if name in names}
-    missing = [name for name in names if name not in given]
+    arrays |= {name: array for name, array in named.items() if name in names}
+    missing = [name for name in names if name not in arrays]
     problems += [Problem(name, "nothing", "an array", f"the network takes {expected}") for name in missing]
-    return {name: np.asarray(array) for name, array in given.items()}, problems
+    return {name: np.asarray(array) for name, array in arrays.items()}, problems
 
 
 def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
@@ -81,7 +84,7 @@ def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
         fix = f"convert it, for example with .astype(numpy.{values})"
         yield Problem(info.name, str(array.dtype), f"{values}, or what it can hold exactly", fix)
     sizes = zip(info.shape, array.shape, strict=False)
-    if array.ndim != len(info.shape) or not all(size in (-1, found) for size, found in sizes):
+    if array.ndim != len(info.shape) or not all(expected in (-1, actual) for expected, actual in sizes):
         shape = f"({', '.join('batch' if size == -1 else str(size) for size in info.shape)})"
         fix = "reshape it"
         if array.shape == tuple(info.shape[1:]):
@@ -91,8 +94,8 @@ def _misfits(info: TensorInfo, array: Array) -> Iterator[Problem]:
         yield Problem(info.name, f"shape {array.shape}", "at least one example", "leave the call out")
 
 
-def _unequal_batches(inputs: Sequence[TensorInfo], given: Mapping[str, Array]) -> Iterator[Problem]:
-    batches = {info.name: len(given[info.name]) for info in inputs if info.shape[:1] == (-1,)}
+def _unequal_batches(inputs: Sequence[TensorInfo], arrays: Mapping[str, Array]) -> Iterator[Problem]:
+    batches = {info.name: len(arrays[info.name]) for info in inputs if info.shape[:1] == (-1,)}
     if len(set(batches.values())) > 1:
-        found = ", ".join(f"{name}: {batch}" for name, batch in batches.items())
-        yield Problem("inputs", f"batches of {found}", "equal batches", "give every input as many examples")
+        sizes = ", ".join(f"{name}: {batch}" for name, batch in batches.items())
+        yield Problem("inputs", f"batches of {sizes}", "equal batches", "give every input as many examples")

@@ -1,4 +1,4 @@
-"""A network in LiteRT: whatever an inference needs is allocated once for each batch size in use."""
+"""A network in LiteRT, whose memory is allocated once for each batch size in use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from mistify_client.runtime.inputs import Array
 NETWORK: Final = "serve.tflite"
 SIGNATURE: Final = "serving_default"
 
-#: For so many batch sizes, those of the last calls, memory stays allocated.
+#: Memory stays allocated for so many batch sizes, those of the last calls.
 ALLOCATIONS: Final = 4
 
 #: The shapes of the inputs in their order.
@@ -24,7 +24,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Execution:
-    """How LiteRT runs a network: on how many threads, and whether through its XNNPACK delegate."""
+    """The way in which LiteRT runs a network: its threads, and whether it uses the XNNPACK delegate."""
 
     threads: int = 1
     delegate: bool = True
@@ -33,11 +33,11 @@ class Execution:
 class Network:
     """The network of a package, for one thread at a time.
 
-    Its file is read once: that may be removed or replaced while the network is in use.
+    Its file is read once: it may be removed or replaced while the network is in use.
 
     Attributes:
-        manifest: what the package says about itself.
-        execution: how LiteRT runs it.
+        manifest: of the package.
+        execution: the way in which LiteRT runs it.
     """
 
     def __init__(self, manifest: Manifest, content: bytes, execution: Execution) -> None:
@@ -48,14 +48,22 @@ class Network:
 
     @property
     def shapes(self) -> Sequence[Shapes]:
-        """The shapes of inputs for which memory is allocated."""
+        """Return the shapes of inputs for which memory is allocated."""
         return list(self._allocations)
 
     def __call__(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
-        """The outputs by name; a branch is of no meaning where the network has none."""
+        """Run an inference.
+
+        Args:
+            inputs: name -> array [batch, ...] in the dtype of the network.
+            branch: the branch that runs; ignored where the network has none.
+
+        Returns:
+            Name of the output -> array [batch, ...].
+        """
         shapes = tuple(array.shape for array in inputs.values())
         allocation = self._allocations.pop(shapes, None) or self._allocated(shapes)
-        self._allocations[shapes] = allocation  # the last one was used last
+        self._allocations[shapes] = allocation  # the last entry is the one that was used last
         return allocation.run(inputs, branch)
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
@@ -73,7 +81,7 @@ class Network:
             self(zeros, branch)
 
     def _allocated(self, shapes: Shapes) -> "_Allocation":
-        """Memory for other shapes than so far, if need be that of those which were not used for longest."""
+        """Return memory for new shapes, if need be that of the shapes that were not used for longest."""
         if len(self._allocations) < ALLOCATIONS:
             allocation = _Allocation(self.manifest, self._content, self.execution)
         else:
@@ -83,10 +91,15 @@ class Network:
 
 
 def open_network(directory: Path, manifest: Manifest, execution: Execution) -> Network:
-    """The network of a package that has been verified, ready for single examples.
+    """Open the network of a package that has been verified, ready for single examples.
+
+    Args:
+        directory: of the package.
+        manifest: of the package.
+        execution: the way in which LiteRT runs the network.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest says.
+        MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest describes.
     """
     try:
         network = Network(manifest, (directory / NETWORK).read_bytes(), execution)
@@ -101,7 +114,7 @@ class _Allocation:
     """An interpreter, and its memory for inputs of one shape.
 
     Raises:
-        ValueError: the network is none, or its inputs and outputs are not those of the manifest.
+        ValueError: the content is no network, or its inputs and outputs are not those of the manifest.
     """
 
     def __init__(self, manifest: Manifest, content: bytes, execution: Execution) -> None:
@@ -115,16 +128,16 @@ class _Allocation:
         takes, gives = signature.get_input_details(), signature.get_output_details()
         branch = {BRANCH_INPUT} if manifest.branches else set()
         if {info.name for info in manifest.inputs} | branch != set(takes):
-            raise ValueError(f"its inputs are {', '.join(takes)}, which the manifest does not say")
+            raise ValueError(f"its inputs are {', '.join(takes)}, which are not those of the manifest")
         if {info.name for info in manifest.outputs} != set(gives):
-            raise ValueError(f"its outputs are {', '.join(gives)}, which the manifest does not say")
+            raise ValueError(f"its outputs are {', '.join(gives)}, which are not those of the manifest")
         self._inputs = [(info.name, takes[info.name]["index"]) for info in manifest.inputs]
         self._outputs = [(info.name, gives[info.name]["index"]) for info in manifest.outputs]
         numbers = range(len(manifest.branches))
         self._branches = [self._interpreter.get_signature_runner(branch_signature(each)) for each in numbers]
 
     def resize(self, shapes: Shapes) -> None:
-        """Allocate for inputs of other shapes; a branch does that when it runs for the first time."""
+        """Allocate memory for inputs of other shapes; a branch does so when it runs for the first time."""
         if self._branches:
             return
         for (_, index), shape in zip(self._inputs, shapes, strict=True):
@@ -132,10 +145,10 @@ class _Allocation:
         self._interpreter.allocate_tensors()
 
     def run(self, inputs: Mapping[str, Array], branch: int) -> dict[str, Array]:
-        """The outputs by name, which are the caller's own."""
+        """Run an inference, and return the outputs by name, which are the caller's own."""
         if self._branches:
-            found: dict[str, Array] = self._branches[branch](**inputs)
-            return found
+            outputs: dict[str, Array] = self._branches[branch](**inputs)
+            return outputs
         interpreter = self._interpreter
         for name, index in self._inputs:
             interpreter.set_tensor(index, inputs[name])

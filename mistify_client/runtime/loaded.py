@@ -1,4 +1,4 @@
-"""A version of a package that is loaded: it runs inferences, and notes what they take."""
+"""A version of a package that is loaded: it runs inferences and records their latencies."""
 
 import logging
 import threading
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class LoadedPackage:
-    """A package that is loaded. Several threads may call it, one at a time runs.
+    """A package that is loaded. Several threads may call it; one at a time runs.
 
     Attributes:
-        manifest: what the package says about itself.
-        network: its network.
-        recorder: what its inferences have taken.
+        manifest: of the package.
+        network: of the package.
+        recorder: records its inferences.
         generation: of its version (`Switchboard.generation`).
     """
 
@@ -36,7 +36,15 @@ class LoadedPackage:
     def run(
         self, arrays: Sequence[npt.ArrayLike], named: Mapping[str, npt.ArrayLike], switchboard: Switchboard
     ) -> dict[str, Array]:
-        """The outputs by name, of the branch that the switchboard says when the inference begins.
+        """Run the branch that the switchboard names when the inference begins.
+
+        Args:
+            arrays: the first inputs [batch, ...], in their order.
+            named: the other inputs [batch, ...], by name.
+            switchboard: of the package.
+
+        Returns:
+            The outputs [batch, ...] by name.
 
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit.
@@ -46,19 +54,25 @@ class LoadedPackage:
         with self._lock:
             branch = self.branch(switchboard)
             started = time.monotonic()
-            found = self.network(values, branch)
+            outputs = self.network(values, branch)
             ended = time.monotonic()
             self.recorder.record(ended, 1e3 * (ended - started), branch, batch)
-        return {info.name: info.dequantized(found[info.name]) for info in self.manifest.outputs}
+        return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
 
     def branch(self, switchboard: Switchboard) -> int:
-        """The branch that a switchboard says; the default one where there is no such branch."""
+        """Return the branch that a switchboard names; the default one where there is no such branch."""
         branch = switchboard.branch_in(self.generation)
         return branch if 0 <= branch < len(self.manifest.branches) else self.manifest.default_branch
 
 
 def recorded(network: Network, state: Path, generation: int) -> LoadedPackage:
-    """A loaded package, whose statistics others can read if the state directory can be written to."""
+    """Return a loaded package; a monitor can read its statistics if the state directory is writable.
+
+    Args:
+        network: of the package.
+        state: the state directory of the package.
+        generation: of the version (`Switchboard.generation`).
+    """
     branches = len(network.manifest.branches) or 1
     try:
         recorder = Recorder.open(state, branches, generation)

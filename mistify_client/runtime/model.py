@@ -1,4 +1,4 @@
-"""A package in use: load it, call it on NumPy arrays, switch its branch (paper 6)."""
+"""A package as an app uses it: load it, call it with NumPy arrays, switch its branch (paper 6)."""
 
 import logging
 import math
@@ -28,7 +28,7 @@ from mistify_client.runtime.versions import current, state_directory
 #: Failures in a row (some 6 seconds) after which `load` no longer waits for a server.
 LOAD_ATTEMPTS = 6
 
-#: Until a version that could not be loaded is tried again: what was in its way may have passed.
+#: Seconds until a version that could not be loaded is tried again: the reason may have passed.
 RETRY_SECONDS = 60.0
 
 logger = logging.getLogger(__name__)
@@ -37,15 +37,15 @@ logger = logging.getLogger(__name__)
 class PortedModel:
     """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
 
-    Any batch size from 1 on; all inputs of a call share it. One that was not among the last few costs an
-    allocation, each branch its own. Values are converted where the network's dtype holds them exactly (uint8
-    to float32). A network of integers takes values as well, and gives values, by the scales in its manifest;
-    arrays that are int8 already it takes as they are. One output comes as an array, several as a dict by
-    name. May be called from several threads, one at a time runs.
+    The batch size may be any from 1 on; all inputs of a call share it. A size that was not among the last few
+    costs an allocation, for each branch its own. Values are converted where the network's dtype holds them
+    exactly (uint8 to float32). A network of integers takes and returns values as well, by the scales in its
+    manifest, and takes arrays that are int8 already as they are. One output is returned as an array, several
+    as a dict by name. The model may be called from several threads; one at a time runs.
 
     A monitor on the same device may switch the branch, or make another version of the package current: that
-    one is loaded in the background and then takes over between two inferences. Where that fails it is tried
-    again with an inference after `RETRY_SECONDS`.
+    one is loaded in the background and takes over between two inferences. Where loading fails it is tried
+    again at an inference after `RETRY_SECONDS`.
 
     Args:
         package: the directory of the package that was shipped.
@@ -71,27 +71,27 @@ class PortedModel:
 
     @property
     def manifest(self) -> Manifest:
-        """What the version of the package that runs says about itself."""
+        """Return the manifest of the version that runs."""
         return self._loaded.manifest
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """Name, dtype and shape of every input, in order; -1 is the batch."""
+        """Return name, dtype and shape of every input, in order; -1 is the batch."""
         return self.manifest.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """Name, dtype and shape of every output, in order."""
+        """Return name, dtype and shape of every output, in order."""
         return self.manifest.outputs
 
     @property
     def branches(self) -> tuple[Branch, ...]:
-        """The branches, the cheapest first; none where the package has but one network."""
+        """Return the branches, the cheapest first; none where the package has a single network."""
         return self.manifest.branches
 
     @property
     def branch(self) -> int:
-        """The number of the branch that the next inference runs."""
+        """Return the number of the branch that the next inference runs."""
         return self._loaded.branch(self._switchboard)
 
     def switch(self, branch: int) -> None:
@@ -112,11 +112,18 @@ class PortedModel:
         self._switchboard.switch_in(loaded.generation, branch)
 
     def statistics(self, seconds: float = 10.0) -> Statistics:
-        """What the inferences of the last seconds took in this model, without waiting for others."""
+        """Return figures on this model's inferences of the last seconds, without the time spent waiting."""
         return self._loaded.recorder.observed().statistics(seconds)
 
     def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
+
+        Args:
+            arrays: the first inputs [batch, ...], in their order.
+            named: the other inputs [batch, ...], by name.
+
+        Returns:
+            The output [batch, ...]; of several outputs a dict by name.
 
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit.
@@ -127,7 +134,7 @@ class PortedModel:
         return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     def _notice(self) -> None:
-        """Begin to load a version that was made current, once, and again some time after that has failed."""
+        """Start to load a version that was made current: once, and again some time after a failure."""
         with self._noticing:
             generation = self._switchboard.generation
             if generation != self._noticed or self._clock() >= self._retry_at:
@@ -139,15 +146,15 @@ class PortedModel:
                     self._put_off()
 
     def _put_off(self) -> None:
-        """Go on with what runs, for now; called while an exception is handled."""
+        """Keep the version that runs for now; called while an exception is handled."""
         self._retry_at = self._clock() + RETRY_SECONDS
         logger.warning("%s goes on as it is: its new version cannot be loaded", self._package, exc_info=True)
 
     def _take_over(self, generation: int) -> None:
-        """Load the version that is current, and let it take over; if that fails all stays as it is."""
+        """Load the version that is current and let it take over; if that fails nothing changes."""
         with self._loading:
             if generation != self._noticed:
-                return  # a still newer one is on its way
+                return  # an even newer one is being loaded
             running = self._loaded.network
             try:
                 directory = current(self._package)
@@ -196,10 +203,10 @@ def load(
         goal: the goal's id in the job.
         token: the server's access token.
         cache: where downloads are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
-        threads: how many threads LiteRT uses; found by measuring, once, if not given.
+        threads: how many threads LiteRT uses; if not given, the fastest number, which is measured once.
 
     Raises:
-        MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file is not what its digest says), UNAVAILABLE.
+        MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
     """
     if package is not None and server is None and job is None and goal is None:
         return _open(Path(package), threads)
@@ -210,10 +217,10 @@ def load(
 
 
 def _open(package: Path, threads: int | None) -> PortedModel:
-    Manifest.load(package)  # no state beside what is no package
+    Manifest.load(package)  # no state directory beside something that is no package
     state = state_directory(package)
     switchboard = _switchboard(state)
-    generation = switchboard.generation  # before the version is looked up: none is missed
+    generation = switchboard.generation  # read before the version, so that none is missed
     try:
         network = _network(current(package), state, threads)
     except MistifyError as error:

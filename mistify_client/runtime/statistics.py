@@ -1,7 +1,7 @@
-"""What inferences take: noted by each loaded model, read by anyone on the device (paper 6).
+"""The latencies of inferences: recorded by each loaded model, read by any process on the device (paper 6).
 
-A loaded model notes its inferences in a file of its own, mapped into memory: counters, and a ring of the last
-`CAPACITY` inferences. It holds a lock on the file, so that a reader can tell files that were left.
+A loaded model records its inferences in a file of its own, mapped into memory: counters, and a ring of the
+last `CAPACITY` inferences. It holds a lock on the file, by which readers recognize files of ended processes.
 """
 
 import fcntl
@@ -24,14 +24,14 @@ from mistify.files import locked
 #: How many of the last inferences are kept.
 CAPACITY: Final = 1024
 
-#: One inference: when it ended (seconds of `time.monotonic`, the same in all processes), what it took without
-#: waiting for others, which branch ran, how many examples it had.
+#: An inference: when it ended (seconds of `time.monotonic`, the same in all processes), its latency without
+#: waiting for others, the branch that ran, the number of examples.
 INFERENCE: Final = np.dtype([("ended", "f8"), ("latency_ms", "f4"), ("branch", "i4"), ("batch", "i8")])
 
 _RUNTIMES: Final = "runtimes"
 _MAGIC: Final = b"MISTIFY\2"
 
-# Magic, generation, number of branches; then an integer for the sum, one for each branch, and the ring.
+# Magic, generation, number of branches; then an integer for the total, one for each branch, and the ring.
 _HEADER: Final = struct.Struct("8sII")
 _COUNT_BYTES: Final = 8
 _RECORD: Final = struct.Struct("dfiq")
@@ -39,14 +39,14 @@ _RECORD: Final = struct.Struct("dfiq")
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the last inferences took.
+    """Figures on the last inferences.
 
     Attributes:
         inferences: how many the figures are of.
         p50_ms: the median of their latencies; None where there were none.
         p95_ms: the latency that one in twenty exceeds.
         counts: how many inferences each branch has run since the model was loaded.
-        branch: the one that ran last; None where none did.
+        branch: the one that ran last; None where there were no inferences.
     """
 
     inferences: int
@@ -58,10 +58,10 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a loaded model has noted of itself.
+    """The records of a loaded model.
 
     Attributes:
-        pid: the process.
+        pid: of its process.
         generation: of the version that it runs (`Switchboard.generation`).
         counts: how many inferences each branch has run; one figure where there are no branches.
         inferences: the last ones, the oldest first, as `INFERENCE`.
@@ -73,7 +73,7 @@ class Observed:
     inferences: npt.NDArray[Any]
 
     def statistics(self, seconds: float, now: float | None = None) -> Statistics:
-        """Figures over the inferences of the last seconds before `now` (of `time.monotonic`)."""
+        """Return figures on the inferences of the last seconds before `now` (of `time.monotonic`)."""
         since = (time.monotonic() if now is None else now) - seconds
         recent = self.inferences[self.inferences["ended"] >= since]
         p50, p95 = np.quantile(recent["latency_ms"], (0.5, 0.95)).tolist() if len(recent) else (None, None)
@@ -82,9 +82,9 @@ class Observed:
 
 
 class Recorder:
-    """Notes the inferences of a loaded model, one thread at a time.
+    """The recorder of a loaded model's inferences, for one thread at a time.
 
-    One that is made without `open` is for this process alone.
+    A recorder that is made without `open` is for this process alone.
 
     Args:
         branches: how many there are; 1 where the package has none.
@@ -100,7 +100,12 @@ class Recorder:
 
     @classmethod
     def open(cls, state: Path, branches: int, generation: int) -> "Recorder":
-        """A recorder that others can read as long as it exists, in the state directory of a package.
+        """Return a recorder that other processes can read as long as it exists.
+
+        Args:
+            state: the state directory of the package.
+            branches: how many there are; 1 where the package has none.
+            generation: of the version that runs.
 
         Raises:
             OSError: its file cannot be made.
@@ -108,8 +113,8 @@ class Recorder:
         runtimes = state / _RUNTIMES
         runtimes.mkdir(parents=True, exist_ok=True)
         size = recorder_bytes(branches)
-        with locked(runtimes):  # a file that is not held yet looks like one that was left
-            _remove_left(runtimes)
+        with locked(runtimes):  # a file without a lock looks like one of an ended process
+            _remove_stale(runtimes)
             path = next(path for path in _names(runtimes) if not path.exists())
             # Written, not just sized: a page that has no room on a full disk would kill the process.
             path.write_bytes(bytes(size))
@@ -119,39 +124,46 @@ class Recorder:
                 return cls(branches, generation, mmap.mmap(file.fileno(), size))
 
     def record(self, ended: float, latency_ms: float, branch: int, batch: int) -> None:
-        """Note an inference; the arguments are the fields of `INFERENCE`."""
+        """Record an inference; the arguments are the fields of `INFERENCE`."""
         counts = self._counts
-        noted = counts[0]
-        offset = self._ring + noted % CAPACITY * _RECORD.size
+        total = counts[0]
+        offset = self._ring + total % CAPACITY * _RECORD.size
         _RECORD.pack_into(self._memory, offset, ended, latency_ms, branch, batch)
         counts[1 + branch] += 1
-        counts[0] = noted + 1  # last: from now on the inference counts
+        counts[0] = total + 1  # last: only now is the record complete
 
     def observed(self) -> Observed:
-        """What has been noted so far."""
+        """Return the records so far."""
         return _read(self._memory, os.getpid())
 
 
 def recorder_bytes(branches: int) -> int:
-    """The memory that a recorder takes."""
+    """Return the size of a recorder's memory in bytes."""
     return _ring_offset(branches) + CAPACITY * _RECORD.size
 
 
 def observed(state: Path) -> list[Observed]:
-    """What every model that is loaded on this device from a package has noted, given its state directory."""
+    """Return the records of every model that is loaded on this device from a package.
+
+    Args:
+        state: the state directory of the package.
+    """
     runtimes = state / _RUNTIMES
     return list(_living(runtimes)) if runtimes.is_dir() else []
 
 
 def _living(runtimes: Path) -> Iterator[Observed]:
     for path in runtimes.iterdir():
-        with suppress(OSError, ValueError), path.open("rb") as file:  # ending this moment, or none of ours
+        with (
+            suppress(OSError, ValueError),
+            path.open("rb") as file,
+        ):  # of a process that is ending, or no recorder's file
             if _is_held(file):
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
                     yield _read(memory, int(path.name.partition("-")[0]))
 
 
-def _remove_left(runtimes: Path) -> None:
+def _remove_stale(runtimes: Path) -> None:
     """Remove the files of processes that have ended."""
     for path in runtimes.iterdir():
         with path.open("rb") as file:
@@ -176,22 +188,22 @@ def _ring_offset(branches: int) -> int:
 
 
 def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
-    """What a recorder's memory says, also while it goes on noting.
+    """Return the records in a recorder's memory, also while it goes on recording.
 
     Raises:
-        ValueError: it is no recorder's.
+        ValueError: the memory is no recorder's.
     """
     if memory[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"no recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
     _, generation, branches = _HEADER.unpack_from(memory)
     counts, last = _counts(memory, branches)
     copied = np.frombuffer(memory[_ring_offset(branches) : recorder_bytes(branches)], INFERENCE)
-    # What was noted since may have taken the places of the oldest ones, and one more may be half written.
+    # Newer records may have replaced the oldest ones since, and one more may be half written.
     first = max(0, _counts(memory, branches)[1] - CAPACITY + 1)
     return Observed(pid, generation, counts, copied[np.arange(first, max(first, last)) % CAPACITY])
 
 
 def _counts(memory: mmap.mmap | bytearray, branches: int) -> tuple[tuple[int, ...], int]:
-    """The inferences of each branch, and of all."""
+    """Return the number of inferences of each branch, and of all."""
     total, *counts = struct.unpack_from(f"{1 + branches}Q", memory, _HEADER.size)
     return tuple(counts), total

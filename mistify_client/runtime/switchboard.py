@@ -1,4 +1,4 @@
-"""The switchboard of a package: which branch runs, and whether another version was made current (paper 6).
+"""The switchboard of a package: the branch that runs, and the generation of the current version (paper 6).
 
 A file of 20 bytes, mapped into the memory of every process that uses the package. A runtime reads it at each
 inference, which costs as much as reading a variable.
@@ -24,10 +24,10 @@ _INITIAL: Final = _MAGIC + bytes(4) + 2 * DEFAULT_BRANCH.to_bytes(4, "little", s
 
 
 class Switchboard:
-    """Which branch of a package runs. Words are read and written whole, by any thread or process.
+    """The choice of the branch that runs. Words are read and written whole, by any thread or process.
 
-    A branch is of one version of the package, a generation: while a new version is being loaded, what runs
-    goes on as it was switched. A switchboard that is made without `open` is for this process alone.
+    A branch belongs to one version of the package, a generation: while a new version is being loaded, the old
+    one keeps its branch. A switchboard that is made without `open` is for this process alone.
     """
 
     def __init__(self, memory: mmap.mmap | bytearray | None = None) -> None:
@@ -36,10 +36,10 @@ class Switchboard:
 
     @classmethod
     def open(cls, state: Path) -> "Switchboard":
-        """The switchboard that all processes share, in the state directory of a package.
+        """Open the switchboard that all processes share, in the state directory of a package.
 
         Raises:
-            OSError: it can be neither found nor made, or not be written to.
+            OSError: it cannot be created, or not be written to.
         """
         state.mkdir(parents=True, exist_ok=True)
         path = state / _FILE
@@ -53,17 +53,17 @@ class Switchboard:
 
     @property
     def generation(self) -> int:
-        """Rises, modulo 2^32, whenever another version of the package has been made current."""
+        """Return the generation, which rises, modulo 2^32, whenever another version is made current."""
         return self._unsigned[_GENERATION]
 
     @property
     def generation_before(self) -> int:
-        """That of the version before the current one."""
+        """Return the generation of the version before the current one."""
         return (self.generation - 1) % _GENERATIONS
 
     @property
     def branch(self) -> int:
-        """The branch that the current version runs from its next inference on; `DEFAULT_BRANCH` until set."""
+        """Return the branch of the current version's next inference; `DEFAULT_BRANCH` until it is set."""
         return self.branch_in(self.generation)
 
     @branch.setter
@@ -71,7 +71,7 @@ class Switchboard:
         self.switch_in(self.generation, branch)
 
     def branch_in(self, generation: int) -> int:
-        """The branch of a version: the current one, or the one before, which may still run."""
+        """Return the branch of a version: the current one, or the one before, which may still run."""
         return self._signed[_BRANCHES + generation % 2]
 
     def switch_in(self, generation: int, branch: int) -> None:
@@ -79,7 +79,7 @@ class Switchboard:
         self._signed[_BRANCHES + generation % 2] = branch
 
     def bump(self) -> None:
-        """Say that another version is current, and runs its default branch; writers take turns."""
+        """Announce another current version, which runs its default branch; writers hold a lock."""
         following = (self.generation + 1) % _GENERATIONS
         self.switch_in(following, DEFAULT_BRANCH)
         self._unsigned[_GENERATION] = following

@@ -2,13 +2,13 @@
 
 Beside a package `P` lies `P.state/`, shared by every process that uses the package:
 
-    switchboard         which branch runs
+    switchboard         the branch that runs
     current, previous   symlinks to versions; where there is none it is P itself
     versions/NAME/      complete packages
-    runtimes/PID-N      what each loaded model has lately taken
-    execution.json      threads and delegate that were found best
+    runtimes/PID-N      the last inferences of each loaded model
+    execution.json      the fastest threads and delegate
 
-P is never changed. Should P be replaced, the versions that came after the old one no longer count.
+P is never changed. If P is replaced, the versions that were installed after the old one no longer count.
 """
 
 import hashlib
@@ -28,18 +28,18 @@ _CURRENT, _PREVIOUS = "current", "previous"
 
 
 def state_directory(package: Path) -> Path:
-    """Where the state of a package lies; it need not be there."""
+    """Return the state directory of a package, which need not exist."""
     package = package.resolve()
     return package.with_name(f"{package.name}.state")
 
 
 def current(package: Path) -> Path:
-    """The directory of the version that is current: the package itself, or one installed after it."""
+    """Return the directory of the current version: the package itself, or one installed after it."""
     return _target(package, _CURRENT) or package
 
 
 def previous(package: Path) -> Path:
-    """The directory of the version that `roll_back` makes current."""
+    """Return the directory of the version that `roll_back` makes current."""
     return _target(package, _PREVIOUS) or package
 
 
@@ -48,19 +48,19 @@ def install(
 ) -> Path:
     """Make a copy of another package the current version; the one before stays as the previous one.
 
-    Whatever fails, and whenever the process ends: the version that was current stays so.
+    Whatever fails, and whenever the process ends, a complete version is current: the old or the new one.
 
     Args:
         package: the directory of the package that was shipped.
-        new: the directory of a package with the same inputs and outputs. It is copied.
-        expected: the version that has to be current, as `check_current`; None for whichever is.
+        new: the directory of a package with the same inputs and outputs, which is copied.
+        expected: the version that has to be current, as for `check_current`; None for any.
 
     Returns:
         The directory of the new version.
 
     Raises:
-        MistifyError: as `mistify.manifest.verify`, of either package; INVALID_MODEL, the new one takes or
-            gives something else; as `check_current`.
+        MistifyError: as `mistify.package.manifest.verify`, of either package; INVALID_MODEL, the new one has
+            other inputs or outputs; as `check_current`.
         OSError: the copy cannot be written, for example on a full disk.
     """
     package, new = Path(package), Path(new)
@@ -84,7 +84,7 @@ def install(
 
 
 def check_current(package: Path, expected: Path) -> None:
-    """Make sure that a version is still the current one.
+    """Check that a version is still the current one.
 
     Raises:
         MistifyError: CONFLICT, it is not.
@@ -98,7 +98,7 @@ def check_current(package: Path, expected: Path) -> None:
 
 
 def roll_back(package: str | os.PathLike[str]) -> None:
-    """Make the previous version current again; the next time, the package that was shipped.
+    """Make the previous version current again; a second call, the package that was shipped.
 
     Raises:
         MistifyError: NOT_FOUND, the package that was shipped is current.
@@ -120,10 +120,10 @@ def roll_back(package: str | os.PathLike[str]) -> None:
 
 
 def announce(package: Path) -> None:
-    """Let running models load the version that is current.
+    """Make running models load the version that is current.
 
-    Whoever installed or rolled it back may have ended before they were told; where they were, they load the
-    same once more.
+    A process that installed or rolled back may have ended before it told them; if it did tell them, they load
+    the same version once more.
     """
     state = state_directory(package)
     with locked(state):
@@ -131,7 +131,7 @@ def announce(package: Path) -> None:
 
 
 def _target(package: Path, link: str) -> Path | None:
-    """Where a link leads; None where there is no such version, or it came after another package than this."""
+    """Return the version that a link names; None where there is none, or it belongs to another package."""
     state = state_directory(package)
     with suppress(FileNotFoundError, NotADirectoryError):
         directory = state / _VERSIONS / Path(os.readlink(state / link)).name
@@ -141,23 +141,28 @@ def _target(package: Path, link: str) -> Path | None:
 
 
 def _base(package: Path) -> str:
-    """Tells shipped packages apart: the names of the versions that came after one begin with it."""
+    """Return a digest of a shipped package, with which the names of its later versions begin."""
     return hashlib.sha256((package / MANIFEST).read_bytes()).hexdigest()[:16]
 
 
 def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> None:
-    """Make sure that a package, in some directory, takes and gives what the shipped one does.
+    """Check that a package has the inputs and outputs of the shipped one.
+
+    Args:
+        shipped: the manifest of the package that was shipped.
+        new: the manifest of the package that is to take its place.
+        directory: of the new package.
 
     Raises:
-        MistifyError: INVALID_MODEL, it does not.
+        MistifyError: INVALID_MODEL, it has others.
     """
     sides = (("inputs", shipped.inputs, new.inputs), ("outputs", shipped.outputs, new.outputs))
     problems = [
         Problem(
-            f"{directory / MANIFEST}: {side}", _signature(found), _signature(wanted), "install another one"
+            f"{directory / MANIFEST}: {side}", _signature(actual), _signature(expected), "install another one"
         )
-        for side, wanted, found in sides
-        if _signature(found) != _signature(wanted)
+        for side, expected, actual in sides
+        if _signature(actual) != _signature(expected)
     ]
     if problems:
         message = f"{directory} cannot take the place of the package"
@@ -165,12 +170,12 @@ def check_interchangeable(shipped: Manifest, new: Manifest, directory: Path) -> 
 
 
 def _signature(tensors: tuple[TensorInfo, ...]) -> str:
-    """Names, types and shapes; the scales of integers may differ, a caller reads them from the model."""
+    """Return names, types and shapes; not the scales of integers, which callers read from the model."""
     return ", ".join(f"{info.name} {info.dtype}{list(info.shape)}" for info in tensors)
 
 
 def _copied(new: Path, versions: Path, prefix: str) -> Path:
-    """A complete copy of a package that lasts; nothing is left of one that is not."""
+    """Copy a package and return the directory of the copy; nothing is left of an incomplete one."""
     directory = Path(tempfile.mkdtemp(prefix=prefix, dir=versions))
     try:
         directory.chmod(0o755)  # other users run the package as well
@@ -187,7 +192,7 @@ def _copied(new: Path, versions: Path, prefix: str) -> Path:
 
 
 def _remove_others(package: Path) -> None:
-    """Remove the versions that no link leads to, which are older ones and incomplete copies."""
+    """Remove the versions that no link names: older ones and incomplete copies."""
     kept = (_target(package, _CURRENT), _target(package, _PREVIOUS))
     for directory in (state_directory(package) / _VERSIONS).iterdir():
         if directory not in kept:
@@ -195,7 +200,7 @@ def _remove_others(package: Path) -> None:
 
 
 def _link(link: Path, directory: Path) -> None:
-    """Let a link lead to a version: to the old or the new one, at any moment."""
+    """Make a link name a version; at any moment it names the old or the new one."""
     new = link.with_name(f"{link.name}.new")
     new.unlink(missing_ok=True)
     new.symlink_to(Path(_VERSIONS) / directory.name)
