@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.files import locked
+from mistify.files import locked, sync_path
 from mistify.package.manifest import MANIFEST, Manifest, TensorInfo, verify
 from mistify_client.runtime.switchboard import Switchboard
 
@@ -115,7 +115,7 @@ def roll_back(package: str | os.PathLike[str]) -> None:
             (state / _CURRENT).unlink()
         else:
             os.replace(state / _PREVIOUS, state / _CURRENT)
-        _sync(state)
+        sync_path(state)
         Switchboard.open(state).bump()
 
 
@@ -181,9 +181,9 @@ def _copied(new: Path, versions: Path, prefix: str) -> Path:
         directory.chmod(0o755)  # other users run the package as well
         for name in (*Manifest.load(new).files, MANIFEST):
             shutil.copyfile(new / name, directory / name)
-            _sync(directory / name)
-        _sync(directory)
-        _sync(versions)
+            sync_path(directory / name)
+        sync_path(directory)
+        sync_path(versions)
         verify(directory)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
@@ -205,16 +205,7 @@ def _link(link: Path, directory: Path) -> None:
     new.unlink(missing_ok=True)
     new.symlink_to(Path(_VERSIONS) / directory.name)
     os.replace(new, link)
-    _sync(link.parent)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or directory is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(link.parent)
 
 
 def _nothing_installed(package: Path) -> MistifyError:

@@ -101,11 +101,15 @@ class BranchResult(TaskDone):
 
 
 class PackageResult(TaskDone):
-    """The package's files (name -> digest), its costs, and what LiteRT measured: latencies and accuracy.
+    """A package: its files, its costs, and the latency and accuracy that LiteRT measured.
 
-    `achieved` has what the compression came to as well (`mistify.compression`). `measured` are latencies by
-    axis, of this machine and from there of the task's other hardware. `note` says what was not gained by the
-    precision, or lost by the compression. `branches` are those in the package, the cheapest first.
+    Attributes:
+        files: Name -> digest of the artifact.
+        achieved: Costs by axis, with what the compression came to (`mistify.config.compression`).
+        measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
+        accuracy: Of the package on the test data.
+        note: What was not gained by the precision, or lost by the compression; may be empty.
+        branches: Those in the package, the cheapest first.
     """
 
     kind: Literal["package_result"] = "package_result"

@@ -133,11 +133,11 @@ def on_all_hardware(
     Returns:
         Milliseconds by axis, such as `latency_ms@host`.
     """
-    others = by_name(profiles)
-    host = others.pop(HOST.name, HOST)
+    elsewhere = by_name(profiles)
+    host = elsewhere.pop(HOST.name, HOST)
     deviation = measured_ms / host.latency_ms(network)
     estimated = {
         latency_axis(name): profile.like_host(deviation).latency_ms(network)
-        for name, profile in others.items()
+        for name, profile in elsewhere.items()
     }
     return {latency_axis(HOST.name): measured_ms, **estimated}

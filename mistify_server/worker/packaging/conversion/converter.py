@@ -43,10 +43,10 @@ def constant(model: keras.Model) -> Callable[..., Any]:
     function is called, be it that of a branch.
     """
     trained = [variable.numpy() for variable in model.trainable_variables]
-    others = [variable.numpy() for variable in model.non_trainable_variables]
+    untrained = [variable.numpy() for variable in model.non_trainable_variables]
 
     def forward(*inputs: tf.Tensor) -> Any:
-        weights = [[tf.constant(array) for array in arrays] for arrays in (trained, others)]
+        weights = [[tf.constant(array) for array in arrays] for arrays in (trained, untrained)]
         tensors = inputs[0] if len(inputs) == 1 else list(inputs)
         return model.stateless_call(*weights, tensors, training=False)[0]
 

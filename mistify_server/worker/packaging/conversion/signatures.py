@@ -26,8 +26,8 @@ def with_branch_signatures(network: bytes) -> bytes:
     (whole,) = model.signatureDefs
     chosen = _chosen(model, whole.subgraphIndex, _names(whole.inputs), _names(whole.outputs))
     for number, (graph, inputs, outputs) in enumerate(chosen):
-        taken = {tensor: name for tensor, name in inputs.items() if name != BRANCH_INPUT.encode()}
-        model.signatureDefs.append(_signature(branch_signature(number), graph, taken, outputs))
+        own_inputs = {tensor: name for tensor, name in inputs.items() if name != BRANCH_INPUT.encode()}
+        model.signatureDefs.append(_signature(branch_signature(number), graph, own_inputs, outputs))
     return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
 
 

@@ -45,9 +45,9 @@ def convert_trainable(
         examples: Inputs [n, ...] by name, for which both networks have to compute the same.
     """
     folded = fold_batch_norm(model)
-    asked = trainable_weights(folded, tuning)
-    network, places = convert_placed(folded, asked)
-    trained = {name: asked[name] for name in places}
+    requested = trainable_weights(folded, tuning)
+    network, places = convert_placed(folded, requested)
+    trained = {name: requested[name] for name in places}
     try:
         if not trained:
             raise UntrainableError("the converter merges all of its weights with others")
@@ -56,7 +56,7 @@ def convert_trainable(
         _require_same(network, training, examples)
     except UntrainableError as error:
         return ConvertedNetworks(convert(model), note=f"cannot be trained on a device: {error}")
-    lost = [name for name in asked if name not in trained]
+    lost = [name for name in requested if name not in trained]
     note = f"not trained, since the converter merges them with others: {', '.join(lost)}" if lost else ""
     tunable = {
         name: TunableTensor(shape=tuple(variable.shape), norm=float(np.linalg.norm(variable.numpy())))

@@ -113,18 +113,18 @@ def _put_back(gradient: Any, dimension: int, places: range, size: int) -> Any:
 @replaces("ResizeNearestNeighbor", "ResizeBilinear")
 def _resized(operation: Any, image: Any, size: Any) -> Any:
     """Replace a resize, whose gradient is a product with a matrix for the rows and one for the columns."""
-    wanted = operation.outputs[0].shape[1:3]
+    resized = operation.outputs[0].shape[1:3]
     resize = getattr(tf.raw_ops, operation.type)
     options = {name: operation.get_attr(name) for name in ("align_corners", "half_pixel_centers")}
     matrices = [
         _matrix(resize, before, after, options)
-        for before, after in zip(image.shape[1:3], wanted, strict=True)
+        for before, after in zip(image.shape[1:3], resized, strict=True)
     ]
 
     @tf.custom_gradient
     def apply(image: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            (height, width), (rows, columns) = image.shape[1:3], wanted
+            (height, width), (rows, columns) = image.shape[1:3], resized
             channels = image.shape[-1]
             lines = tf.reshape(upstream, [-1, rows, columns * channels])
             across = tf.reshape(tf.matmul(_each(matrices[0], lines), lines), [-1, columns, channels])
