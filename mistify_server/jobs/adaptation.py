@@ -60,8 +60,8 @@ class CollectiveAdaptation:
         self._begun: set[int | str | None] = set()
         self._arrange()
 
-    def begin(self) -> None:
-        """Put on the queue what can be done and is not on it yet."""
+    def queue_steps(self) -> None:
+        """Put the steps that can be done on the queue, each once."""
         if not any(self._log.open_goals(node.goals) for node in self._plan.nodes):
             return
         if self._root is None:
@@ -74,7 +74,7 @@ class CollectiveAdaptation:
         """Take up the nodes and goals by which the batch's plan has grown."""
         self._plan = plan
         self._arrange()
-        self.begin()
+        self.queue_steps()
 
     def _arrange(self) -> None:
         self._nodes = {node.index: node for node in self._plan.nodes}

@@ -83,7 +83,7 @@ async def test_a_job_started_again_as_it_ends_can_be_cancelled(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the end of its task and the moment when that is forgotten."""
-    tell = RunningJobs._tell
+    wake_watchers = RunningJobs._wake_watchers
 
     def again(jobs: RunningJobs, job_id: str) -> None:
         (site.control / "hold-package").touch()
@@ -92,12 +92,12 @@ async def test_a_job_started_again_as_it_ends_can_be_cancelled(
         store.record(job_id, [GoalChanged(goal), JobChanged(JobState.QUEUED)], 0.0, {})
         jobs.start(job_id)
 
-    def tell_and_start(jobs: RunningJobs, job_id: str) -> None:
-        tell(jobs, job_id)
+    def wake_and_start(jobs: RunningJobs, job_id: str) -> None:
+        wake_watchers(jobs, job_id)
         if jobs._store.jobs.job(job_id).state is JobState.DONE:
             asyncio.get_running_loop().call_soon(again, jobs, job_id)
 
-    monkeypatch.setattr(RunningJobs, "_tell", tell_and_start)
+    monkeypatch.setattr(RunningJobs, "_wake_watchers", wake_and_start)
     job = await caller.submit([make_config("a", FLOP="0.5x")])
     await wait_until(lambda: len(site.tasks("package")) == 2)
     assert (await caller.cancel(job.id)).state is JobState.CANCELLED
