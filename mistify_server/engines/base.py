@@ -1,16 +1,10 @@
 """Interface of engines."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeAlias
 
-from mistify_server.tasks.messages import TaskProgress
+from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
-
-#: Gets the progress of a task: first with the stage "starting" when a worker has taken the task, and again
-#: with that stage at each new attempt.
-OnProgress: TypeAlias = Callable[[TaskProgress], None]
 
 
 class Engine(ABC):
@@ -29,6 +23,7 @@ class Engine(ABC):
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         """Run a task to its end. Cancelling the call stops the task at once.
 
+        The stage "starting" is reported when a worker has taken the task up, and again at every new attempt.
         An `InspectTask`, for which a user is waiting, never waits behind other tasks.
 
         Raises:

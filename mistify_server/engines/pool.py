@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, Problem
-from mistify_server.engines.base import Engine, OnProgress
+from mistify.jobs.job import ProgressUpdate
+from mistify_server.engines.base import Engine
 from mistify_server.engines.supervision import (
     SupervisedWorker,
     WorkerConnection,
@@ -17,7 +18,7 @@ from mistify_server.engines.supervision import (
     needed,
 )
 from mistify_server.engines.worker_pool import WorkerPool
-from mistify_server.tasks.messages import LOADING, TaskProgress
+from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Task
 
@@ -78,7 +79,7 @@ class PooledEngine(Engine):
         failure = stage = ""
         code = WorkerDied.code
 
-        def report(progress: TaskProgress) -> None:
+        def report(progress: ProgressUpdate) -> None:
             nonlocal stage
             stage = progress.stage
             on_progress(progress)
@@ -86,7 +87,7 @@ class PooledEngine(Engine):
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with pool.worker(needed(task)) as worker, asyncio.timeout(seconds):
-                    report(TaskProgress(stage="starting", step=0, total_steps=0))
+                    report(ProgressUpdate(stage="starting", step=0, total_steps=0))
                     return await worker.ask(task, report, self._leases[task.kind])
             except TimeoutError:
                 if stage == LOADING:

@@ -9,8 +9,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from mistify.errors import ErrorCode
-from mistify_server.engines.base import OnProgress
-from mistify_server.tasks.messages import SAID, Answer, Order, TaskProgress
+from mistify_server.tasks.messages import WORKER_MESSAGE, Answer, Heartbeat, OnProgress, Order, WorkerMessage
 from mistify_server.tasks.results import AdaptResult, Result, SourceResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
 
@@ -121,12 +120,12 @@ class SupervisedWorker:
         order = Order(ticket=next(self._tickets), task=task)
         await _in_time(self._connection.send(order.model_dump_json().encode() + b"\n"), lease)
         while True:
-            answer = _answer(await _in_time(self._connection.receive(), lease))
-            if answer is None or answer.ticket != order.ticket:
+            message = _parse(await _in_time(self._connection.receive(), lease))
+            if isinstance(message, Heartbeat) or message.ticket != order.ticket:
                 continue
-            if not isinstance(answer.content, TaskProgress):
-                return answer.content
-            on_progress(answer.content)
+            if isinstance(message, Answer):
+                return message.result
+            on_progress(message.update)
 
     async def _last_words(self) -> str:
         try:
@@ -143,13 +142,11 @@ async def _in_time(doing: Awaitable[T], seconds: float) -> T:
         raise WorkerDied(f"the worker gave no sign of life for {seconds:,.0f} s") from error
 
 
-def _answer(line: bytes) -> Answer | None:
-    """Parse a line of a worker; None for a heartbeat."""
+def _parse(line: bytes) -> WorkerMessage:
     try:
-        message = SAID.validate_json(line)
+        return WORKER_MESSAGE.validate_json(line)
     except ValidationError as error:
         raise WorkerDied(f"the worker wrote a line that is no answer: {line[:80]!r}") from error
-    return message if isinstance(message, Answer) else None
 
 
 def needed(task: Task) -> frozenset[str]:

@@ -187,7 +187,7 @@ class CollectiveAdaptation:
             MistifyError: UNAVAILABLE, nothing can be run, or what was made cannot be kept, such as on a full
                 disk. That is no fault of the goals: they go on once the server is started again.
         """
-        result = await self._log.booked(self._engine.run(task, self._log.follow(goal_ids)))
+        result = await self._log.account(self._engine.run(task, self._log.progress_of(goal_ids)))
         if isinstance(result, TaskFailure) and result.code == ErrorCode.UNAVAILABLE.name:
             raise MistifyError(ErrorCode.UNAVAILABLE, result.message)
         return result

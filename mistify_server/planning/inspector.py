@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.base import Engine
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
-from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import InspectTask, Measure
@@ -66,5 +66,5 @@ def _inspection_of(batch: ResolvedBatch, result: Result, problems: ProblemCollec
     return None
 
 
-def _ignore(_progress: TaskProgress) -> None:
+def _ignore(_progress: ProgressUpdate) -> None:
     """Ignore progress: nobody watches an inspection."""

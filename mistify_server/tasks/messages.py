@@ -1,30 +1,22 @@
 """The wire between the server and a worker process.
 
-A worker reads one `Order` per line (JSON) and answers with any number of `TaskProgress` lines and then one
-result line, all under the order's ticket; in between it says with heartbeats that it is alive. Checkpoints
-and packages never travel on this wire: they are artifacts, named by digest.
+A worker reads one `Order` per line (JSON). It writes any number of `TaskProgress` lines and then one
+`Answer`, all with the order's ticket, and a `Heartbeat` every few seconds. Checkpoints and packages never
+travel on this wire: they are artifacts, named by digest.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter
 
-from mistify.config.metric import Metric
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import Result
 from mistify_server.tasks.tasks import Task
 
-
-class TaskProgress(Message):
-    """How far a task is. `accuracy`, by `metric`, is None while it has not been measured."""
-
-    kind: Literal["progress"] = "progress"
-    stage: str
-    step: int
-    total_steps: int
-    costs: dict[str, float] = Field(default_factory=dict)
-    accuracy: float | None = None
-    metric: Metric = Metric.ACCURACY
+#: Takes the progress of a task.
+OnProgress: TypeAlias = Callable[[ProgressUpdate], None]
 
 
 class Order(Message):
@@ -34,27 +26,36 @@ class Order(Message):
     task: Annotated[Task, Field(discriminator="kind")]
 
 
+class TaskProgress(Message):
+    """How far the task of an order is; `ticket` is the order's."""
+
+    kind: Literal["progress"] = "progress"
+    ticket: int
+    update: ProgressUpdate
+
+
 class Answer(Message):
-    """What a worker says about an order; `ticket` is the order's, so that what comes late is told apart."""
+    """The result of an order; `ticket` is the order's, so that late answers can be recognised."""
 
     kind: Literal["answer"] = "answer"
     ticket: int
-    content: Annotated[Result | TaskProgress, Field(discriminator="kind")]
+    result: Annotated[Result, Field(discriminator="kind")]
 
 
 class Heartbeat(Message):
-    """A worker with an order is alive, however long it has had nothing else to say."""
+    """A sign that a worker with an order is alive, however long its task takes."""
 
     kind: Literal["heartbeat"] = "heartbeat"
 
 
-#: The stage of a task whose worker loads a model that a user gave: should it end the worker, that is the
-#: model's fault.
+#: The stage in which a worker loads a user's model: if the worker dies in it, the model is at fault.
 LOADING = "loading the model"
 
 #: Seconds between two heartbeats.
 HEARTBEAT_SECONDS = 5.0
 
-SAID: TypeAdapter[Answer | Heartbeat] = TypeAdapter(
-    Annotated[Answer | Heartbeat, Field(discriminator="kind")]
+WorkerMessage: TypeAlias = Answer | TaskProgress | Heartbeat
+
+WORKER_MESSAGE: TypeAdapter[WorkerMessage] = TypeAdapter(
+    Annotated[WorkerMessage, Field(discriminator="kind")]
 )

@@ -15,7 +15,8 @@ from executors.sources.graphs import FrozenGraph, load_graph
 from executors.structure.signature import Signature
 from executors.timing import activity
 from mistify.config.dataset import TextSettings
-from mistify_server.tasks.messages import LOADING, TaskProgress
+from mistify.jobs.job import ProgressUpdate
+from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 K = TypeVar("K", bound=Hashable)
@@ -31,10 +32,10 @@ class SourceCache:
         graph: One without Keras structure, likewise.
     """
 
-    def __init__(self, say: Callable[[TaskProgress], None]) -> None:
+    def __init__(self, report: OnProgress) -> None:
         self.data = _until_changed(_load_data, DataPart.paths)
-        self.source = _until_changed(partial(_load_source, say), _source_paths)
-        self.graph = _until_changed(partial(_load_graph, say), _source_paths)
+        self.source = _until_changed(partial(_load_source, report), _source_paths)
+        self.graph = _until_changed(partial(_load_graph, report), _source_paths)
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,17 @@ def _source_paths(source: ModelSource) -> list[str]:
     return [path for path in (source.path, source.weights) if path]
 
 
-def _load_source(say: Callable[[TaskProgress], None], source: ModelSource) -> keras.Model:
-    say(TaskProgress(stage=LOADING, step=0, total_steps=1))
+def _load_source(report: OnProgress, source: ModelSource) -> keras.Model:
+    report(ProgressUpdate(stage=LOADING, step=0, total_steps=1))
     model = _loaded(source)
-    say(TaskProgress(stage="loaded the model", step=1, total_steps=1))
+    report(ProgressUpdate(stage="loaded the model", step=1, total_steps=1))
     return model
 
 
-def _load_graph(say: Callable[[TaskProgress], None], source: ModelSource) -> FrozenGraph:
-    say(TaskProgress(stage=LOADING, step=0, total_steps=1))
+def _load_graph(report: OnProgress, source: ModelSource) -> FrozenGraph:
+    report(ProgressUpdate(stage=LOADING, step=0, total_steps=1))
     graph = load_graph(Path(source.path or ""))
-    say(TaskProgress(stage="loaded the model", step=1, total_steps=1))
+    report(ProgressUpdate(stage="loaded the model", step=1, total_steps=1))
     return graph
 
 

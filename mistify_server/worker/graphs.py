@@ -4,7 +4,6 @@ Their costs are those of the converted network. There is nothing to train and no
 the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -21,8 +20,9 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, hardware_of
 from mistify.costs.profiles import by_name
 from mistify.errors import Problem
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks.messages import TaskProgress
+from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource
@@ -46,10 +46,10 @@ _UNUSED: Final = ("scale", "augment", "class_weights")
 class GraphRunner:
     """Does tasks with graphs, one at a time."""
 
-    def __init__(self, artifacts: Artifacts, cache: SourceCache, say: Callable[[TaskProgress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, cache: SourceCache, report: OnProgress) -> None:
         self._artifacts = artifacts
         self._cache = cache
-        self._say = say
+        self._report = report
         self._graph = lru_cache(maxsize=2)(self._load)
         self._network = lru_cache(maxsize=2)(self._convert)
 
@@ -144,7 +144,7 @@ class GraphRunner:
 
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
-        self._say(TaskProgress(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
+        self._report(ProgressUpdate(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
         graph = self._graph(task.checkpoint)
         cost = network_cost(self._network(task.checkpoint))
         package = package_graph(graph, cost, task, *self._data(task.data, graph))

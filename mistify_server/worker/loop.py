@@ -1,7 +1,7 @@
 """The worker process: the only place of the server where TensorFlow runs.
 
-It reads one order per line from standard input, and writes what it has to say about each to standard
-output (`mistify_server.tasks.tasks`). It ends with its parent: when standard input closes.
+It reads one order per line from standard input and writes messages to standard output
+(`mistify_server.tasks.messages`). It ends with its parent: when standard input closes.
 """
 
 import argparse
@@ -21,12 +21,20 @@ from typing import TextIO, TypeAlias
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.messages import HEARTBEAT_SECONDS, Answer, Heartbeat, Order, TaskProgress
+from mistify_server.tasks.messages import (
+    HEARTBEAT_SECONDS,
+    Answer,
+    Heartbeat,
+    OnProgress,
+    Order,
+    TaskProgress,
+)
 from mistify_server.tasks.results import Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 
-#: What is wrong where nothing can be written, whatever it is.
+#: Errors of disks on which nothing can be written.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 #: Does a task.
@@ -38,35 +46,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
-    work(lambda say: _runner(options.store, say))
+    work(lambda report: _runner(options.store, report))
 
 
-def work(
-    prepare: Callable[[Callable[[TaskProgress], None]], Do], heartbeat: float = HEARTBEAT_SECONDS
-) -> None:
-    """Do what standard input orders, until it closes.
+def work(prepare: Callable[[OnProgress], Do], heartbeat: float = HEARTBEAT_SECONDS) -> None:
+    """Do the tasks of the orders on standard input until it closes.
 
     Args:
-        prepare: makes what does the tasks, from what tells of their progress. It may take long: the end of
-            the parent is watched, and heartbeats are told, from the first order on.
-        heartbeat: seconds between two heartbeats.
+        prepare: Returns the function that does tasks; it is given the callback for their progress. It may
+            take long: meanwhile the end of the parent is watched and heartbeats are sent.
+        heartbeat: Seconds between two heartbeats.
     """
-    # Taken as it is given: on a full disk none is found to be usable, and what is wrong is not told.
+    # Python's own search tries to write a file: on a full disk it would fail here, and hide the reason.
     tempfile.tempdir = os.environ.get("TMPDIR")
-    bench = TaskLoop(_claim_stdout())
-    threading.Thread(target=bench.read_orders, daemon=True).start()
-    threading.Thread(target=bench.beat, args=(heartbeat,), daemon=True).start()
-    do = prepare(bench.tell)
+    loop = TaskLoop(_claim_stdout())
+    threading.Thread(target=loop.read_orders, daemon=True).start()
+    threading.Thread(target=loop.beat, args=(heartbeat,), daemon=True).start()
+    do = prepare(loop.report)
     while True:
-        bench.fill_next(do)
+        loop.run_next(do)
 
 
 class TaskLoop:
-    """Where orders come in, and whence answers go out, from more threads than one."""
+    """Takes orders in and sends messages out; its methods run in different threads."""
 
     def __init__(self, answers: TextIO) -> None:
         self._answers = answers
-        self._speaking = threading.Lock()
+        self._sending = threading.Lock()
         self._orders: queue.Queue[Order] = queue.Queue()
         self._busy = threading.Event()
         self._ticket = 0
@@ -74,8 +80,8 @@ class TaskLoop:
     def read_orders(self) -> None:
         """Take orders in until the parent ends, then end this process.
 
-        It ends as well, with a trace in its log, at an order that it does not understand: of a server that
-        was installed anew meanwhile.
+        An order that cannot be parsed ends it as well, with a traceback in its log: the server has been
+        upgraded meanwhile.
         """
         try:
             for line in sys.stdin:
@@ -87,36 +93,36 @@ class TaskLoop:
         os._exit(0)
 
     def beat(self, seconds: float) -> None:
-        """Say every so many seconds that this process is alive, while it has an order."""
+        """Send a heartbeat every so many seconds while there is an order."""
         while self._busy.wait():
-            self._say(Heartbeat())
+            self._send(Heartbeat())
             time.sleep(seconds)
 
-    def fill_next(self, do: Do) -> None:
-        """Do the next task, and say how it ended."""
+    def run_next(self, do: Do) -> None:
+        """Do the next task and send its result."""
         order = self._orders.get()
         self._ticket = order.ticket
-        result = _outcome(do, order.task)
+        result = _result_of(do, order.task)
         # Before the result: with it the next order may come.
         self._busy.clear()
-        self._say(Answer(ticket=order.ticket, content=result))
+        self._send(Answer(ticket=order.ticket, result=result))
 
-    def tell(self, progress: TaskProgress) -> None:
-        """Say how far the current task is."""
-        self._say(Answer(ticket=self._ticket, content=progress))
+    def report(self, update: ProgressUpdate) -> None:
+        """Send the progress of the current task."""
+        self._send(TaskProgress(ticket=self._ticket, update=update))
 
-    def _say(self, message: Message) -> None:
-        with self._speaking:
+    def _send(self, message: Message) -> None:
+        with self._sending:
             self._answers.write(message.model_dump_json() + "\n")
             self._answers.flush()
 
 
-def _outcome(do: Do, task: Task) -> Result:
-    """The result of a task, or why there is none.
+def _result_of(do: Do, task: Task) -> Result:
+    """Return the result of a task, or its failure.
 
     Raises:
-        MemoryError: there was too little memory. It ends this process: what it has loaded for earlier
-            tasks may be what filled the memory, and a new one may well succeed.
+        MemoryError: There was too little memory. It ends this process: models of earlier tasks may fill the
+            memory, and a new process may well succeed.
     """
     try:
         return do(task)
@@ -131,37 +137,37 @@ def _outcome(do: Do, task: Task) -> Result:
         code = ErrorCode.UNAVAILABLE if error.errno in _NO_ROOM else ErrorCode.INTERNAL
         return TaskFailure(code=code.name, message=f"{type(error).__name__}: {error}")
     except Exception as error:
-        # Whatever an executor got wrong it would get wrong again.
+        # A bug of an executor: another attempt would fail as well.
         _log_exception()
         return TaskFailure(code=ErrorCode.INTERNAL.name, message=f"{type(error).__name__}: {error}")
 
 
 def _log_exception() -> None:
-    with suppress(OSError):  # a log on a full disk is no reason to die of
+    with suppress(OSError):  # the disk may be full
         traceback.print_exc()
 
 
-def _runner(store: Path, say: Callable[[TaskProgress], None]) -> Do:
+def _runner(store: Path, report: OnProgress) -> Do:
     # TensorFlow takes seconds to import: after the parent's end is watched.
     from mistify_server.store.artifacts import artifacts_of  # noqa: PLC0415
     from mistify_server.worker.runner import TaskRunner  # noqa: PLC0415
 
-    runner = TaskRunner(artifacts_of(store), say)
+    runner = TaskRunner(artifacts_of(store), report)
 
     def do(task: Task) -> Result:
-        with exhaustion_told():
+        with exhaustion_as_python_errors():
             return runner.do(task)
 
     return do
 
 
 @contextmanager
-def exhaustion_told() -> Iterator[None]:
-    """Tell apart what TensorFlow takes for one: too little memory, and a disk that is full.
+def exhaustion_as_python_errors() -> Iterator[None]:
+    """Turn TensorFlow's one error for full disks and too little memory into Python's two.
 
     Raises:
-        OSError: ENOSPC, there is no room on a disk, or in a quota.
-        MemoryError: whatever else is exhausted.
+        OSError: ENOSPC, a disk is full, or a quota used up.
+        MemoryError: Any other resource is exhausted.
     """
     from tensorflow.errors import ResourceExhaustedError  # noqa: PLC0415
 
@@ -174,7 +180,7 @@ def exhaustion_told() -> Iterator[None]:
 
 
 def _claim_stdout() -> TextIO:
-    """Standard output for answers alone; whatever libraries print goes to standard error."""
+    """Return standard output, for messages alone: what libraries print goes to standard error from now on."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return answers

@@ -2,7 +2,7 @@
 
 import io
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,8 +25,9 @@ from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
-from mistify_server.tasks.messages import TaskProgress
+from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchCheckpoint,
@@ -71,15 +72,15 @@ class _Journey:
 class TaskRunner:
     """Does tasks, one at a time."""
 
-    def __init__(self, artifacts: Artifacts, say: Callable[[TaskProgress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, report: OnProgress) -> None:
         import_layers()  # sources may hold them, and so do checkpoints
         self._artifacts = artifacts
-        self._say = say
-        self._cache = SourceCache(say)
+        self._report = report
+        self._cache = SourceCache(report)
         self._model = lru_cache(maxsize=4)(self._load_model)
         self._setups = TrainingSetups(self._cache, self._model)
         self._examination = Examination(self._cache)
-        self._graphs = GraphRunner(artifacts, self._cache, say)
+        self._graphs = GraphRunner(artifacts, self._cache, report)
         self._journey: _Journey | None = None
 
     def do(self, task: Task) -> Done:
@@ -161,7 +162,7 @@ class TaskRunner:
         for number, part in enumerate(("train", "test")):
             count = generated_count(getattr(data, part))
             if count:
-                self._say(TaskProgress(stage=f"generating {part} data", step=0, total_steps=1))
+                self._report(ProgressUpdate(stage=f"generating {part} data", step=0, total_steps=1))
                 made[part] = str(
                     self._artifacts.path(self._keep_data(generated(source, count, seed + number)))
                 )
@@ -305,10 +306,10 @@ class TaskRunner:
         """What tells of progress, with accuracies by this metric."""
 
         def report(stage: str, step: int, total: int, costs: Costs, accuracy: float | None) -> None:
-            progress = TaskProgress(
+            update = ProgressUpdate(
                 stage=stage, step=step, total_steps=total, costs=dict(costs), accuracy=accuracy, metric=metric
             )
-            self._say(progress)
+            self._report(update)
 
         return report
 

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from mistify.costs.budget import size_axis
 from mistify.errors import Problem
-from mistify.jobs.job import BranchFigures
+from mistify.jobs.job import BranchFigures, ProgressUpdate
 from mistify_server.store.artifacts import Artifacts, artifacts_of
-from mistify_server.tasks.messages import LOADING, TaskProgress
+from mistify_server.tasks.messages import LOADING
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchCheckpoint,
@@ -39,16 +39,16 @@ HEARTBEAT_SECONDS = 0.2
 
 
 class ScriptedWorker:
-    def __init__(self, artifacts: Artifacts, control: Path, say: Callable[[TaskProgress], None]) -> None:
+    def __init__(self, artifacts: Artifacts, control: Path, report: Callable[[ProgressUpdate], None]) -> None:
         self.artifacts = artifacts
         self.control = control
-        self.say = say
+        self.report = report
 
     def answer(self, task: Task) -> Result:
         with (self.control / "tasks").open("a") as log:
             log.write(json.dumps({"pid": os.getpid(), **task.model_dump()}) + "\n")
         loads = (self.control / f"load-{task.kind}").exists()
-        self.say(TaskProgress(stage=LOADING if loads else f"in {task.kind}", step=1, total_steps=2))
+        self.report(ProgressUpdate(stage=LOADING if loads else f"in {task.kind}", step=1, total_steps=2))
         self.meet(task.kind)
         if isinstance(task, AdaptTask):
             self.meet(f"adapt-{min(task.budget.values()):g}")
@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--control", type=Path, required=True)
     arguments = parser.parse_args()
     work(
-        lambda say: ScriptedWorker(artifacts_of(arguments.store), arguments.control, say).answer,
+        lambda report: ScriptedWorker(artifacts_of(arguments.store), arguments.control, report).answer,
         HEARTBEAT_SECONDS,
     )
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.base import Engine
 from mistify_server.engines.local import LocalEngine
 from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES
-from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import AdaptResult, Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from tests.mistify_server.engines.starting import patiently
@@ -27,12 +27,12 @@ said = ""
 for line in sys.stdin:
     order = json.loads(line)
     content = {"kind": "failure", "code": "INTERNAL", "message": order["task"]["data"]["train"]}
-    last, said = said, json.dumps({"kind": "answer", "ticket": order["ticket"], "content": content})
+    last, said = said, json.dumps({"kind": "answer", "ticket": order["ticket"], "result": content})
     print(last, said, sep="\\n" if last else "", flush=True)
 """
 
 
-def ignore(_progress: TaskProgress) -> None:
+def ignore(_progress: ProgressUpdate) -> None:
     pass
 
 
@@ -87,7 +87,7 @@ async def make(request: pytest.FixtureRequest, site: Any) -> AsyncIterator[Make]
 
 
 async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, adapt_task: Any) -> None:
-    told: list[TaskProgress] = []
+    told: list[ProgressUpdate] = []
     result = await make().run(adapt_task(site), told.append)
     assert isinstance(result, AdaptResult)
     assert result.costs == {"flops": 50.0, "params": 100.0}
@@ -167,7 +167,7 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     engine = make(slots=2)
     (other,) = submit(engine, adapt_task(site, flops=1.0))
     await wait_until(lambda: bool(pids(site)))
-    told: list[TaskProgress] = []
+    told: list[ProgressUpdate] = []
     assert isinstance(await engine.run(adapt_task(site, flops=2.0), told.append), AdaptResult)
     assert [progress.stage for progress in told] == ["starting", "in adapt"] * 3
     (site.control / "hold-adapt-1").unlink()
@@ -356,7 +356,7 @@ async def test_a_worker_that_died_idle_costs_no_attempt(
     await engine.run(adapt_task(site), ignore)
     os.kill(pids(site)[0], signal.SIGKILL)
     await wait_until(lambda: gone(pids(site)[0]))
-    told: list[TaskProgress] = []
+    told: list[ProgressUpdate] = []
     assert isinstance(await engine.run(adapt_task(site), told.append), AdaptResult)
     assert [progress.stage for progress in told] == ["starting", "in adapt"]
 

@@ -3,11 +3,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
-from mistify_server.jobs.log import TELL_SECONDS, JobLog
+from mistify_server.jobs.log import UPDATE_SECONDS, JobLog
 from mistify_server.store.changes import GoalChanged, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.messages import TaskProgress
 from mistify_server.tasks.results import PackageResult, Result, TaskFailure
 
 GOALS = tuple(Goal(id=name, batch=0, budget={"flops": 1.0}) for name in "ab")
@@ -34,46 +33,46 @@ def log(store: Store, clock: Clock, plan: BatchPlan) -> JobLog:
     return JobLog(store.jobs, job, lambda: clock.changes.append(clock.now), clock)
 
 
-def progress(stage: str, step: int = 0, accuracy: float | None = None) -> TaskProgress:
-    return TaskProgress(stage=stage, step=step, total_steps=9, accuracy=accuracy)
+def progress(stage: str, step: int = 0, accuracy: float | None = None) -> ProgressUpdate:
+    return ProgressUpdate(stage=stage, step=step, total_steps=9, accuracy=accuracy)
 
 
 def test_goals_run_from_the_first_progress_on(log: JobLog, store: Store, clock: Clock) -> None:
-    log.follow(["a", "b"])(progress("starting"))
+    log.progress_of(["a", "b"])(progress("starting"))
     assert [goal.state for goal in store.jobs.job("j").goals] == [GoalState.RUNNING] * 2
     assert [(event.goal_id, event.event) for event in store.jobs.events("j", 1, 9)] == [
         ("a", GoalState.RUNNING),
         ("b", GoalState.RUNNING),
-        ("a", ProgressUpdate("starting", 0, 9)),
-        ("b", ProgressUpdate("starting", 0, 9)),
+        ("a", ProgressUpdate(stage="starting", step=0, total_steps=9)),
+        ("b", ProgressUpdate(stage="starting", step=0, total_steps=9)),
     ]
     assert clock.changes == [100.0]
 
 
 def test_goals_that_run_are_not_written_again(log: JobLog, store: Store) -> None:
-    tell = log.follow(["a", "b"])
-    tell(progress("starting"))
+    record = log.progress_of(["a", "b"])
+    record(progress("starting"))
     noted = replace(log.goal("a"), note="written by somebody else")
     store.jobs.record("j", [GoalChanged(noted)], 0.0, {})
-    tell(progress("adapting"))
+    record(progress("adapting"))
     assert store.jobs.job("j").goals[0] == noted
 
 
 def test_updates_in_quick_succession_are_left_out(log: JobLog, store: Store, clock: Clock) -> None:
-    tell = log.follow(())
+    record = log.progress_of(())
     for step, (stage, accuracy, pause) in enumerate(
         [
             ("tuning", None, 0.0),
             ("tuning", None, 0.1),
             ("tuning", 0.5, 0.1),
             ("adapting", None, 0.1),
-            ("adapting", None, TELL_SECONDS),
+            ("adapting", None, UPDATE_SECONDS),
         ]
     ):
         clock.now += pause
-        tell(progress(stage, step, accuracy))
-    told = [event.event for event in store.jobs.events("j", 1, 9)]
-    assert [update.step for update in told if isinstance(update, ProgressUpdate)] == [0, 2, 3, 4]
+        record(progress(stage, step, accuracy))
+    updates = [event.event for event in store.jobs.events("j", 1, 9)]
+    assert [update.step for update in updates if isinstance(update, ProgressUpdate)] == [0, 2, 3, 4]
 
 
 def test_the_seconds_of_earlier_servers_count(log: JobLog, store: Store, clock: Clock) -> None:
@@ -94,8 +93,8 @@ def package(**spent: float) -> PackageResult:
 
 async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store, clock: Clock) -> None:
     first, second = package(training=2.5, packaging=0.5), package(packaging=1.0)
-    assert await log.booked(after(clock, 4.0, first)) is first
-    assert await log.booked(after(clock, 1.25, second)) is second
+    assert await log.account(after(clock, 4.0, first)) is first
+    assert await log.account(after(clock, 1.25, second)) is second
     log.record()
     assert store.jobs.job("j").spent == {"training": 7.5, "packaging": 1.5, "waiting": 1.25}
 
@@ -103,7 +102,7 @@ async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store,
 async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
     log: JobLog, store: Store, clock: Clock
 ) -> None:
-    waiting = log.booked(after(clock, 2.0, package(packaging=1.5)))
+    waiting = log.account(after(clock, 2.0, package(packaging=1.5)))
     clock.now += 9.0
     await waiting
     log.record()
@@ -112,12 +111,12 @@ async def test_a_task_waits_from_the_moment_it_is_put_to_the_engine(
 
 async def test_the_time_of_a_failed_task_is_its_own(log: JobLog, store: Store, clock: Clock) -> None:
     failure = TaskFailure(code="INTERNAL", message="why")
-    assert await log.booked(after(clock, 3.0, failure)) is failure
+    assert await log.account(after(clock, 3.0, failure)) is failure
     log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "failed": 3.0}
 
 
 async def test_a_worker_whose_clock_is_fast_has_not_waited(log: JobLog, store: Store, clock: Clock) -> None:
-    await log.booked(after(clock, 1.0, package(packaging=1.5)))
+    await log.account(after(clock, 1.0, package(packaging=1.5)))
     log.record()
     assert store.jobs.job("j").spent == {"training": 5.0, "packaging": 1.5, "waiting": 0.0}
