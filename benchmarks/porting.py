@@ -147,7 +147,7 @@ class Porting:
         self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int
     ) -> BranchResult:
         """Return branches of a checkpoint at multiples of its share, with a number of steps for each."""
-        result = self._runner.do(
+        result = self._runner.run(
             BranchTask(
                 parent=checkpoint.artifact,
                 teacher=self._made.teacher,
@@ -197,7 +197,7 @@ class Porting:
         branches: BranchResult | None = None,
         tuning: TuningConfig | None = None,
     ) -> PackageResult:
-        result = self._runner.do(
+        result = self._runner.run(
             PackageTask(
                 checkpoint=checkpoint.artifact,
                 branches=branches,
@@ -243,7 +243,7 @@ class Porting:
     def _adapt(self, parent: str, share: float, steps: int, way: float) -> AdaptResult:
         """Adapt with all of the steps, part of them while cutting; `factor` is how far costs fall."""
         cuts = min(self._cuts, ceil(log(way) / -log(1 - LEAST_CUT))) if way > 1 else 0
-        result = self._runner.do(
+        result = self._runner.run(
             AdaptTask(
                 parent=parent,
                 teacher=self._made.teacher,
@@ -264,7 +264,7 @@ class Porting:
     def _prepare(
         self, model: ModelSource, settings: dict[str, object], exceed: dict[str, float]
     ) -> SourceResult:
-        result = self._runner.do(
+        result = self._runner.run(
             SourceTask(
                 model=model,
                 data=self.data,

@@ -1,10 +1,10 @@
-"""What a worker works on: source models and data, kept until a file of theirs changes."""
+"""Source models and data in memory, until one of their files changes."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import keras
 
@@ -19,17 +19,23 @@ from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.sources import DataSource, ModelSource
 
+#: Number of files, newest time of change in nanoseconds, total size in bytes.
+FileStamp: TypeAlias = tuple[int, int, int]
+
+#: A part of the data and the stamps of its files.
+DataVersion: TypeAlias = tuple["DataPart", tuple[FileStamp, ...]]
+
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 class SourceCache:
-    """Loads models and data.
+    """Loads source models and data, and keeps the latest few.
 
     Attributes:
-        data: A part of the data.
-        source: A source model; raises MistifyError as `executors.sources` does.
-        graph: One without Keras structure, likewise.
+        data: Loads a part of the data.
+        source: Loads a source model; raises MistifyError as `executors.sources` does.
+        graph: Loads a model without Keras structure, likewise.
     """
 
     def __init__(self, report: OnProgress) -> None:
@@ -48,15 +54,20 @@ class DataPart:
     text: TextSettings | None
 
     def paths(self) -> list[str]:
-        """What the data are read from."""
+        """Return the paths from which the data are read."""
         vocabulary = self.text.vocabulary if self.text else None
         return [path for path in (self.source, self.train, vocabulary) if path]
 
 
 def parts_of(data: DataSource, signature: Signature) -> tuple[DataPart, DataPart]:
-    """Training and test data for a model."""
+    """Return training and test data for a model with this signature."""
     text = data.settings.text
     return DataPart(data.train, None, signature, text), DataPart(data.test, data.train, signature, text)
+
+
+def version_of(part: DataPart) -> DataVersion:
+    """Return a value that changes when a file of the data does."""
+    return part, _stamps(part.paths())
 
 
 def _load_data(part: DataPart) -> Dataset:
@@ -91,7 +102,7 @@ def _loaded(source: ModelSource) -> keras.Model:
 
 
 def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -> Callable[[K], T]:
-    """Keep what was loaded from the last files until a file changes."""
+    """Return `load` with a cache of a few entries, each valid until one of its files changes."""
 
     @lru_cache(maxsize=4)
     @activity("loading")
@@ -99,14 +110,18 @@ def _until_changed(load: Callable[[K], T], paths_of: Callable[[K], list[str]]) -
         return load(key)
 
     def current(key: K) -> T:
-        return loaded(key, tuple(_stamp(Path(path)) for path in paths_of(key)))
+        return loaded(key, _stamps(paths_of(key)))
 
     return current
 
 
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Number, newest time of change and size of the files of a path, be it a file or a directory."""
-    files = [path] if path.is_file() else [found for found in path.rglob("*") if found.is_file()]
-    found = [file.stat() for file in files]
-    newest = max((status.st_mtime_ns for status in found), default=0)
-    return len(found), newest, sum(status.st_size for status in found)
+def _stamps(paths: Sequence[str]) -> tuple[FileStamp, ...]:
+    return tuple(_stamp(Path(path)) for path in paths)
+
+
+def _stamp(path: Path) -> FileStamp:
+    """Return the stamp of a file, or of all files in a directory."""
+    files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    statuses = [file.stat() for file in files]
+    newest = max((status.st_mtime_ns for status in statuses), default=0)
+    return len(statuses), newest, sum(status.st_size for status in statuses)

@@ -59,7 +59,7 @@ class GraphRunner:
             return task.model.path is not None and is_graph(Path(task.model.path))
         return task.teacher.endswith(_SUFFIX)
 
-    def do(self, task: Task) -> Inspection | SourceResult | AdaptResult | PackageResult:
+    def run(self, task: Task) -> Inspection | SourceResult | AdaptResult | PackageResult:
         """The result of a task.
 
         Raises:

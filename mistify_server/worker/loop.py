@@ -156,7 +156,7 @@ def _runner(store: Path, report: OnProgress) -> Do:
 
     def do(task: Task) -> Result:
         with exhaustion_as_python_errors():
-            return runner.do(task)
+            return runner.run(task)
 
     return do
 

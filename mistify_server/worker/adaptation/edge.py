@@ -20,6 +20,7 @@ from mistify_server.worker.adaptation.latency import (
     deviation_at,
     limits_latency,
 )
+from mistify_server.worker.adaptation.progress import Report
 from mistify_server.worker.adaptation.schedule import StructureLossSchedule
 
 #: Training steps between two reports of progress.
@@ -27,9 +28,6 @@ REPORT_STEPS = 50
 
 #: How often a network that LiteRT takes too long for is cut on.
 _CORRECTIONS = 2
-
-#: stage, steps so far, steps in all, costs, accuracy
-Report = Callable[[str, int, int, Costs, float | None], None]
 
 
 @dataclass(frozen=True)

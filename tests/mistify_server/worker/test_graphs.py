@@ -39,11 +39,11 @@ class Bench:
         self.module: Digits = save_digits(directory / "digits")
         self.model = ModelSource(path=str(directory / "digits"))
         self.artifacts: Artifacts = artifacts_of(directory)
-        self.workshop = TaskRunner(self.artifacts, lambda _: None)
+        self.runner = TaskRunner(self.artifacts, lambda _: None)
         self.root: SourceResult = self.do(SourceTask(model=self.model, exceed={}, seed=0, **COMMON))
 
     def do(self, task: Any) -> Any:
-        return self.workshop.do(task)
+        return self.runner.run(task)
 
     def inspect(self, **changes: Any) -> Inspection:
         found: Inspection = self.do(InspectTask(model=self.model, **{**COMMON, **changes}))
@@ -128,8 +128,8 @@ def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
     module = tf.Module()
     module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
-    workshop = TaskRunner(artifacts_of(tmp_path), lambda _: None)
-    found: Any = workshop.do(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
+    runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
+    found: Any = runner.run(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
     (problem,) = [problem for problem in found.problems if problem.place == "model"]
     assert problem.given == "the operations MatrixDeterminant"
     assert not found.costs

@@ -37,7 +37,7 @@ def ticks(monkeypatch: pytest.MonkeyPatch) -> Ticks:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> TaskRunner:
+def runner(tmp_path: Path) -> TaskRunner:
     return TaskRunner(artifacts_of(tmp_path), lambda progress: None)
 
 
@@ -47,11 +47,11 @@ def source(tmp_path: Path) -> ModelSource:
 
 
 def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
-    workshop: TaskRunner, source: ModelSource, ticks: Ticks
+    runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
     def done(task: Task) -> Any:
         start = ticks.now + 1
-        result = workshop.do(task)
+        result = runner.run(task)
         assert result.seconds == ticks.now - start
         assert min(result.spent.values()) > 0
         return result
@@ -94,15 +94,15 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 
 
 def test_a_task_that_fails_is_not_booked_to_the_next(
-    workshop: TaskRunner, source: ModelSource, ticks: Ticks
+    runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
     broken = AdaptTask(
         parent="gone", teacher="gone", budget={"flops": 1.0}, accuracy_target=None, seed=0, **COMMON
     )
     with pytest.raises(Exception, match="gone"):
-        workshop.do(broken)
+        runner.run(broken)
     start = ticks.now + 1
-    assert workshop.do(InspectTask(model=source, **COMMON)).seconds == ticks.now - start
+    assert runner.run(InspectTask(model=source, **COMMON)).seconds == ticks.now - start
 
 
 def regression(directory: Path) -> tuple[ModelSource, DataSource]:
@@ -122,7 +122,7 @@ def regression(directory: Path) -> tuple[ModelSource, DataSource]:
     return ModelSource(path=str(directory / "sum.keras")), data
 
 
-def test_figures_are_ported_by_their_squared_error(workshop: TaskRunner, tmp_path: Path) -> None:
+def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path: Path) -> None:
     """The metric, its direction and the scaling go from the config into every task."""
     model, data = regression(tmp_path)
     common = {
@@ -130,16 +130,16 @@ def test_figures_are_ported_by_their_squared_error(workshop: TaskRunner, tmp_pat
         "data": data,
         "algorithm_config": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
     }
-    found: Any = workshop.do(InspectTask(model=model, **common))
+    found: Any = runner.run(InspectTask(model=model, **common))
     assert (found.metric, found.problems) == (Metric.MSE, ())
     settings = data.settings.model_copy(update={"metric": found.metric})
     common["data"] = data.model_copy(update={"settings": settings})
-    root: Any = workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))
+    root: Any = runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
     assert root.teacher_accuracy < 0.2 * root.source_accuracy
     budget = {"flops": 0.7 * root.root_costs["flops"]}
     made: Any
     for target, met in ((4.0, True), (1e-9, False)):
-        made = workshop.do(
+        made = runner.run(
             AdaptTask(
                 parent=root.root,
                 teacher=root.teacher,
@@ -153,7 +153,7 @@ def test_figures_are_ported_by_their_squared_error(workshop: TaskRunner, tmp_pat
     assert re.match(r"mse 0\.\d+ above 0\.0000 after", made.reason)
 
 
-def test_settings_that_do_not_fit_the_model_are_told(workshop: TaskRunner, source: ModelSource) -> None:
+def test_settings_that_do_not_fit_the_model_are_told(runner: TaskRunner, source: ModelSource) -> None:
     settings = DataSettings(
         metric=Metric.MSE,
         class_weights=(1.0, 2.0),
@@ -163,7 +163,7 @@ def test_settings_that_do_not_fit_the_model_are_told(workshop: TaskRunner, sourc
     told: list[str] = []
     for update in ({}, {"scale": None}):
         data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
-        found: Any = workshop.do(InspectTask(model=source, **{**COMMON, "data": data}))
+        found: Any = runner.run(InspectTask(model=source, **{**COMMON, "data": data}))
         told += [problem.place for problem in found.problems]
     assert told == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
 
@@ -179,7 +179,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         "algorithm_config": {**settings, "samples": 5, "init_population": 2},
         "hardware": {},
     }
-    root: Any = TaskRunner(artifacts, lambda progress: None).do(
+    root: Any = TaskRunner(artifacts, lambda progress: None).run(
         SourceTask(model=source, exceed={}, seed=0, prepare=("chamnet",), **search)
     )
     prepared = root.prepared["chamnet"]
@@ -193,7 +193,7 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
         learn(predictor, more)
 
     monkeypatch.setattr(Predictor, "learn", learned)
-    adapted: Any = TaskRunner(artifacts, lambda progress: None).do(
+    adapted: Any = TaskRunner(artifacts, lambda progress: None).run(
         AdaptTask(
             parent=root.root,
             teacher=root.teacher,

@@ -39,9 +39,9 @@ class Tree:
     def __init__(self, directory: Path, model: keras.Model | None = None) -> None:
         self._artifacts = artifacts_of(directory)
         task = SourceTask(model=saved_source(directory, model), exceed={}, seed=0, **COMMON)
-        self.root: Any = self.workshop().do(task)
+        self.root: Any = self.runner().run(task)
 
-    def workshop(self) -> TaskRunner:
+    def runner(self) -> TaskRunner:
         """A new one, of the same artifacts."""
         return TaskRunner(self._artifacts, lambda progress: None)
 
@@ -95,14 +95,14 @@ def assert_equal(network: keras.Model, expected: keras.Model) -> None:
 
 
 def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, traced: list[Trainer]) -> None:
-    workshop = tree.workshop()
-    parent: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    runner = tree.runner()
+    parent: Any = runner.run(tree.edge(tree.root.root, 0.9))
     before = tree.network(parent)
     onward = tree.edge(parent.checkpoint, 0.7)
     traced.clear()
-    child: Any = workshop.do(onward)
+    child: Any = runner.run(onward)
     assert not traced
-    tree.workshop().do(onward)
+    tree.runner().run(onward)
     assert traced
 
     assert analyse(tree.network(child)).network().flops == child.costs["flops"] <= onward.budget["flops"]
@@ -113,22 +113,22 @@ def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, trac
 
 @pytest.mark.parametrize("difference", ["parent", "config", "data"])
 def test_any_other_edge_starts_from_its_parents_checkpoint(tree: Tree, difference: str) -> None:
-    """As in a workshop that has done nothing before."""
-    workshop = tree.workshop()
-    last: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    """As in a runner that has done nothing before."""
+    runner = tree.runner()
+    last: Any = runner.run(tree.edge(tree.root.root, 0.9))
     weighted = DATA.model_copy(update={"settings": DataSettings(class_weights=(9.0, *[1.0] * 9))})
     task = {
         "parent": tree.edge(tree.root.root, 0.7),
         "config": tree.edge(last.checkpoint, 0.7, learning_rate=0.02),
         "data": tree.edge(last.checkpoint, 0.7).model_copy(update={"data": weighted}),
     }[difference]
-    assert_equal(tree.network(workshop.do(task)), tree.network(tree.workshop().do(task)))
+    assert_equal(tree.network(runner.run(task)), tree.network(tree.runner().run(task)))
 
 
 def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """The executor has come some way towards the child when training diverges."""
-    workshop = tree.workshop()
-    parent: Any = workshop.do(tree.edge(tree.root.root, 0.9))
+    runner = tree.runner()
+    parent: Any = runner.run(tree.edge(tree.root.root, 0.9))
     onward = tree.edge(parent.checkpoint, 0.7)
 
     def diverge(trainer: Trainer) -> None:
@@ -137,18 +137,18 @@ def test_an_edge_that_fails_leaves_nothing_to_the_next(tree: Tree, monkeypatch: 
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "settle", diverge)
         with pytest.raises(FloatingPointError):
-            workshop.do(onward)
-    assert_equal(tree.network(workshop.do(onward)), tree.network(tree.workshop().do(onward)))
+            runner.run(onward)
+    assert_equal(tree.network(runner.run(onward)), tree.network(tree.runner().run(onward)))
 
 
 def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     """From less than half to twice the goal's budget, and the goal's own network among them as it was."""
     tree = Tree(tmp_path, deeper())
-    workshop = tree.workshop()
-    goal: Any = workshop.do(tree.edge(tree.root.root, 0.8))
+    runner = tree.runner()
+    goal: Any = runner.run(tree.edge(tree.root.root, 0.8))
     edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "accuracy_target"})
     shares = (0.4, 1.0, 2.0)
-    made: Any = workshop.do(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
+    made: Any = runner.run(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
     assert [branch.share for branch in made.branches] == list(shares)
     networks = [keras.models.load_model(tree.path(branch.checkpoint)) for branch in made.branches]
     assert made.base
@@ -162,7 +162,7 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
         assert 0.5 * share * edge["budget"]["flops"] < flops <= share * edge["budget"]["flops"]
     assert made.reason == ""
 
-    packaged: Any = workshop.do(
+    packaged: Any = runner.run(
         PackageTask(
             checkpoint=goal.checkpoint,
             branches=made,
@@ -187,7 +187,7 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("precision", ["int8", "int8-qat"])
 def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> None:
     root = tree.root
-    result: Any = tree.workshop().do(
+    result: Any = tree.runner().run(
         PackageTask(
             checkpoint=root.root,
             teacher=root.teacher,

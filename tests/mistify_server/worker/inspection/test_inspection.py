@@ -23,11 +23,11 @@ def generated(count: int, **settings: Any) -> dict[str, Any]:
 
 def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path: Path) -> None:
     """An inspection makes one example. A metric of no output is told of it."""
-    workshop, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
 
     def inspected(metric: Metric) -> Any:
         common = generated(500, metric=metric, class_weights="balanced")
-        return workshop.do(InspectTask(model=model, measures=("accuracy",), **common))
+        return runner.run(InspectTask(model=model, measures=("accuracy",), **common))
 
     found = inspected(Metric.ROC_AUC)
     assert found.problems == ()
@@ -36,9 +36,9 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
 
 
 def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
-    workshop, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
     common = generated(1, metric=Metric.ROC_AUC, class_weights="balanced")
     with pytest.raises(MistifyError, match="were generated cannot be used") as caught:
-        workshop.do(SourceTask(model=model, exceed={}, seed=0, **common))
+        runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]

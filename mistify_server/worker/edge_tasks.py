@@ -1,0 +1,190 @@
+"""Adapt and branch tasks: edges of a goal tree, from checkpoint to checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import keras
+
+from executors.base import AdaptationExecutor, Assignment, Params, executor_class
+from executors.structure import analyse
+from executors.training.setup import TrainingSetup
+from mistify.config.dataset import DataSettings
+from mistify.costs.budget import Budget
+from mistify.costs.profiles import Profile
+from mistify_server.tasks.messages import OnProgress
+from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchResult
+from mistify_server.tasks.tasks import AdaptTask, BranchTask
+from mistify_server.worker.adaptation.branches import adapt_branches
+from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
+from mistify_server.worker.adaptation.latency import stopwatch
+from mistify_server.worker.adaptation.progress import reporter
+from mistify_server.worker.checkpoints import Checkpoints
+from mistify_server.worker.params import params_of
+from mistify_server.worker.setup import SetupVersion, TrainingSetups
+
+
+@dataclass(frozen=True)
+class _Context:
+    """All that two edges must have in common for one executor to adapt both.
+
+    Attributes:
+        algorithm: The name of the executor.
+        params: The algorithm's settings.
+        hardware: The profiles by which costs are measured.
+        settings: How the data are used.
+        version: The data, and the teacher whose predictions are learned.
+    """
+
+    algorithm: str
+    params: Params
+    hardware: Mapping[str, Profile]
+    settings: DataSettings
+    version: SetupVersion
+
+
+@dataclass(frozen=True)
+class _LastEdge:
+    """The edge that was adapted last, from which its child can go on.
+
+    Attributes:
+        context: Of the edge.
+        executor: With all that it has compiled and learned.
+        checkpoint: The artifact of the edge's network.
+        network: The same in memory.
+    """
+
+    context: _Context
+    executor: AdaptationExecutor
+    checkpoint: str
+    network: keras.Model
+
+
+class EdgeRunner:
+    """Adapts networks from their parents' checkpoints.
+
+    Args:
+        checkpoints: Where networks come from and go to.
+        setups: Prepares data and teachers.
+        on_progress: Takes the progress.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, setups: TrainingSetups, on_progress: OnProgress) -> None:
+        self._checkpoints = checkpoints
+        self._setups = setups
+        self._on_progress = on_progress
+        self._last: _LastEdge | None = None
+
+    def adapt(self, task: AdaptTask) -> AdaptResult:
+        """Adapt the parent's network to a goal."""
+        params = params_of(task.algorithm, task.algorithm_config)
+        version = self._setups.version(task.teacher, task.data)
+        setup = self._setups.prepare(task.teacher, task.data, params)
+        context = _Context(task.algorithm, params, task.hardware, task.data.settings, version)
+        executor, parent = self._take_over(task, context) or self._start(task, params)
+        assignment = self._assignment(task, parent, task.budget, setup)
+        measure = stopwatch(task.quantizations, assignment.setup.train)
+        outcome = self._run_edge(task, executor, params, assignment, task.accuracy_target)
+        outcome = source_if_better(
+            outcome,
+            self._checkpoints.shared(task.teacher),
+            assignment,
+            task.accuracy_target,
+            measure=measure,
+        )
+        checkpoint = self._checkpoints.save(outcome.model)
+        self._last = _LastEdge(context, executor, checkpoint, outcome.model)
+        return AdaptResult(
+            checkpoint=checkpoint,
+            costs=dict(outcome.costs),
+            accuracy=outcome.accuracy,
+            met=outcome.met,
+            reason=outcome.reason,
+            steps=outcome.steps,
+        )
+
+    def branch(self, task: BranchTask) -> BranchResult:
+        """Adapt the branches of a goal's package (paper 6)."""
+        params = params_of(task.algorithm, task.algorithm_config)
+        network = self._checkpoints.load(task.parent)
+        branched = adapt_branches(
+            network,
+            task.budget,
+            task.shares,
+            profiles=tuple(task.hardware.values()),
+            seed=task.seed,
+            descend=partial(self._descend, task, params),
+        )
+        costs = {share: outcome.costs for share, outcome in branched.outcomes.items()} | {1.0: task.costs}
+        saved = {share: self._checkpoints.save(o.model) for share, o in branched.outcomes.items()}
+        saved[1.0] = self._checkpoints.save(network)
+        unmet = (f"the branch {s:.2g}x: {o.reason}" for s, o in branched.outcomes.items() if o.reason)
+        return BranchResult(
+            base=branched.base,
+            branches=tuple(
+                BranchCheckpoint(share=share, checkpoint=saved[share], costs=dict(costs[share]))
+                for share in task.shares
+            ),
+            steps=sum(outcome.steps for outcome in branched.outcomes.values()),
+            reason="; ".join(unmet),
+        )
+
+    def _take_over(self, task: AdaptTask, context: _Context) -> tuple[AdaptationExecutor, keras.Model] | None:
+        """Return the executor and the network of the last edge, if this task goes on from there.
+
+        The last edge is forgotten: an executor whose edge fails must not be used again.
+        """
+        last, self._last = self._last, None
+        if last is None or (last.checkpoint, last.context) != (task.parent, context):
+            return None
+        return last.executor, last.network
+
+    def _start(self, task: AdaptTask, params: Params) -> tuple[AdaptationExecutor, keras.Model]:
+        """Return a new executor and the parent's network."""
+        # This also makes TensorFlow forget all functions that it has compiled.
+        keras.utils.set_random_seed(task.seed)
+        return executor_class(task.algorithm)(params), self._checkpoints.shared(task.parent)
+
+    def _descend(
+        self, task: BranchTask, params: Params, network: keras.Model, budgets: Sequence[Budget]
+    ) -> list[EdgeOutcome]:
+        """Adapt a network to each of some falling budgets, each outcome from the one before."""
+        keras.utils.set_random_seed(task.seed)
+        setup = self._setups.prepare(task.teacher, task.data, params)
+        executor = executor_class(task.algorithm)(params)
+        outcomes: list[EdgeOutcome] = []
+        for budget in budgets:
+            parent = outcomes[-1].model if outcomes else network
+            assignment = replace(self._assignment(task, parent, budget, setup), narrowest=task.costs)
+            outcomes.append(self._run_edge(task, executor, params, assignment, None))
+        return outcomes
+
+    def _assignment(
+        self, task: AdaptTask | BranchTask, parent: keras.Model, budget: Budget, setup: TrainingSetup
+    ) -> Assignment:
+        return Assignment(
+            model=parent,
+            budget=budget,
+            profiles=tuple(task.hardware.values()),
+            setup=setup,
+            seed=task.seed,
+            source=analyse(self._checkpoints.shared(task.teacher)),
+            prepared=self._checkpoints.load_prepared(task.prepared),
+        )
+
+    def _run_edge(
+        self,
+        task: AdaptTask | BranchTask,
+        executor: AdaptationExecutor,
+        params: Params,
+        assignment: Assignment,
+        accuracy_target: float | None,
+    ) -> EdgeOutcome:
+        return run_edge(
+            executor,
+            assignment,
+            params,
+            accuracy_target,
+            reporter(self._on_progress, task.data.metric),
+            measure=stopwatch(task.quantizations, assignment.setup.train),
+        )
