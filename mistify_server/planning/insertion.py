@@ -20,29 +20,29 @@ class Promise:
     """What can be expected of a node's checkpoint.
 
     Attributes:
-        accuracy: That it has, or aims at while it is still to be made.
-        quantizations: What its goals are packaged as: where its latency is limited, it was measured so.
+        accuracy: Of the checkpoint, or its target while it is still to be made.
+        quantizations: How its goals are packaged: where its latency is limited, it was measured so.
     """
 
     accuracy: float
     quantizations: tuple[QuantizationConfig, ...]
 
     def serves(self, goal: Goal) -> bool:
-        """Whether the checkpoint will do for a goal of the node's budget."""
+        """Return whether the checkpoint will do for a goal of the node's budget."""
         if not goal.metric.reaches(self.accuracy, goal.accuracy_target):
             return False
-        # Other axes name the precision that they count at.
+        # Limits on other axes do not depend on how the network is measured: the axis names the precision.
         return goal.quantization in self.quantizations or not any(map(hardware_of, goal.budget))
 
 
 def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
-    """Which nodes have a checkpoint or will have one: index -> what can be expected of it.
+    """Return what can be expected of the nodes that have a checkpoint or will have one, by index.
 
     Nodes that failed, or were cancelled before they had a checkpoint, never get one and are left out.
 
     Args:
-        state: of a batch.
-        goals: of its job, as they stand.
+        state: The batch.
+        goals: All goals of its job.
     """
     metric = state.plan.data.metric
     by_id = {goal.id: goal for goal in goals}
@@ -51,7 +51,7 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
         node.index: metric.worst if node.accuracy_target is None else node.accuracy_target
         for node in state.plan.nodes
         if not open_goals.isdisjoint(node.goals)
-    } | {index: made.accuracy for index, made in state.checkpoints.items()}
+    } | {index: result.accuracy for index, result in state.checkpoints.items()}
     return {
         node.index: Promise(
             accuracies[node.index], tuple(by_id[goal_id].quantization for goal_id in node.goals)
@@ -64,7 +64,7 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
 def insert_goals(
     plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]
 ) -> tuple[BatchPlan, list[Goal]]:
-    """Grow the tree of a batch.
+    """Insert goals into the tree of a batch.
 
     The parent of a new node is its nearest looser node, as `GoalTree` has it, among the new ones and those
     that have or will have a checkpoint; without one it is adapted from the root as that is, which already
@@ -73,49 +73,23 @@ def insert_goals(
 
     A goal with the budget of such a node joins it, unless it asks for more accuracy than the node's
     checkpoint has (or aims at, while it is still to be made), or its latency is limited and it is packaged as
-    none of the node's goals is. Then it gets a node of its own, which goes on from the most accurate
+    none of the node's goals is. Then it gets a node of its own, which starts from the most accurate
     checkpoint of that budget.
 
     With the algorithm `auto` new nodes have none yet.
 
     Args:
-        plan: of the batch.
-        promised: see `promises`.
-        goals: what is asked for, without parents; their ids are new.
+        plan: Of the batch.
+        promised: See `promises`.
+        goals: The new goals, without parents; their ids are new.
 
     Returns:
         The plan with the new nodes behind the old ones, and the goals with their parents.
     """
-    known = sorted((node for node in plan.nodes if node.index in promised), key=lambda node: node.index)
-    tree = GoalTree.build([*(node.budget for node in known), *(goal.budget for goal in goals)])
-    peers = _by_place(tree, known, 0)
-    joining: dict[int, list[Goal]] = {}
-    founding: dict[int, list[Goal]] = {}
-    for place, asked in _by_place(tree, goals, len(known)).items():
-        for goal in asked:
-            serving = (node.index for node in peers.get(place, ()) if promised[node.index].serves(goal))
-            host = next(serving, None)
-            if host is None:
-                founding.setdefault(place, []).append(goal)
-            else:
-                joining.setdefault(host, []).append(goal)
-    nodes = {node.index: _joined(node, joining.get(node.index, ())) for node in plan.nodes}
-    first_index = max(nodes, default=-1) + 1
-    index_of = {place: index for index, place in enumerate(sorted(founding), first_index)}
-
-    def parent_of(place: int) -> int | None:
-        if place in peers:
-            best = plan.data.metric.best(promised[node.index].accuracy for node in peers[place])
-            return next(node.index for node in peers[place] if promised[node.index].accuracy == best)
-        above = tree.parent(place)
-        if above is None:
-            return None
-        return peers[above][0].index if above in peers else index_of[above]
-
-    for place in tree.order():
-        if place in founding:
-            index = index_of[place]
-            nodes[index] = _founded(plan, index, parent_of(place), founding[place])
+    insertion = _Insertion(plan, promised, goals)
+    joining, founding = insertion.place_goals()
+    nodes = {node.index: _with_goals(node, joining.get(node.index, ())) for node in plan.nodes}
+    nodes |= insertion.new_nodes(founding)
     first_goal_of_parent = {
         goal_id: None if node.parent is None else nodes[node.parent].goals[0]
         for node in nodes.values()
@@ -125,25 +99,90 @@ def insert_goals(
     return grown, [replace(goal, parent=first_goal_of_parent[goal.id]) for goal in goals]
 
 
+class _Insertion:
+    """A goal tree of the nodes that promise a checkpoint and of new goals.
+
+    A place is a node of the `GoalTree`: one budget. Several nodes of the plan can have the same budget.
+    """
+
+    def __init__(self, plan: BatchPlan, promised: Mapping[int, Promise], goals: Sequence[Goal]) -> None:
+        known = sorted((node for node in plan.nodes if node.index in promised), key=lambda node: node.index)
+        self._plan = plan
+        self._promised = promised
+        self._tree = GoalTree.build([*(node.budget for node in known), *(goal.budget for goal in goals)])
+        self._nodes_at = _by_place(self._tree, known, 0)
+        self._goals_at = _by_place(self._tree, goals, len(known))
+
+    def place_goals(self) -> tuple[dict[int, list[Goal]], dict[int, list[Goal]]]:
+        """Return the goals that join nodes, by the node's index, and those that found nodes, by place."""
+        joining: dict[int, list[Goal]] = {}
+        founding: dict[int, list[Goal]] = {}
+        for place, goals in self._goals_at.items():
+            for goal in goals:
+                node = self._serving_node(place, goal)
+                if node is None:
+                    founding.setdefault(place, []).append(goal)
+                else:
+                    joining.setdefault(node, []).append(goal)
+        return joining, founding
+
+    def new_nodes(self, founding: Mapping[int, Sequence[Goal]]) -> dict[int, NodePlan]:
+        """Return the new nodes by index, parents first.
+
+        Args:
+            founding: The goals of each new node, by place.
+        """
+        first_index = max((node.index for node in self._plan.nodes), default=-1) + 1
+        index_of = {place: index for index, place in enumerate(sorted(founding), first_index)}
+        return {
+            index_of[place]: _new_node(
+                self._plan, index_of[place], self._parent_of(place, index_of), founding[place]
+            )
+            for place in self._tree.order()
+            if place in founding
+        }
+
+    def _serving_node(self, place: int, goal: Goal) -> int | None:
+        """Return the index of the first node of a goal's budget that serves it."""
+        nodes = self._nodes_at.get(place, ())
+        return next((node.index for node in nodes if self._promised[node.index].serves(goal)), None)
+
+    def _parent_of(self, place: int, index_of: Mapping[int, int]) -> int | None:
+        """Return the index of a new node's parent, None for the root.
+
+        Args:
+            place: Of the new node.
+            index_of: The indices of all new nodes, by place.
+        """
+        if place in self._nodes_at:
+            accuracy_of = {node.index: self._promised[node.index].accuracy for node in self._nodes_at[place]}
+            best = self._plan.data.metric.best(accuracy_of.values())
+            return next(index for index, accuracy in accuracy_of.items() if accuracy == best)
+        above = self._tree.parent(place)
+        if above is None:
+            return None
+        return self._nodes_at[above][0].index if above in self._nodes_at else index_of[above]
+
+
 def derived_seed(settings: Mapping[str, object], node: int) -> int:
-    """The seed of a node, from the `seed` of the algorithm's settings (0 where there is none)."""
+    """Return the seed of a node, derived from the `seed` of the algorithm's settings (0 by default)."""
     digest = hashlib.sha256(f"{settings.get('seed', 0)}/{node}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
 
 
 def _by_place(tree: GoalTree, items: Sequence[T], first: int) -> dict[int, list[T]]:
-    """Items by their node of a tree in which they follow each other from position `first` on."""
-    found: dict[int, list[T]] = {}
+    """Return items by their places in a tree, which was built with the first item at position `first`."""
+    items_at: dict[int, list[T]] = {}
     for position, item in enumerate(items, first):
-        found.setdefault(tree.node_of(position), []).append(item)
-    return found
+        items_at.setdefault(tree.node_of(position), []).append(item)
+    return items_at
 
 
-def _joined(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
+def _with_goals(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
     return node.model_copy(update={"goals": node.goals + tuple(goal.id for goal in goals)})
 
 
-def _founded(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Goal]) -> NodePlan:
+def _new_node(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Goal]) -> NodePlan:
     targets = [goal.accuracy_target for goal in goals if goal.accuracy_target is not None]
     named = plan.adaptable and plan.algorithm != AUTO
     return NodePlan(

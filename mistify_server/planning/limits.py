@@ -1,4 +1,4 @@
-"""Limits that no network can meet, and what else cannot be done with a network."""
+"""Limits that no network can meet, and other goals that a model cannot have."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,28 +17,28 @@ from mistify.parsing.validation import shown
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.tasks.results import Inspection
 
-#: What is said of graphs without layers.
+#: Of models that are graphs without layers.
 _NO_STRUCTURE = (
     "this model has no Keras structure, so its architecture cannot be adapted, only quantized and packaged"
 )
-_WHAT_IT_TAKES = f"what it takes: {_NO_STRUCTURE}"
-_GIVE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
+_FIXED_COST = f"what it takes: {_NO_STRUCTURE}"
+_USE_KERAS = "give the Keras model itself, saved by model.save(FILE)"
 
-#: How many times longer than measured the source may take when it is measured again.
-_NEXT_TIME = 1.25
+#: How many times longer the source may take when it is measured again.
+_LATENCY_VARIATION = 1.25
 
 
 def unreachable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Problem]:
-    """Every limit that lies below the least that the network can become, and what cannot be done with it."""
+    """Yield a problem for each limit that no network can meet, and for all that is `unusable`."""
     yield from unusable(resolved, inspection)
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
         for axis, limit in below_least(config, inspection).items():
-            yield _too_tight(index, axis, config, limit, inspection)
+            yield _unreachable_limit(index, axis, config, limit, inspection)
 
 
 def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Problem]:
-    """What cannot be done with the network, whatever the limits."""
+    """Yield a problem for each goal that the model cannot have, whatever its limits."""
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
         if not inspection.adaptable:
@@ -53,7 +53,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
 
 
 def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[OutOfReach]:
-    """Every limit that lies below the least that the network can become, with the nearest that does not."""
+    """Yield each limit that no network can meet, with the nearest limit that one can."""
     for config in resolved.batch.configs:
         for axis in below_least(config, inspection):
             yield OutOfReach(
@@ -65,7 +65,7 @@ def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Ou
 
 
 def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBatch:
-    """The batch with those of its goals whose limits a network can meet."""
+    """Return the batch with those of its goals whose limits a network can meet."""
     batch = resolved.batch
     possible = [
         (config, index)
@@ -79,7 +79,7 @@ def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBa
 
 
 def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
-    """The limits of a goal that lie below the least that the network can become, by axis."""
+    """Return the limits of a goal that lie below the least that the network can become, by axis."""
     return {
         axis: limit
         for axis, limit in goal_budget(config, inspection.costs).items()
@@ -87,40 +87,51 @@ def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, floa
     }
 
 
-def nearest_limit(config: PortingConfig, axis: str, inspection: Inspection) -> str:
-    """The nearest limit on an axis that can be met, as a config takes it, with three digits.
+def nearest_limit(config: PortingConfig, name: str, inspection: Inspection) -> str:
+    """Return the nearest limit on an axis that can be met, as a config takes it, with three digits.
 
-    On latency there is room for the next measurement of this machine, which is a little different.
+    Limits on latency leave room for the next measurement on this machine, which may be a little longer.
     """
-    found, least, relative = axis_of(axis), inspection.floor[axis], config.limits()[axis].relative
+    axis = axis_of(name)
+    least, relative = inspection.floor[name], config.limits()[name].relative
     if relative:
-        least /= inspection.costs[source_axis(axis)]
-    elif hardware_of(axis):
-        least *= _NEXT_TIME
-    amount = Decimal(repr(found.format.converted(least)))
+        least /= inspection.costs[source_axis(name)]
+    elif hardware_of(name):
+        least *= _LATENCY_VARIATION
+    amount = Decimal(repr(axis.format.converted(least)))
     digit = Decimal(1).scaleb(amount.adjusted() - 2)
-    rounded = amount.quantize(digit, ROUND_FLOOR if found.higher_is_better else ROUND_CEILING)
-    return found.kind.format(Quantity(float(rounded), relative))
+    rounded = amount.quantize(digit, ROUND_FLOOR if axis.higher_is_better else ROUND_CEILING)
+    return axis.kind.format(Quantity(float(rounded), relative))
 
 
-def _too_tight(index: int, axis: str, config: PortingConfig, limit: float, inspection: Inspection) -> Problem:
-    """A limit below the least that a network can cost; of what is the better the more, above the most."""
-    found, asked, adaptable = axis_of(axis), config.limits()[axis], inspection.adaptable
-    amount, least = found.format.in_plain_unit(limit), found.format.in_plain_unit(inspection.floor[axis])
-    bound = "most" if found.higher_is_better else "least"
-    what = f"the {bound} that this network can become" if adaptable else _WHAT_IT_TAKES
-    nearest = nearest_limit(config, axis, inspection)
+def _unreachable_limit(
+    index: int, name: str, config: PortingConfig, limit: float, inspection: Inspection
+) -> Problem:
+    """Describe a limit outside the reachable range.
+
+    Args:
+        index: Of the config.
+        name: Of the axis.
+        config: With the limit.
+        limit: In the axis' unit.
+        inspection: With the least that a network can cost (the most, where higher is better).
+    """
+    axis, requested, adaptable = axis_of(name), config.limits()[name], inspection.adaptable
+    amount, least = axis.format.in_plain_unit(limit), axis.format.in_plain_unit(inspection.floor[name])
+    bound = "most" if axis.higher_is_better else "least"
+    meaning = f"the {bound} that this network can become" if adaptable else _FIXED_COST
+    nearest = nearest_limit(config, name, inspection)
     return Problem(
-        place=f"[{index}].{goal_path(axis)}",
-        given=f'"{found.limit(asked).value:g}x" ({amount})' if asked.relative else amount,
-        expected=f"at {bound} {least}, {what}",
+        place=f"[{index}].{goal_path(name)}",
+        given=f'"{axis.limit(requested).value:g}x" ({amount})' if requested.relative else amount,
+        expected=f"at {bound} {least}, {meaning}",
         fix=f'write "{nearest}", the nearest that can be met, or '
-        + ("start from a smaller model" if adaptable else _GIVE_KERAS),
+        + ("start from a smaller model" if adaptable else _USE_KERAS),
     )
 
 
 def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:
-    """What takes training, of a model that cannot be trained."""
+    """Yield a problem for each setting that takes training, of a model that cannot be trained."""
     if config.quantization.precision is Quantization.INT8_QAT:
         expected = f"a precision without training: {_NO_STRUCTURE}"
         yield Problem(f"[{index}].quantization", '"int8-qat"', expected, 'ask for "int8"')
