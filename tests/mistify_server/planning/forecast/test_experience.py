@@ -6,7 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
 from mistify.jobs.plan import Estimate
-from mistify_server.planning.forecast import experience
+from mistify_server.planning.forecast import kernel
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import Case, EdgeRecord
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, case, seen
@@ -87,7 +87,7 @@ def test_it_is_a_gaussian_process() -> None:
     targets = np.array([estimate.mean for estimate in usual.lost(known)]) + rng.normal(0, 0.005, 8)
 
     def figures(of: list[Case]) -> Any:
-        return usual._figures(of)
+        return usual._features(of)
 
     class Ours(Kernel):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -96,7 +96,7 @@ def test_it_is_a_gaussian_process() -> None:
         def __call__(self, left: object, right: object = None, eval_gradient: bool = False) -> object:
             one = [cases[int(place)] for (place,) in left]  # type: ignore[attr-defined]
             other = one if right is None else [cases[int(place)] for (place,) in right]  # type: ignore[attr-defined]
-            return experience._covariance(figures(one), figures(other))
+            return kernel.covariance(figures(one), figures(other))
 
         def diag(self, given: object) -> object:
             return np.diag(self(given))  # type: ignore[call-overload]
@@ -105,14 +105,14 @@ def test_it_is_a_gaussian_process() -> None:
             return False
 
     residuals = targets - [estimate.mean for estimate in usual.lost(known)]
-    process = GaussianProcessRegressor(Ours(), alpha=experience._noise(figures(known)), optimizer=None)
+    process = GaussianProcessRegressor(Ours(), alpha=kernel.noise(figures(known)), optimizer=None)
     process.fit(np.arange(8)[:, None], residuals)
     mean, deviation = process.predict(np.arange(8, 12)[:, None], return_std=True)
     records = [seen(one, float(target)) for one, target in zip(known, targets, strict=True)]
     ours = Experience(records, CANDIDATES).lost(wanted)
     expected = mean + [estimate.mean for estimate in usual.lost(wanted)]
     np.testing.assert_allclose([estimate.mean for estimate in ours], expected, atol=1e-9)
-    spread = np.sqrt(deviation**2 + experience._noise(figures(wanted)))
+    spread = np.sqrt(deviation**2 + kernel.noise(figures(wanted)))
     np.testing.assert_allclose([estimate.deviation for estimate in ours], spread, rtol=1e-6)
 
 
