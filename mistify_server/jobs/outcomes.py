@@ -1,0 +1,77 @@
+"""The outcomes of goals: met, unmet or failed, and why."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mistify.costs.budget import Costs, exceeded, excess
+from mistify.jobs.job import Goal, GoalState, PackageFile
+from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, Result, TaskFailure
+
+
+def packaged_goal(
+    goal: Goal,
+    adapted: AdaptResult,
+    branches: BranchResult | None,
+    package: PackageResult,
+    files: Iterable[PackageFile],
+) -> Goal:
+    """Return a goal that is met or unmet by its package.
+
+    Args:
+        goal: The goal as it was packaged.
+        adapted: Its checkpoint.
+        branches: Its branches, None where it asks for none.
+        package: The package.
+        files: The files of the package.
+    """
+    achieved = {**adapted.costs, **package.achieved}
+    reason = _shortfall(goal, {**achieved, **package.measured}, adapted, package)
+    return replace(
+        goal,
+        state=GoalState.UNMET if reason else GoalState.MET,
+        achieved=achieved,
+        measured=package.measured,
+        accuracy=package.accuracy,
+        reason=reason,
+        note=package.note,
+        seconds=adapted.seconds + (branches.seconds if branches else 0.0),
+        steps=adapted.steps + (branches.steps if branches else 0),
+        files=tuple(files),
+        branch_figures=package.branches,
+    )
+
+
+def failed_goal(goal: Goal, reason: str) -> Goal:
+    """Return a goal that has failed."""
+    return replace(goal, state=GoalState.FAILED, reason=reason)
+
+
+def failure_reason(result: Result) -> str:
+    """Describe why a task did not have the result that was expected."""
+    if not isinstance(result, TaskFailure):
+        return f"the worker answered with {result.kind}"
+    return "\n".join([result.message, *map(str, result.problems)])
+
+
+def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageResult) -> str:
+    """Describe the limits and the target that a package misses; empty if it meets the goal.
+
+    Args:
+        goal: The goal.
+        costs: Of the package: the checkpoint's, unless they were measured on the package.
+        adapted: The checkpoint, which may have been asked for more accuracy than this goal asks for.
+        package: The package.
+    """
+    over = excess(costs, goal.budget)
+    reached = goal.metric.reaches(adapted.accuracy, goal.accuracy_target)
+    if adapted.reason and (exceeded(adapted.costs, goal.budget) if over else not reached):
+        return adapted.reason
+    if over:
+        return f"{over}, as measured on the package"
+    missed = goal.metric.missed(package.accuracy, goal.accuracy_target)
+    if missed:
+        form = goal.quantization.precision.value
+        if goal.compression is not None:
+            form += f" with {goal.compression}"
+        return f"{missed} as {form}; the checkpoint has {adapted.accuracy:.4f} in float32"
+    return ""

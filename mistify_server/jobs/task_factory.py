@@ -1,0 +1,132 @@
+"""The tasks of a batch's steps: what the plan, the goals and earlier results put into each."""
+
+from collections.abc import Iterable
+
+from mistify.config.quantization import QuantizationConfig
+from mistify.jobs.job import Goal
+from mistify_server.store.plans import BatchPlan, NodePlan
+from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
+from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+
+
+def source_task(plan: BatchPlan) -> SourceTask:
+    """Return the task that makes the root of a batch's tree."""
+    return SourceTask(
+        model=plan.model,
+        data=plan.data,
+        algorithm=plan.algorithm,
+        algorithm_config=plan.algorithm_config,
+        hardware=plan.hardware,
+        exceed=plan.exceed,
+        seed=plan.seed,
+        prepare=tuple(sorted({node.algorithm for node in plan.nodes if node.algorithm})),
+    )
+
+
+def adapt_task(
+    plan: BatchPlan, node: NodePlan, goals: Iterable[Goal], root: SourceResult, parent: str
+) -> AdaptTask:
+    """Return the task that adapts a node's network.
+
+    Args:
+        plan: Of the batch.
+        node: The node.
+        goals: Of the node.
+        root: The result of the batch's source task.
+        parent: The checkpoint from which the network is adapted.
+    """
+    return AdaptTask(
+        parent=parent,
+        teacher=root.teacher,
+        data=root.data or plan.data,
+        algorithm=node.algorithm,
+        algorithm_config=plan.algorithm_config,
+        hardware=plan.hardware,
+        budget=node.budget,
+        accuracy_target=node.accuracy_target,
+        seed=node.seed,
+        quantizations=_distinct_quantizations(goals),
+        prepared=root.prepared.get(node.algorithm),
+    )
+
+
+def branch_task(
+    plan: BatchPlan, node: NodePlan, goal: Goal, root: SourceResult, adapted: AdaptResult
+) -> BranchTask:
+    """Return the task that adapts the branches of a goal's package.
+
+    Args:
+        plan: Of the batch.
+        node: Of the goal.
+        goal: The goal, which asks for branches.
+        root: The result of the batch's source task.
+        adapted: The result of the node's adapt task.
+    """
+    return BranchTask(
+        parent=adapted.checkpoint,
+        teacher=root.teacher,
+        data=root.data or plan.data,
+        algorithm=node.algorithm,
+        algorithm_config=plan.algorithm_config,
+        hardware=plan.hardware,
+        budget=dict(goal.budget),
+        seed=node.seed,
+        quantizations=(goal.quantization,),
+        prepared=root.prepared.get(node.algorithm),
+        shares=goal.branches.shares if goal.branches else (),
+        costs=adapted.costs,
+    )
+
+
+def package_task(
+    plan: BatchPlan,
+    node: NodePlan,
+    settings: PackageSettings,
+    root: SourceResult,
+    adapted: AdaptResult,
+    *,
+    branches: BranchResult | None,
+) -> PackageTask:
+    """Return the task that makes a goal's package.
+
+    Args:
+        plan: Of the batch.
+        node: Of the goal.
+        settings: What the goal asks of the package.
+        root: The result of the batch's source task.
+        adapted: The result of the node's adapt task.
+        branches: The result of the goal's branch task; None for a package without branches.
+    """
+    return PackageTask(
+        settings=settings,
+        checkpoint=adapted.checkpoint,
+        costs=adapted.costs,
+        accuracy=adapted.accuracy,
+        branches=branches,
+        teacher=root.teacher,
+        data=root.data or plan.data,
+        algorithm=plan.algorithm,
+        algorithm_config=plan.algorithm_config,
+        hardware=plan.hardware,
+        seed=node.seed,
+    )
+
+
+def package_settings(job_id: str, goal: Goal) -> PackageSettings:
+    """Return what a goal asks of its package."""
+    return PackageSettings(
+        job_id=job_id,
+        goal_id=goal.id,
+        budget=dict(goal.budget),
+        accuracy_target=goal.accuracy_target,
+        quantization=goal.quantization,
+        compression=goal.compression,
+        tuning=goal.tuning,
+        saved_model=goal.branches is not None and goal.branches.saved_model,
+    )
+
+
+def _distinct_quantizations(goals: Iterable[Goal]) -> tuple[QuantizationConfig, ...]:
+    """Return the quantizations of goals, each once."""
+    configs = (goal.quantization for goal in goals)
+    return tuple({config.model_dump_json(): config for config in configs}.values())
