@@ -1,4 +1,4 @@
-"""What the porting service does, without the wire: plan, submit, add goals, look, cancel, watch, fetch."""
+"""The porting service without the wire: plan, submit, add goals, list, cancel, watch, fetch."""
 
 import asyncio
 import secrets
@@ -12,7 +12,7 @@ from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.jobs.running import RunningJobs
 from mistify_server.planning.batch import ResolvedBatch
-from mistify_server.planning.forecast.forecast import Forecast, as_it_is, forecast_of, told
+from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
 from mistify_server.planning.rejection import reject
@@ -40,7 +40,7 @@ def _now() -> datetime:
 
 
 class PortingService:
-    """The service over one store. Every method raises `MistifyError`, NOT_FOUND where nothing is."""
+    """Porting jobs of one store. Every method raises `MistifyError`: NOT_FOUND for unknown jobs."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class PortingService:
             idempotency_key: with the key of an earlier submission that job is returned; empty for none.
 
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with every problem found, and
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was kept or started; CONFLICT, the key belongs to another config.
         """
         known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
@@ -97,7 +97,7 @@ class PortingService:
         return job
 
     async def plan(self, config_text: str) -> Plan:
-        """What would come of a batch of configs; nothing is kept or started.
+        """Return the expected course of a batch of configs; nothing is kept or started.
 
         Args:
             config_text: as of `submit`.
@@ -113,7 +113,7 @@ class PortingService:
         problems.add(chain.from_iterable(starmap(unusable, inspected)))
         reject(problems.problems)
         reachable = [batch for batch in starmap(within_reach, inspected) if batch.batch.batch.configs]
-        batches = await asyncio.to_thread(lambda: list(starmap(self._foreseen, reachable)))
+        batches = await asyncio.to_thread(lambda: list(starmap(self._forecast, reachable)))
         return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, inspected))))
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
@@ -132,7 +132,7 @@ class PortingService:
             The job, with the goals in the order of their configs behind its others.
 
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with every problem found, and
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was added; CONFLICT, the key has added other goals.
         """
         jobs = self._store.jobs
@@ -156,11 +156,11 @@ class PortingService:
         return jobs.job(job_id)
 
     def job(self, job_id: str) -> Job:
-        """A job as it stands."""
+        """Return a job."""
         return self._store.jobs.job(job_id)
 
     async def jobs(self, page_size: int, page_token: str) -> tuple[list[Job], str]:
-        """A page of jobs, the newest first, and the token of the next page, empty after the last."""
+        """Return a page of jobs, the newest first, and the token of the next page, empty after the last."""
         size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
         page, more = await asyncio.to_thread(
             self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None
@@ -172,11 +172,11 @@ class PortingService:
         return await self._jobs.cancel(job_id)
 
     def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
-        """A job's events after a sequence number, then new ones as they come, until it has ended."""
+        """Yield a job's events after a sequence number, then new ones as they come, until it has ended."""
         return self._jobs.watch(job_id, after_sequence)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
-        """A file of a goal's package from an offset on, in pieces of `CHUNK` bytes.
+        """Yield a file of a goal's package from an offset on, in pieces of `CHUNK` bytes.
 
         Raises:
             MistifyError: INVALID_CONFIG, the offset is not within the file.
@@ -196,18 +196,18 @@ class PortingService:
     def _planned(
         self, resolved: ResolvedBatch, inspection: Inspection
     ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
-        """The tree of a batch with its algorithms, its goals, and what there is to say of them."""
+        """Return the tree of a batch with its algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
         forecast = forecast_of(plan, self._store.jobs)
         if forecast is None:
             return plan, goals, None
-        return forecast.plan, told(goals, forecast), forecast
+        return forecast.plan, with_forecast(goals, forecast), forecast
 
-    def _foreseen(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
+    def _forecast(self, resolved: ResolvedBatch, inspection: Inspection) -> PlannedBatch:
         plan, goals, forecast = self._planned(resolved, inspection)
         by_id = {goal.id: goal for goal in goals}
         if forecast is None:
-            return as_it_is(plan, by_id)
+            return plan_unchanged(plan, by_id)
         return forecast.planned(by_id, self._inspector.engine.slots)
 
     def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The precision of goals that leave it to the server: what their limits leave most of the network at."""
+"""Precisions of goals that leave them to the server."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,11 +30,11 @@ _TOLERATED_GROWTH: Final = 0.1
 
 
 def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfig, str]:
-    """A config with a precision, and why it is that one; as it is, without a word, where it names one.
+    """Choose the precision of a config, and give the reason; a config that names one stays as it is.
 
-    A limit leaves a share of the network: what it is of the source's cost at a precision. What is lost by
-    cutting to the least of these shares, and by the precision itself, is to be as little as it can be. Limits
-    that are the same at each precision, such as on multiply-adds, so leave float32.
+    At each precision a limit leaves a share of the network: the limit over the source's cost. The chosen
+    precision loses least by cutting to the smallest of these shares and by the precision itself. With limits
+    that do not depend on the precision, such as on multiply-adds, that is float32.
 
     Args:
         config: The config.
@@ -42,8 +42,8 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     """
     if config.quantization.precision is not Quantization.AUTO:
         return config, ""
-    asked = {precision: _at(config, precision) for precision in _allowed(config)}
-    budgets = {precision: goal_budget(at, inspection.costs) for precision, at in asked.items()}
+    configs = {precision: _at(config, precision) for precision in _allowed(config)}
+    budgets = {precision: goal_budget(at, inspection.costs) for precision, at in configs.items()}
     within_reach = {
         precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection)
     }
@@ -54,18 +54,18 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     chosen = min(
         shares, key=lambda precision: KNOWN_LOSS[precision] - _LOSS_OF_HALVING * log2(shares[precision])
     )
-    return asked[chosen], _explained(chosen, shares)
+    return configs[chosen], _reason(chosen, shares)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A goal at some precision, and what came of packaging its network so."""
+    """A goal at a precision, and the result of packaging its network at it."""
 
     goal: Goal
     result: Result
 
     def falls_short(self, adapted: AdaptResult) -> bool:
-        """Whether there is no package, or its precision cost more accuracy than expected, or a target."""
+        """Return whether the package is missing, misses a target, or lost more accuracy than expected."""
         package, metric, target = self.result, self.goal.metric, self.goal.accuracy_target
         if not isinstance(package, PackageResult):
             return True
@@ -76,11 +76,11 @@ class Attempt:
         expected = KNOWN_LOSS[self.goal.quantization.precision] + _TOLERATED_LOSS
         return adapted.accuracy - package.accuracy > expected
 
-    def improved(self, other: "Attempt", adapted: AdaptResult) -> "Attempt":
-        """Another attempt, at a safer precision, if it meets all limits and is more accurate; else this."""
-        package = other.result
+    def improved(self, attempt: "Attempt", adapted: AdaptResult) -> "Attempt":
+        """Return the attempt if it meets all limits and is more accurate; else this one."""
+        package = attempt.result
         if not isinstance(package, PackageResult) or not meets(
-            {**adapted.costs, **package.achieved, **package.measured}, other.goal.budget
+            {**adapted.costs, **package.achieved, **package.measured}, attempt.goal.budget
         ):
             return self
         if isinstance(self.result, PackageResult):
@@ -91,13 +91,13 @@ class Attempt:
             why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
             why = "as which it could not be packaged"
-        before, now = (goal.quantization.precision.value for goal in (self.goal, other.goal))
+        before, now = (goal.quantization.precision.value for goal in (self.goal, attempt.goal))
         choice = f"{now}, in place of {before}, {why}"
-        return replace(other, goal=replace(other.goal, precision_choice=choice))
+        return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
 
 def safer(goal: Goal, adapted: AdaptResult) -> Iterator[Goal]:
-    """A goal whose precision the server chose, at each precision that is known to lose less, the next first.
+    """Yield a goal at each precision that is known to lose less than the server's choice, the closest first.
 
     Args:
         goal: With the precision that was chosen.
@@ -123,7 +123,7 @@ def _at(config: PortingConfig, precision: Quantization) -> PortingConfig:
 
 
 def _allowed(config: PortingConfig) -> Sequence[Quantization]:
-    """The precisions at which a config's package can be made, the safest first."""
+    """Return the precisions at which a config's package can be made, the safest first."""
     if config.tuning.trainable != "none":
         return (Quantization.NONE,)
     clustered = config.compression is not None and config.compression.clusters is not None
@@ -131,12 +131,12 @@ def _allowed(config: PortingConfig) -> Sequence[Quantization]:
     return [precision for precision in KNOWN_LOSS if not (clustered and precision.integer)]
 
 
-def _explained(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
+def _reason(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
     if len(shares) == 1:
         return f"{chosen.value}, the only precision at which the goal can be met"
     rest = {precision: share for precision, share in shares.items() if precision is not chosen}
-    other = Quantization.NONE if Quantization.NONE in rest else max(rest, key=rest.__getitem__)
+    alternative = Quantization.NONE if Quantization.NONE in rest else max(rest, key=rest.__getitem__)
     return (
         f"{chosen.value}, at which the limits leave {shares[chosen]:.0%} of the source, "
-        f"against {rest[other]:.0%} as {other.value}"
+        f"against {rest[alternative]:.0%} as {alternative.value}"
     )

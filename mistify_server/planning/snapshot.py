@@ -15,7 +15,7 @@ from mistify.jobs.job import Goal, Job
 from mistify.parsing.validation import InvalidValue
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
-from mistify_server.planning.forecast.forecast import forecast_of, told
+from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
 from mistify_server.planning.insertion import insert_goals, promises
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.rejection import reject
@@ -118,7 +118,7 @@ class JobSnapshot:
         promised = promises(self._state(batch), self.job.goals)
         grown, goals = insert_goals(plan, promised, asked_goals(batch, plan.source_costs))
         forecast = forecast_of(grown, history, {node.algorithm for node in plan.nodes})
-        return (grown, goals) if forecast is None else (forecast.plan, told(goals, forecast))
+        return (grown, goals) if forecast is None else (forecast.plan, with_forecast(goals, forecast))
 
     def _state(self, batch: ResolvedBatch) -> BatchState:
         return next(state for state in self.states if state.plan.number == batch.number)

@@ -18,10 +18,10 @@ _SOURCE = -1
 
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
-    """The goal tree of a batch, parents first, and its goals in the order of the configs."""
+    """Return the goal tree of a batch, parents first, and its goals in the order of the configs."""
     resolved = resolved.with_metric(inspection.metric)
     batch = resolved.batch
-    bare = BatchPlan(
+    without_nodes = BatchPlan(
         number=resolved.number,
         model_name=batch.model,
         dataset=batch.dataset,
@@ -39,13 +39,13 @@ def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPl
         seed=derived_seed(batch.algorithm.config, _SOURCE),
         nodes=(),
     )
-    plan, goals = insert_goals(bare, {}, asked_goals(resolved, inspection.costs))
+    plan, goals = insert_goals(without_nodes, {}, asked_goals(resolved, inspection.costs))
     roots = (node.budget for node in plan.nodes if node.parent is None)
     return plan.model_copy(update={"exceed": expansion(roots, inspection.costs)}), goals
 
 
 def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
-    """The goals of a batch in the order of the configs, before they have parents."""
+    """Return the goals of a batch in the order of the configs, before they have parents."""
     return [
         Goal(
             id=config.id,
@@ -64,7 +64,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
 
 
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:
-    """The costs that the widened source has to exceed, so that every root goal can be cut out of it.
+    """Return the costs that the widened source has to exceed, so that every root goal can be cut out of it.
 
     On each axis the largest limit of a root goal, at the most `MAX_EXPANSION` times the source's cost;
     axes on which the source is large enough as it is, in float32, are left out: an integer goal of as many

@@ -1,4 +1,4 @@
-"""The base of what processes of the server tell each other and keep."""
+"""The base of messages between processes of the server, and of what it stores."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,4 +1,4 @@
-"""What is known of a model and of the algorithms for it before anything is adapted."""
+"""Estimates of edges before anything is adapted: traits of the model, costs of the algorithms."""
 
 from math import ceil
 
@@ -9,7 +9,7 @@ PER_HALVING = 4
 
 
 class Traits(Message):
-    """What other models a model is like.
+    """Traits by which models are compared.
 
     Attributes:
         model: A digest of its layers and weights.
@@ -42,7 +42,7 @@ class Candidate(Message):
     max_steps: int
 
     def steps(self, distance: float, rounds: int = 1) -> int:
-        """The training steps of an edge.
+        """Return the training steps of an edge.
 
         Args:
             distance: Halvings of the costs between parent and goal.
@@ -52,21 +52,21 @@ class Candidate(Message):
         return min(self.adapting[place] + rounds * self.tune_steps, self.max_steps)
 
     def rounds(self, distance: float) -> int:
-        """How often the network is tuned at the most, as of `steps`."""
+        """Return the most rounds of tuning that `steps` allows at a distance."""
         left = self.max_steps - self.steps(distance, 0)
         return max(1, -(-left // self.tune_steps)) if self.tune_steps else 1
 
 
 class EdgeEstimates(Message):
-    """What an inspection says of the edges to come.
+    """Estimates of an inspection for the edges to come.
 
     Attributes:
         traits: Of the model.
         source_steps: Steps that tune the source.
         candidates: The algorithms from which one is chosen for each edge, by name.
-        scaled: What the network costs with all its channel groups scaled alike, the least first.
-        accuracy: What the source reaches as it comes on some test examples; None where nobody asked.
-        step_seconds: What a training step of the source takes; None where nobody asked.
+        scaled: Costs with all channel groups scaled by one factor, the least first.
+        accuracy: Of the source as it came, on a sample of the test data; None if it was not measured.
+        step_seconds: Of a training step of the source; None if it was not measured.
     """
 
     traits: Traits

@@ -1,4 +1,4 @@
-"""What a worker makes of a task."""
+"""Results of tasks."""
 
 from typing import Literal
 
@@ -14,13 +14,13 @@ from mistify_server.tasks.sources import DataSource
 
 
 class TaskDone(Message):
-    """The result of a task that was done; `spent` says where the worker's time went: seconds by activity."""
+    """The result of a task that has not failed; `spent` is the worker's time, seconds by activity."""
 
     spent: dict[str, float] = Field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
-        """What the worker took."""
+        """The seconds of the worker."""
         return sum(self.spent.values())
 
 

@@ -1,4 +1,4 @@
-"""Where models and data come from."""
+"""Sources of models and data."""
 
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
@@ -6,13 +6,13 @@ from mistify_server.tasks.base import Message
 
 
 class ModelSource(Message):
-    """Where the source model comes from: one of `path`, `builtin` and `application`, and its options.
+    """Source of a model: one of `path`, `builtin` and `application`, and its options.
 
     Attributes:
         path: A file or directory.
         builtin: The name of a built-in model.
         application: The name of an architecture of `keras.applications`.
-        classes: The classes that the model is given, where its file does not say.
+        classes: The number of classes, where the model's file does not have it.
         input: Height and width of the images that an architecture of `keras.applications` takes.
         weights: A file with the weights of such an architecture.
         sequence: Tokens of the texts that a preset of keras_hub takes.
@@ -36,5 +36,5 @@ class DataSource(Message):
 
     @property
     def metric(self) -> Metric:
-        """What is measured, once the data were inspected."""
+        """The metric; accuracy until an inspection has chosen one that suits the data."""
         return self.settings.metric or Metric.ACCURACY

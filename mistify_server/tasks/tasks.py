@@ -1,4 +1,4 @@
-"""What the server asks of a worker."""
+"""Tasks of workers."""
 
 from typing import Literal, TypeAlias
 
@@ -13,14 +13,14 @@ from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import BranchResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-#: Of the source, as it comes: what it reaches, and what a training step takes.
+#: Measurements of the source as it came: its accuracy, and the seconds of a training step.
 Measure: TypeAlias = Literal["accuracy", "step"]
 
 
 class InspectTask(Message):
-    """Look at a model and its data before anything is started.
+    """Inspect a model and its data before anything is started.
 
-    `measures` is what is found out by running the source.
+    `measures` is to be found out by running the source.
     """
 
     kind: Literal["inspect"] = "inspect"
@@ -35,7 +35,7 @@ class InspectTask(Message):
 class SourceTask(Message):
     """Make the root of a goal tree: the source tuned on the data, and widened where goals ask for it.
 
-    `algorithm` says whose settings there are; `prepare` which algorithms prepare for the edges to come.
+    `algorithm_config` are settings of `algorithm`; those named in `prepare` prepare for the edges to come.
     """
 
     kind: Literal["source"] = "source"
@@ -50,10 +50,10 @@ class SourceTask(Message):
 
 
 class Adaptation(Message):
-    """What edges have in common: from a parent's checkpoint to a budget, taught by the source.
+    """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
-    `quantizations` are what the networks are packaged as: where latency is limited it is measured so.
-    `prepared` is the source result's for the algorithm.
+    `quantizations` are those of the packages: limits on latency are measured with them. `prepared` is the
+    artifact that the algorithm has prepared in the source task.
     """
 
     parent: str

@@ -1,4 +1,4 @@
-"""What a worker does with graphs without Keras structure: they are packaged as they are, at any precision.
+"""Tasks with graphs without Keras structure, which are packaged unchanged, at any precision.
 
 Their costs are those of the converted network. There is nothing to train and nothing to cut: the source is
 the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
@@ -54,16 +54,16 @@ class GraphRunner:
         self._network = lru_cache(maxsize=2)(self._convert)
 
     def takes(self, task: Task) -> bool:
-        """Whether a task is about a graph."""
+        """Return whether the model of a task is a graph."""
         if isinstance(task, InspectTask | SourceTask):
             return task.model.path is not None and is_graph(Path(task.model.path))
         return task.teacher.endswith(_SUFFIX)
 
     def run(self, task: Task) -> Inspection | SourceResult | AdaptResult | PackageResult:
-        """The result of a task.
+        """Do a task.
 
         Raises:
-            MistifyError: what the user gave cannot be used, or a package is not what it should be.
+            MistifyError: The user's model, data or settings cannot be used, or a package failed its checks.
         """
         if isinstance(task, InspectTask):
             return self._inspect(task)
@@ -78,7 +78,7 @@ class GraphRunner:
     def _inspect(self, task: InspectTask) -> Inspection:
         problems = ProblemCollector()
         problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        problems.add(_unused(task.data))
+        problems.add(_unused_settings(task.data))
         graph = problems.load("model", lambda: self._cache.graph(task.model))
         costs: Costs = {}
         metric = None
@@ -90,7 +90,7 @@ class GraphRunner:
                 profiles = calibrated_by(profiles, cost, network)
                 costs = costs_of(cost, profiles)
             if not generated_count(task.data.train) and not generated_count(task.data.test):
-                metric = self._examine_data(problems, task.data, graph)
+                metric = self._inspect_data(problems, task.data, graph)
         return Inspection(
             costs=dict(costs),
             # Another precision may be faster: latency is decided by measuring.
@@ -101,7 +101,7 @@ class GraphRunner:
             problems=tuple(problems.problems),
         )
 
-    def _examine_data(
+    def _inspect_data(
         self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph
     ) -> Metric | None:
         train, test = (
@@ -152,7 +152,7 @@ class GraphRunner:
 
     @activity("measuring")
     def _accuracy(self, artifact: str, data: DataSource) -> float:
-        """Of the graph in float32, in LiteRT."""
+        """Return the accuracy of the graph in float32, in LiteRT."""
         graph = self._graph(artifact)
         train, test = self._data(data, graph)
         objectives = objectives_for(graph.signature, train)
@@ -167,18 +167,18 @@ class GraphRunner:
         return FrozenGraph.read(self._artifacts.path(artifact).read_bytes())
 
     def _convert(self, artifact: str) -> bytes:
-        """The graph in float32."""
+        """Return the graph converted in float32."""
         return convert_graph(self._graph(artifact))
 
 
-def _unused(data: DataSource) -> list[Problem]:
-    """What a graph cannot do with its data."""
+def _unused_settings(data: DataSource) -> list[Problem]:
+    """Return problems with settings of the data that a graph has no use for."""
     settings = {f"dataset.{name}": getattr(data.settings, name) for name in _UNUSED}
-    given = {place: str(value) for place, value in settings.items() if value is not None}
-    given |= {
+    unused = {place: str(value) for place, value in settings.items() if value is not None}
+    unused |= {
         f"dataset.{part}": getattr(data, part)
         for part in ("train", "test")
         if generated_count(getattr(data, part))
     }
     expected = "nothing of the kind for a model without Keras structure, which is neither changed nor trained"
-    return [Problem(place, value, expected, "leave it out, or give data") for place, value in given.items()]
+    return [Problem(place, value, expected, "leave it out, or give data") for place, value in unused.items()]

@@ -1,4 +1,4 @@
-"""What tasks say in plain values, as executors take it."""
+"""Settings of algorithms, parsed from the plain values of tasks."""
 
 from dataclasses import replace
 
@@ -13,10 +13,10 @@ _PLACE = "algorithm.config"
 
 
 def params_of(algorithm: str, config: dict[str, object]) -> Params:
-    """The settings of an algorithm; of `auto` those that all algorithms have.
+    """Return the settings of an algorithm; for `auto` those that all algorithms have.
 
     Raises:
-        MistifyError: INVALID_CONFIG with every problem, by its place in the config.
+        MistifyError: INVALID_CONFIG with all problems, by their places in the config.
     """
     params_class = Params if algorithm == AUTO else executor_class(algorithm).params_class
     try:
@@ -31,12 +31,12 @@ def params_of(algorithm: str, config: dict[str, object]) -> Params:
 
 
 def _with_owner(problem: Problem) -> Problem:
-    """A problem of `auto` with a setting that only some algorithms have."""
+    """Return a problem of `auto`; of a setting that only certain algorithms have, it names these."""
     setting = problem.place.removeprefix(f"{_PLACE}.")
     owners = [
         name
-        for name, found in executor_classes().items()
-        if setting in found.params_class.model_fields.keys() - Params.model_fields.keys()
+        for name, executor in executor_classes().items()
+        if setting in executor.params_class.model_fields.keys() - Params.model_fields.keys()
     ]
     if not owners:
         return problem

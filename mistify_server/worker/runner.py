@@ -19,7 +19,7 @@ from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.edge_tasks import EdgeRunner
 from mistify_server.worker.graphs import GraphRunner
-from mistify_server.worker.inspection.inspection import Examination
+from mistify_server.worker.inspection.inspection import SourceInspector
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.models import package_model
@@ -45,7 +45,7 @@ class TaskRunner:
         cache = SourceCache(on_progress)
         self._checkpoints = Checkpoints(artifacts)
         self._setups = TrainingSetups(cache, self._checkpoints)
-        self._inspector = Examination(cache)
+        self._inspector = SourceInspector(cache)
         self._roots = RootMaker(cache, self._checkpoints, on_progress)
         self._edges = EdgeRunner(self._checkpoints, self._setups, on_progress)
         self._graphs = GraphRunner(artifacts, cache, on_progress)

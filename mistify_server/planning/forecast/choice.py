@@ -1,4 +1,4 @@
-"""Which algorithm adapts an edge (paper 3, "automatically selected adaptation algorithm"), and why."""
+"""Choice of the algorithm for an edge (paper 3, "automatically selected adaptation algorithm")."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import Case
 from mistify_server.tasks.estimates import Candidate, Traits
 
-#: Shares of the source's accuracy that make no difference, as seeds differ by as much: of two algorithms as
-#: good the faster one is taken.
-_AS_GOOD: Final = 0.005
+#: A share of the source's accuracy that makes no difference, as seeds differ by as much: of algorithms within
+#: it the fastest is taken.
+_TOLERANCE: Final = 0.005
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm, and why that one: a sentence without its beginning and its end."""
+    """An algorithm, and the reason for it: a part of a sentence."""
 
     algorithm: str
     reason: str
@@ -39,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Expected:
-    """What one algorithm would come to: what is lost, and its time in training steps of the source."""
+    """Expected results of an algorithm: accuracy lost, and time in training steps of the source."""
 
     algorithm: str
     lost: Estimate
@@ -47,7 +47,7 @@ class _Expected:
 
 
 class Chooser:
-    """Chooses by what edges like it have lost, and of algorithms as good the one that is fastest.
+    """Chooses the fastest of the algorithms that are expected to lose least.
 
     The same edge and the same experience give the same choice.
 
@@ -55,7 +55,7 @@ class Chooser:
         traits: Of the model.
         subject: A digest of model and data.
         candidates: By name, at least one.
-        experience: What the store has seen.
+        experience: Predicts losses.
     """
 
     def __init__(
@@ -67,26 +67,26 @@ class Chooser:
         self._experience = experience
 
     def __call__(self, edges: Sequence[Edge], prepared: Collection[str] | None = None) -> list[Choice]:
-        """The algorithms of edges, which share what an algorithm prepares.
+        """Choose the algorithms of edges that share the time for which an algorithm prepares.
 
         Args:
             edges: Of one tree.
-            prepared: What algorithms have prepared for this tree already; the others that would have to are
+            prepared: The algorithms that have prepared for this tree; others that would have to prepare are
                 left out. None where nothing has been prepared yet, and all can.
         """
-        fit = {
+        available = {
             name: candidate
             for name, candidate in self._candidates.items()
             if prepared is None or name in prepared or not candidate.preparing
         }
-        found = [
-            self._expected(name, edges, of.preparing / len(edges) if prepared is None else 0.0)
-            for name, of in sorted((fit or self._candidates).items())
+        by_algorithm = [
+            self._expected(name, edges, candidate.preparing / len(edges) if prepared is None else 0.0)
+            for name, candidate in sorted((available or self._candidates).items())
         ]
-        return [self._best(edge, rivals) for edge, *rivals in zip(edges, *found, strict=True)]
+        return [self._best(edge, expected) for edge, *expected in zip(edges, *by_algorithm, strict=True)]
 
     def case(self, edge: Edge, algorithm: str, rounds: int = 1) -> Case:
-        """An edge as an algorithm would adapt it."""
+        """Return an edge as an algorithm would adapt it."""
         return Case(
             subject=self._subject,
             kind=self._traits.kind,
@@ -99,16 +99,16 @@ class Chooser:
 
     def _expected(self, algorithm: str, edges: Sequence[Edge], preparing: float) -> list[_Expected]:
         cases = [self.case(edge, algorithm) for edge in edges]
-        besides = self._experience.overhead(algorithm) + preparing
+        overhead = self._experience.overhead(algorithm) + preparing
         return [
-            _Expected(algorithm, lost, case.work + besides)
+            _Expected(algorithm, lost, case.work + overhead)
             for case, lost in zip(cases, self._experience.lost(cases), strict=True)
         ]
 
-    def _best(self, edge: Edge, found: Sequence[_Expected]) -> Choice:
-        least = min(one.lost.mean for one in found)
-        best = min((one for one in found if one.lost.mean <= least + _AS_GOOD), key=lambda one: one.time)
-        return Choice(best.algorithm, self._reason(edge, best, [one for one in found if one is not best]))
+    def _best(self, edge: Edge, expected: Sequence[_Expected]) -> Choice:
+        least = min(one.lost.mean for one in expected)
+        best = min((one for one in expected if one.lost.mean <= least + _TOLERANCE), key=lambda one: one.time)
+        return Choice(best.algorithm, self._reason(edge, best, [one for one in expected if one is not best]))
 
     def _reason(self, edge: Edge, best: _Expected, others: list[_Expected]) -> str:
         if not others:

@@ -1,4 +1,4 @@
-"""What a goal tree comes to: which algorithm adapts each edge, and what is expected of it."""
+"""Forecast of a goal tree: the algorithm of each edge, its accuracy, its time."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,29 +22,29 @@ from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.estimates import EdgeEstimates
 
-#: What tuning gains a source of which nothing else is known: a share of what it lacks.
+#: The share of its error that tuning gains a source of which nothing else is known.
 _GAIN: Final = Estimate(0.15, 0.15)
 
-#: How far the same source, tuned again, is from what it was: a share of that.
-_AGAIN: Final = 0.005
+#: How much the same source differs when it is tuned again, as a share of its accuracy.
+_REPETITION: Final = 0.005
 
-#: Numbers of rounds of tuning that are looked at: from one to the most, evenly spread by their logarithms.
+#: Numbers of tuning rounds that are tried: from one to the most, evenly spread by their logarithms.
 _ROUNDS: Final = 100
 
-#: Of edges that a forecast learns from.
+#: The most edges that a forecast learns from.
 _RECORDS: Final = 300
 
-#: What starting a worker, and packaging a goal, takes in seconds, as measured for small networks.
+#: Seconds to start a worker and to package a goal, as measured for small networks.
 _STARTING: Final = 5.0
 _PACKAGING: Final = 1.0
 
 
 class Forecast:
-    """Foresees the edges of a batch.
+    """Predicts the edges of a batch.
 
     Args:
         plan: Of the batch, whose model can be adapted.
-        estimates: What its inspection says.
+        estimates: Of its inspection.
         records: Of edges like its own, the oldest first.
         prepared: See `Chooser`.
 
@@ -68,14 +68,14 @@ class Forecast:
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan) -> str:
-        """What a node is likely to miss, in words; empty where that is nothing."""
+        """Describe the target that a node is likely to miss; empty if it is likely to meet it."""
         if node.accuracy_target is None:
             return ""
         steps, accuracy = self._reached(node)
         return _warning(self.plan.data.metric, accuracy, node.accuracy_target, steps)
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
-        """The batch as it is expected to go.
+        """Return the expected course of the batch.
 
         Args:
             goals: Of the batch, by id.
@@ -101,27 +101,27 @@ class Forecast:
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
-        """The nodes, each with an algorithm."""
+        """Return the nodes, each with an algorithm."""
         open_nodes = [node for node in self.plan.nodes if not node.algorithm]
         if not open_nodes:
             return self.plan.nodes
         choices = self._chooser([self._edge(node) for node in open_nodes], prepared)
-        settled = {
+        chosen = {
             node.index: node.model_copy(update={"algorithm": choice.algorithm, "choice": choice.reason})
             for node, choice in zip(open_nodes, choices, strict=True)
         }
-        return tuple(settled.get(node.index, node) for node in self.plan.nodes)
+        return tuple(chosen.get(node.index, node) for node in self.plan.nodes)
 
     @cached_property
     def _scales(self) -> dict[int | None, float]:
         """The scale of the root (None) and of each node's network."""
         exceed = self.plan.exceed
-        found: dict[int | None, float] = {
+        scales: dict[int | None, float] = {
             None: self._scaling.exceeding(exceed) if exceed else self._scaling.whole
         }
         for node in self.plan.nodes:
-            found[node.index] = min(found[node.parent], self._scaling.within(node.budget))
-        return found
+            scales[node.index] = min(scales[node.parent], self._scaling.within(node.budget))
+        return scales
 
     def _edge(self, node: NodePlan) -> Edge:
         parent, costs = self._costs(node.parent), self._costs(node.index)
@@ -136,20 +136,20 @@ class Forecast:
 
     @cached_property
     def _source(self) -> Estimate | None:
-        """What the tuned source reaches; None where nobody has measured it, neither now nor before."""
+        """The accuracy of the tuned source; None where it was measured neither now nor before."""
         known = self._experience.source(self._subject, self._estimates.source_steps)
         if known is not None:
-            return Estimate(known, _AGAIN * known)
+            return Estimate(known, _REPETITION * known)
         accuracy = self._estimates.accuracy
         if accuracy is None:
             return None
-        lacks = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
-        gain = _GAIN if self._estimates.source_steps else Estimate(0.0, _AGAIN)
-        return Estimate(accuracy + gain.mean * lacks, gain.deviation * abs(lacks) + _AGAIN * accuracy)
+        error = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
+        gain = _GAIN if self._estimates.source_steps else Estimate(0.0, _REPETITION)
+        return Estimate(accuracy + gain.mean * error, gain.deviation * abs(error) + _REPETITION * accuracy)
 
     @property
     def _step_seconds(self) -> float:
-        """Of the source: as just measured, or else as in jobs before, which may have had other batches."""
+        """Seconds of a training step of the source: as just measured, or else as in earlier jobs."""
         return self._estimates.step_seconds or self._experience.step_seconds(self._subject) or 0.0
 
     @property
@@ -180,25 +180,25 @@ class Forecast:
         )
 
     def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
-        """The steps of an edge, and what its network reaches: tuned until that is what is asked for."""
+        """Return the steps of an edge and its accuracy, tuned until the target is met if it can be."""
         edge, metric, source = self._edge(node), self.plan.data.metric, self._source
         if source is None:
             return self._chooser.case(edge, node.algorithm).steps, None
-        most = 1
+        most_rounds = 1
         if node.accuracy_target is not None:
-            most = self._estimates.candidates[node.algorithm].rounds(edge.distance)
-        rounds = np.unique(np.geomspace(1, most, _ROUNDS).round().astype(int))
+            most_rounds = self._estimates.candidates[node.algorithm].rounds(edge.distance)
+        rounds = np.unique(np.geomspace(1, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
         expected = [after_losing(metric, source, lost) for lost in self._experience.lost(cases)]
         reached = [metric.reaches(estimate.mean, node.accuracy_target) for estimate in expected]
-        place = reached.index(True) if any(reached) else -1
-        return cases[place].steps, expected[place]
+        first = reached.index(True) if any(reached) else -1
+        return cases[first].steps, expected[first]
 
 
 def forecast_of(
     plan: BatchPlan, history: JobStore, prepared: Collection[str] | None = None
 ) -> Forecast | None:
-    """The forecast of a batch; None where its model is packaged as it is.
+    """Return the forecast of a batch; None where its model is packaged unchanged.
 
     Args:
         plan: Of the batch.
@@ -212,8 +212,8 @@ def forecast_of(
     return Forecast(plan, estimates, history.edges(subject, estimates.traits.kind, _RECORDS), prepared)
 
 
-def told(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
-    """Goals with the algorithms of their nodes, and what is likely to be missed."""
+def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
+    """Return goals with the algorithms of their nodes and with warnings."""
     node_of = {goal_id: node for node in forecast.plan.nodes for goal_id in node.goals}
     return [
         replace(
@@ -226,8 +226,8 @@ def told(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
     ]
 
 
-def as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
-    """A batch whose model is packaged as it is."""
+def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
+    """Return the expected course of a batch whose model is packaged unchanged."""
     edges = tuple(
         PlannedEdge(
             goals=node.goals,
@@ -258,7 +258,7 @@ def as_it_is(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
 
 
 def after_losing(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
-    """What is reached where a share of what the source reaches is lost, with the margin to first order."""
+    """Return the accuracy left when a share of the source's is lost; errors are propagated to first order."""
     mean = metric.after(source.mean, lost.mean)
     if metric.is_share:
         by_source, by_loss = 1 - lost.mean, source.mean
@@ -269,12 +269,12 @@ def after_losing(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
 
 
 def _networks(goal: Goal) -> int:
-    """How many networks are adapted for a goal's package."""
+    """Return how many networks are adapted for a goal's package."""
     return goal.branches.count if goal.branches else 1
 
 
 def _warning(metric: Metric, accuracy: Estimate | None, target: float | None, steps: int) -> str:
-    """What is said where a target is missed by more than is uncertain."""
+    """Describe a target that is missed by more than the uncertainty; empty otherwise."""
     if accuracy is None or target is None:
         return ""
     best = accuracy.mean + (accuracy.margin if metric.is_share else -accuracy.margin)

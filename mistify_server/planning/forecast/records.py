@@ -1,4 +1,4 @@
-"""What an edge that was adapted teaches about those to come."""
+"""Records of adapted edges, from which later edges are predicted."""
 
 import hashlib
 
@@ -14,34 +14,34 @@ from mistify_server.tasks.sources import DataSource
 
 
 def subject_of(traits: Traits, data: DataSource) -> str:
-    """A digest of model and data."""
+    """Return a digest of model and data."""
     return hashlib.sha256(f"{traits.model} {data.model_dump_json()}".encode()).hexdigest()
 
 
 def record_of(
     plan: BatchPlan, node: NodePlan, root: SourceResult, parent: Costs, result: AdaptResult
 ) -> EdgeRecord | None:
-    """What is kept of an edge; None where nothing was trained.
+    """Return the record of an adapted edge; None where nothing was trained.
 
     Args:
-        plan: Of its batch.
-        node: Where it goes to.
-        root: Of its tree.
-        parent: The costs of the network that it started from. Those on axes that were added to the plan
-            since are not among them.
-        result: What came of it.
+        plan: Of the batch.
+        node: To which the edge goes.
+        root: Of the tree.
+        parent: The costs of the network from which the edge started. Axes that were added to the plan since
+            then are missing.
+        result: Of the edge.
     """
     if plan.estimates is None or not result.steps:
         return None
     traits, whole = plan.estimates.traits, root.source_costs[FLOPS]
-    begun = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
+    parent_costs = CostScaling(plan.estimates.scaled, plan.source_costs).completed(parent)
     return EdgeRecord(
         case=Case(
             subject=subject_of(traits, plan.data),
             kind=traits.kind,
             algorithm=node.algorithm,
             halvings=float(np.log2(whole / result.costs[FLOPS])),
-            distance=distance(begun, node.budget),
+            distance=distance(parent_costs, node.budget),
             share=parent[FLOPS] / whole,
             steps=result.steps,
         ),

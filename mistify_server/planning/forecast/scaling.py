@@ -1,4 +1,4 @@
-"""What networks cost between those whose costs are known (paper 4.1): all channel groups are scaled alike."""
+"""Costs of networks whose channel groups are all scaled by one factor (paper 4.1), by interpolation."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from mistify.costs.budget import FLOPS, Budget, Costs
 
 
 class CostScaling:
-    """The costs of a network by its scale, linear in logarithms between the scales that are known.
+    """Costs of a network by its scale: piecewise linear in the logarithms, between known scales.
 
     Args:
         scaled: Costs at ascending scales, on the same axes.
@@ -29,29 +29,29 @@ class CostScaling:
         return self.within({FLOPS: self._source[FLOPS]})
 
     def within(self, budget: Budget) -> float:
-        """The largest scale at which all limits hold."""
+        """Return the largest scale at which all limits hold."""
         return min(
             (self._scale_of(axis, limit) for axis, limit in budget.items()), default=float(self._scales[-1])
         )
 
     def exceeding(self, costs: Costs) -> float:
-        """The least scale, not below that of the source, at which costs reach what they have to exceed."""
+        """Return the least scale, not below the source's, at which all costs reach the ones to exceed."""
         return max(self.whole, *(self._scale_of(axis, cost) for axis, cost in costs.items()))
 
     def costs(self, scale: float) -> dict[str, float]:
-        """The costs at a scale."""
+        """Return the costs at a scale."""
         return {axis: float(2 ** np.interp(scale, self._scales, logs)) for axis, logs in self._logs.items()}
 
     def completed(self, costs: Costs) -> dict[str, float]:
-        """Costs of a network, on all axes: where they were not measured, those at its multiply-adds."""
+        """Return the costs of a network on all axes; missing ones are those of its multiply-adds."""
         return {**self.costs(self.within({FLOPS: costs[FLOPS]})), **costs}
 
     def halvings(self, costs: Costs) -> float:
-        """How often the source's multiply-adds are halved; below 0 in networks that are larger."""
+        """Return how often the source's multiply-adds are halved; below 0 for larger networks."""
         return float(np.log2(self._source[FLOPS] / max(costs[FLOPS], 1.0)))
 
     def _scale_of(self, axis: str, limit: float) -> float:
-        """The largest scale at which a limit holds; the least one where there is none."""
+        """Return the largest scale at which a limit holds; the least known scale where there is none."""
         logs, wanted = self._logs[axis], np.log2(limit)
         above = int(np.searchsorted(logs, wanted, side="right"))
         if above in (0, len(logs)):
@@ -61,5 +61,5 @@ class CostScaling:
 
 
 def distance(parent: Costs, budget: Budget) -> float:
-    """Halvings of the costs between a network and a budget, on the axis where they are most; at least 0."""
+    """Return the halvings from a network's costs to a budget, on the axis with most; at least 0."""
     return max(0.0, *(float(np.log2(parent[axis] / limit)) for axis, limit in budget.items()))

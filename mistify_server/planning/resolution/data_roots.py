@@ -1,4 +1,4 @@
-"""The data roots: the only places that models and data are read from."""
+"""The data roots: models and data are read only from below these directories."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _MOST_SUGGESTIONS_FROM = 1000
 
 
 class Wanted(Enum):
-    """What a path may lead to."""
+    """Kinds of paths."""
 
     FILE = "a file"
     DIRECTORY = "a directory"
@@ -30,10 +30,10 @@ class DataRoots:
 
     @classmethod
     def of(cls, directories: Sequence[Path]) -> "DataRoots":
-        """The roots in the order in which they are searched.
+        """Return the roots, in the order in which they are searched.
 
         Raises:
-            MistifyError: NOT_FOUND, one of them is no directory.
+            MistifyError: NOT_FOUND, a root is no directory.
         """
         for directory in directories:
             if not directory.is_dir():
@@ -42,56 +42,56 @@ class DataRoots:
                 )
         return cls(tuple(directory.resolve() for directory in directories))
 
-    def find(self, given: str, wanted: Wanted = Wanted.FILE) -> Path:
-        """What a path means: below the first root that has it, an absolute one below any root.
+    def find(self, path: str, wanted: Wanted = Wanted.FILE) -> Path:
+        """Return the resolved path: of a relative one below the first root that has it.
 
         Args:
-            given: The path.
-            wanted: What it may lead to.
+            path: The path, relative or absolute.
+            wanted: The kind of path.
 
         Raises:
-            InvalidValue: there is no such file or directory, or it does not lie below a root.
+            InvalidValue: There is no such file or directory, or it does not lie below a root.
         """
         expected = f"{wanted.value} below a data root ({self})"
         outside = False
-        for candidate in self._candidates(given):
-            path = Path(os.path.realpath(candidate))
-            if not _is_there(wanted, path):
+        for candidate in self._candidates(path):
+            resolved = Path(os.path.realpath(candidate))
+            if not _exists(wanted, resolved):
                 continue
-            if any(path.is_relative_to(root) for root in self.roots):
-                return path
+            if any(resolved.is_relative_to(root) for root in self.roots):
+                return resolved
             outside = True
-        if outside or (os.path.isabs(given) and not self._below_a_root(given)):
-            raise InvalidValue(given, expected, "move it there, or serve its root")
-        raise InvalidValue(given, expected, self._advice(given))
+        if outside or (os.path.isabs(path) and not self._below_a_root(path)):
+            raise InvalidValue(path, expected, "move it there, or serve its root")
+        raise InvalidValue(path, expected, self._advice(path))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.roots)) or "the server has none: --data-root DIR"
 
-    def _candidates(self, given: str) -> Iterator[str]:
-        if "\0" in given:
+    def _candidates(self, path: str) -> Iterator[str]:
+        if "\0" in path:
             return
-        if os.path.isabs(given):
-            yield given
+        if os.path.isabs(path):
+            yield path
             return
         for root in self.roots:
-            yield os.path.join(root, given)
+            yield os.path.join(root, path)
 
-    def _below_a_root(self, given: str) -> bool:
-        path = Path(os.path.normpath(given))
-        return any(path.is_relative_to(root) for root in self.roots)
+    def _below_a_root(self, path: str) -> bool:
+        normal = Path(os.path.normpath(path))
+        return any(normal.is_relative_to(root) for root in self.roots)
 
-    def _advice(self, given: str) -> str:
-        """Names of files beside the one that is missing that look like it."""
-        name = os.path.basename(given)
-        for candidate in self._candidates(given):
+    def _advice(self, path: str) -> str:
+        """Suggest the name of a file beside the missing one that looks like it."""
+        name = os.path.basename(path)
+        for candidate in self._candidates(path):
             close = get_close_matches(name, self._names_in(os.path.dirname(candidate)), n=1)
             if close:
-                return f'did you mean "{os.path.join(os.path.dirname(given), close[0])}"?'
+                return f'did you mean "{os.path.join(os.path.dirname(path), close[0])}"?'
         return "check the path; a relative one is looked up below every root"
 
     def _names_in(self, directory: str) -> list[str]:
-        """Names in a directory, none if it does not lie below a root or cannot be listed."""
+        """Return the names in a directory; none if it does not lie below a root or cannot be listed."""
         real = Path(os.path.realpath(directory))
         if not any(real.is_relative_to(root) for root in self.roots):
             return []
@@ -100,7 +100,7 @@ class DataRoots:
         return []
 
 
-def _is_there(wanted: Wanted, path: Path) -> bool:
+def _exists(wanted: Wanted, path: Path) -> bool:
     # `Path.is_file` raises on names that are too long.
     return (wanted is not Wanted.DIRECTORY and os.path.isfile(path)) or (
         wanted is not Wanted.FILE and os.path.isdir(path)

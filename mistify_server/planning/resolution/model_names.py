@@ -1,4 +1,4 @@
-"""What a config may call a model besides a name of the repository: `SCHEME/NAME?OPTION=VALUE&...`.
+"""Names of models with a scheme: `SCHEME/NAME?OPTION=VALUE&...`.
 
 `keras.applications/MobileNetV2?classes=10&input=96&weights=mobilenet.h5` is an architecture of Keras,
 `keras_hub/bert_tiny?sequence=64` a preset's directory below a data root, and `https://tfhub.dev/...` a handle
@@ -35,36 +35,36 @@ _RANGES: Mapping[str, tuple[int, int]] = {
 }
 
 
-def parse_name(given: str, roots: DataRoots) -> ModelSource | None:
-    """The model that a name with a scheme means; None for a name without one.
+def parse_name(name: str, roots: DataRoots) -> ModelSource | None:
+    """Return the model of a name with a scheme; None for a name without one.
 
     Raises:
         InvalidValue: there is no such model, or an option is wrong.
     """
     for scheme, parse in _SCHEMES.items():
-        if given.startswith(scheme):
-            return parse(given, given.removeprefix(scheme), roots)
+        if name.startswith(scheme):
+            return parse(name, name.removeprefix(scheme), roots)
     return None
 
 
-def _application(given: str, rest: str, roots: DataRoots) -> ModelSource:
-    asked, options = _options(given, rest, ("classes", "input", "weights"))
+def _application(name: str, rest: str, roots: DataRoots) -> ModelSource:
+    architecture, options = _options(name, rest, ("classes", "input", "weights"))
     names = {name.casefold(): name for name in APPLICATIONS}
-    if asked.casefold() not in names:
-        raise InvalidValue(given, *unknown_name(asked, APPLICATIONS))
+    if architecture.casefold() not in names:
+        raise InvalidValue(name, *unknown_name(architecture, APPLICATIONS))
     weights = options.pop("weights", None)
-    numbers = _numbers(given, options)
+    numbers = _numbers(name, options)
     return ModelSource(
-        application=names[asked.casefold()],
+        application=names[architecture.casefold()],
         classes=numbers.get("classes"),
         input=numbers.get("input"),
         weights=None if weights is None else str(roots.find(weights)),
     )
 
 
-def _preset(given: str, rest: str, roots: DataRoots) -> ModelSource:
-    directory, options = _options(given, rest, ("classes", "sequence"))
-    numbers = _numbers(given, options)
+def _preset(name: str, rest: str, roots: DataRoots) -> ModelSource:
+    directory, options = _options(name, rest, ("classes", "sequence"))
+    numbers = _numbers(name, options)
     return ModelSource(
         path=str(roots.find(directory, Wanted.DIRECTORY)),
         classes=numbers.get("classes"),
@@ -72,24 +72,24 @@ def _preset(given: str, rest: str, roots: DataRoots) -> ModelSource:
     )
 
 
-def _handle(given: str, _rest: str, _roots: DataRoots) -> ModelSource:
+def _handle(name: str, _rest: str, _roots: DataRoots) -> ModelSource:
     cache = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
-    directory = cache / hashlib.sha1(given.encode(), usedforsecurity=False).hexdigest()
+    directory = cache / hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
     if directory.is_dir():
         return ModelSource(path=str(directory.resolve()))
-    found = _in_kaggle_cache(given)
-    if found is None:
+    cached = _in_kaggle_cache(name)
+    if cached is None:
         raise InvalidValue(
-            given,
+            name,
             f"a handle in tensorflow_hub's cache, as nothing is downloaded (this one would be {directory})",
             "set TFHUB_CACHE_DIR for the server, and fill it once by tensorflow_hub.resolve(HANDLE)",
         )
-    return ModelSource(path=str(found.resolve()))
+    return ModelSource(path=str(cached.resolve()))
 
 
-def _in_kaggle_cache(given: str) -> Path | None:
-    """Where kagglehub keeps `https://www.kaggle.com/models/OWNER/MODEL/FRAMEWORK/VARIATION/VERSION`."""
-    match = _KAGGLE.fullmatch(given)
+def _in_kaggle_cache(name: str) -> Path | None:
+    """Return where kagglehub keeps `https://www.kaggle.com/models/OWNER/MODEL/FRAMEWORK/VARIATION/VERSION`."""
+    match = _KAGGLE.fullmatch(name)
     if match is None:
         return None
     cache = Path(os.environ.get("KAGGLEHUB_CACHE") or Path.home() / ".cache" / "kagglehub")
@@ -104,29 +104,29 @@ _SCHEMES: Mapping[str, Callable[[str, str, DataRoots], ModelSource]] = {
 }
 
 
-def _options(given: str, rest: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
-    """What stands before the question mark, and the options after it."""
+def _options(full_name: str, rest: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """Return the text before the question mark, and the options after it."""
     name, _, query = rest.partition("?")
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError as error:
-        raise InvalidValue(given, "options as in ?NAME=VALUE&NAME=VALUE", "write them so") from error
+        raise InvalidValue(full_name, "options as in ?NAME=VALUE&NAME=VALUE", "write them so") from error
     options = dict(pairs)
     for option in options:
         if option not in known:
-            raise InvalidValue(given, *unknown_name(option, known))
+            raise InvalidValue(full_name, *unknown_name(option, known))
     if len(options) < len(pairs):
-        raise InvalidValue(given, "every option once", "leave the others out")
+        raise InvalidValue(full_name, "every option once", "leave the others out")
     return name, options
 
 
-def _numbers(given: str, options: Mapping[str, str]) -> dict[str, int]:
+def _numbers(name: str, options: Mapping[str, str]) -> dict[str, int]:
     numbers = {}
     for option, value in options.items():
         least, most = _RANGES[option]
         if not (value.isascii() and value.isdecimal() and len(value) < 10 and least <= int(value) <= most):
             raise InvalidValue(
-                given, f"{option} from {least} to {most:,}", f"write {option}={least}, for example"
+                name, f"{option} from {least} to {most:,}", f"write {option}={least}, for example"
             )
         numbers[option] = int(value)
     return numbers

@@ -1,4 +1,4 @@
-"""The model repository: models by name. And what the names in a config stand for."""
+"""The model repository, and the models and data that the names in a config stand for."""
 
 import re
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ModelRepository:
     artifacts: Artifacts
 
     def add(self, name: str, path: Path) -> NamedModel:
-        """Copy a model file into the store and give it a name, once it is known that it may be loaded.
+        """Copy a model file into the store under a name, after checking that it is safe to load.
 
         Raises:
             MistifyError: INVALID_CONFIG, the name cannot be used; CONFLICT, it is taken; NOT_FOUND,
@@ -59,7 +59,7 @@ class ModelRepository:
         return model
 
     def find(self, name: str) -> ModelSource | None:
-        """The model of a name, kept or built in; None if there is none."""
+        """Return the model with a name, kept or built in; None if there is none."""
         model = self.names.find(name)
         if model is not None:
             return ModelSource(path=str(self.artifacts.path(model.artifact)))
@@ -68,36 +68,46 @@ class ModelRepository:
         return None
 
 
-def find_model(given: str, repository: ModelRepository, roots: DataRoots) -> ModelSource:
-    """The model that a config means: of the repository, built in, named by a scheme, a file or directory.
+def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> ModelSource:
+    """Return a config's model: of the repository, built in, named by a scheme, or a file or directory.
+
+    Args:
+        name: As in the config.
+        repository: Models by name.
+        roots: Directories with files.
 
     Raises:
-        InvalidValue: it is none of them.
+        InvalidValue: The name is none of these.
     """
-    found = repository.find(given) or parse_name(given, roots)
-    if found is not None:
-        return found
+    model = repository.find(name) or parse_name(name, roots)
+    if model is not None:
+        return model
     try:
-        return ModelSource(path=str(roots.find(given, Wanted.EITHER)))
+        return ModelSource(path=str(roots.find(name, Wanted.EITHER)))
     except InvalidValue as error:
-        names = (*(model.name for model in repository.names.all()), *BUILTIN_MODELS)
+        names = (*(kept.name for kept in repository.names.all()), *BUILTIN_MODELS)
         raise InvalidValue(
-            given,
+            name,
             f"a model name ({', '.join(names)}, keras.applications/NAME) or {error.expected}",
             error.fix,
         ) from error
 
 
-def find_data(given: str, role: str, roots: DataRoots) -> str:
-    """The data that a config means for a role, "train" or "test": files, built in, or to be generated.
+def find_data(name: str, role: str, roots: DataRoots) -> str:
+    """Return a config's data: a path, built-in data, or how many examples are to be generated.
+
+    Args:
+        name: As in the config.
+        role: "train" or "test".
+        roots: Directories with files.
 
     Raises:
-        InvalidValue: it is neither.
+        InvalidValue: The name is none of these.
     """
-    if generated_count(given):
-        return given
-    if not given.startswith("builtin:"):
-        return str(roots.find(given, Wanted.EITHER))
-    if given != BUILTIN_DATA[role]:
-        raise InvalidValue(given, BUILTIN_DATA[role], "write that, or the path of a file")
-    return given
+    if generated_count(name):
+        return name
+    if not name.startswith("builtin:"):
+        return str(roots.find(name, Wanted.EITHER))
+    if name != BUILTIN_DATA[role]:
+        raise InvalidValue(name, BUILTIN_DATA[role], "write that, or the path of a file")
+    return name

@@ -12,7 +12,7 @@ from mistify.costs.profiles import Profile
 from mistify_server.worker.adaptation.edge import EdgeOutcome
 from mistify_server.worker.adaptation.source import expanded
 
-#: What the base may take of the multiply-adds that the smallest branch has: the rest it is cut from.
+#: The most of the smallest branch's multiply-adds that the base may take: only the rest can be cut.
 _BASE_SHARE: Final = 0.5
 
 #: Adapts networks, one from the other, to budgets that fall.
@@ -62,8 +62,8 @@ def adapt_branches(
         wide = expanded(analyse(network), _times(budget, larger[0]), profiles, seed)
         outcomes |= dict(zip(larger, descend(wide, [_times(budget, share) for share in larger]), strict=True))
     if smaller:
-        found = descend(network, [_times(budget, share) for share in smaller])
-        outcomes |= dict(zip(smaller, found, strict=True))
+        adapted = descend(network, [_times(budget, share) for share in smaller])
+        outcomes |= dict(zip(smaller, adapted, strict=True))
     return Branched(base, outcomes)
 
 

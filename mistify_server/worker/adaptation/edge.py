@@ -1,4 +1,4 @@
-"""Driving one edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
+"""One edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from mistify_server.worker.adaptation.schedule import StructureLossSchedule
 #: Training steps between two reports of progress.
 REPORT_STEPS = 50
 
-#: How often a network that LiteRT takes too long for is cut on.
+#: How often a network that is too slow in LiteRT is cut further.
 _CORRECTIONS = 2
 
 
@@ -86,9 +86,9 @@ def source_if_better(
     *,
     measure: Stopwatch,
 ) -> EdgeOutcome:
-    """The source as it is, where it meets the budget and is more accurate than what an edge came to.
+    """Return the source in place of an outcome, if it meets the budget and is more accurate.
 
-    It meets limits on latency with the same room as other networks, by what LiteRT takes for it.
+    It meets limits on latency as other networks do: measured in LiteRT, and with the same margin.
     """
     network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
     costs = costs_of(network, profiles)
@@ -116,7 +116,7 @@ def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
 
 
 def _rounds(taken: int, params: Params) -> Iterator[int]:
-    """The steps of each round of tuning: one round at least, and more up to the step limit."""
+    """Yield the steps of each round of tuning: one round at least, and more up to the step limit."""
     while True:
         steps = min(params.tune_steps, max(params.max_steps - taken, 0))
         yield steps
@@ -132,10 +132,10 @@ def _report_tuning(report: Report, before: int, total: int, costs: Costs, done: 
 def _adapt_by_measurement(
     executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, measure: Stopwatch
 ) -> tuple[int, str]:
-    """As `_adapt`, with profiles corrected by what LiteRT takes for the parent.
+    """Adapt as `_adapt` does, with profiles corrected by the latency of the parent in LiteRT.
 
-    Where it takes longer for the adapted network than they predict, they are corrected by both, and it is
-    cut on, twice at the most. Weights do not matter: so this comes before tuning.
+    Where the adapted network takes longer than they predict, they are corrected by both measurements, and
+    the network is cut further, twice at the most. This comes before tuning, as weights do not matter.
     """
     aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
     readings = [LatencyReading.of(at.model, measure(at.model), nominal)]
@@ -156,7 +156,7 @@ def _adapt_by_measurement(
 def _adapt(
     executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, steps: int
 ) -> tuple[int, str]:
-    """Iterate until the budget is met; all steps so far, and why it stopped short, if it did."""
+    """Iterate until the budget is met; return all steps so far, and why it was not met, if so."""
     executor.init(assignment)
     costs = executor.measure()
     schedule = StructureLossSchedule(assignment.budget, costs, params.schedule_interval)
@@ -176,7 +176,7 @@ def _adapt(
 def _shortfall(
     costs: Costs, assignment: Assignment, reached: float, accuracy_target: float | None, steps: int
 ) -> str:
-    """What the goal asks for and the network does not give, in words; empty when it is met."""
+    """Describe the limits and the target that a network misses; empty if it meets the goal."""
     over = excess(costs, assignment.budget)
     if over:
         return f"{over} after {steps:,} steps, the step limit"

@@ -1,4 +1,4 @@
-"""Structure-loss scheduling: which constraint gets how much attention (paper 4.3)."""
+"""Structure-loss scheduling: the weights of the constraints (paper 4.3)."""
 
 from mistify.costs.budget import Budget, Costs
 
@@ -23,7 +23,7 @@ class StructureLossSchedule:
         self._weights = _normalised({axis: float(start[axis] > limit) for axis, limit in budget.items()})
 
     def weights(self, now: Costs, step: int) -> dict[str, float]:
-        """The weight of each constraint after `step` training steps, at the costs `now`; they sum to 1."""
+        """Return the weight of each constraint after `step` steps, at the costs `now`; they sum to 1."""
         if step >= self._next:
             self._next = step + self._interval
             self._weights = _normalised({axis: self._share(axis, now) for axis in self._budget})

@@ -22,7 +22,7 @@ _WIDENING_STEPS = 64
 def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
-    """The source tuned on the data, or as it came if that is better on data held out of training."""
+    """Return the source tuned on the data, or as it came if that is better on data held out of training."""
     if not steps:
         return source
     train, validation = split(setup.train, setup.settings.validation, seed)
@@ -37,7 +37,7 @@ def tuned_source(
 def expanded(
     structure: Structure, exceed: Mapping[str, float], profiles: tuple[Profile, ...], seed: int
 ) -> keras.Model:
-    """The model widened as little as it takes for every cost to reach what it has to exceed."""
+    """Return the model widened by the least factor at which every cost reaches the one to exceed."""
     factor = 1.0
     for factor in np.linspace(1.0, _MAX_WIDENING, _WIDENING_STEPS + 1):
         costs = costs_of(structure.network(widened(structure, float(factor))), profiles)

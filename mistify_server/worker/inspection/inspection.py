@@ -1,4 +1,4 @@
-"""Looking at a model, its data and its settings before anything is started: every problem at once."""
+"""Inspection of a model, its data and its settings before anything is started."""
 
 from functools import partial
 from typing import NamedTuple
@@ -32,27 +32,27 @@ from mistify_server.worker.params import params_of
 
 
 class _Data(NamedTuple):
-    """What a model is trained on and measured with."""
+    """Data of a model and the metric that suits them."""
 
     train: Dataset
     test: Dataset
     metric: Metric
 
 
-class Examination:
-    """Looks at what a task names."""
+class SourceInspector:
+    """Inspects source models and their data."""
 
     def __init__(self, cache: SourceCache) -> None:
         self._cache = cache
 
     def inspect(self, task: InspectTask) -> Inspection:
-        """What was found, with all problems."""
+        """Return the costs and estimates of a source model, and all problems."""
         problems = ProblemCollector()
         model = problems.load("model", lambda: self._cache.source(task.model))
         if model is not None:
             model = problems.check("dataset.scale", partial(scaled, model, task.data.settings.scale))
         params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        data = None if model is None else self._examine_data(problems, task.data, model)
+        data = None if model is None else self._inspect_data(problems, task.data, model)
         costs: Costs = {}
         floor: Costs = {}
         estimates = None
@@ -69,7 +69,7 @@ class Examination:
                 setup = TrainingSetup(data.train, data.test, None, params, settings)
                 measures = set(task.measures)
                 if "accuracy" in measures and generated_count(task.data.test):
-                    # It is always right about data that say what it says.
+                    # Generated data have the source's own predictions as targets.
                     estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
                     measures.remove("accuracy")
                 estimates = measured(estimates, model, setup, measures)
@@ -83,12 +83,12 @@ class Examination:
             problems=tuple(problems.problems),
         )
 
-    def _examine_data(
+    def _inspect_data(
         self, problems: ProblemCollector, data: DataSource, model: keras.Model
     ) -> "_Data | None":
-        """The data, and what is measured of the model on them; problems with either are added."""
+        """Return the data and the metric; add problems with either."""
         train, test = (
-            problems.load(f"dataset.{part}", partial(self._examined, key, model))
+            problems.load(f"dataset.{part}", partial(self._load_part, key, model))
             for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
         )
         if train is None or test is None:
@@ -109,29 +109,29 @@ class Examination:
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
         return _Data(train, test, metric)
 
-    def _examined(self, part: DataPart, model: keras.Model) -> Dataset:
-        """A part of the data; a few examples of what is to be generated."""
+    def _load_part(self, part: DataPart, model: keras.Model) -> Dataset:
+        """Return a part of the data; one example of a part that is to be generated."""
         return generated(model, 1, 0) if generated_count(part.source) else self._cache.data(part)
 
 
-def check_generated(model: keras.Model, asked: DataSource, train: Dataset, test: Dataset) -> None:
-    """Make sure that data that were generated have the classes that their settings need.
+def check_generated(model: keras.Model, source: DataSource, train: Dataset, test: Dataset) -> None:
+    """Check that generated data have the classes that their settings need.
 
     Args:
-        model: What they are for.
-        asked: Which parts were to be generated.
-        train: Training data, as they are now.
-        test: Test data, likewise.
+        model: The source.
+        source: As in the config, where parts are to be generated.
+        train: The training data.
+        test: The test data.
 
     Raises:
-        MistifyError: INVALID_DATASET, with every problem.
+        MistifyError: INVALID_DATASET, with all problems.
     """
     problems = ProblemCollector()
-    if generated_count(asked.test):
+    if generated_count(source.test):
         objectives = objectives_of(model, train)
-        problems.check("dataset.metric", partial(check_defined, asked.metric, objectives, test.targets))
-    if generated_count(asked.train):
-        weights = asked.settings.class_weights
+        problems.check("dataset.metric", partial(check_defined, source.metric, objectives, test.targets))
+    if generated_count(source.train):
+        weights = source.settings.class_weights
         problems.check("dataset.class_weights", partial(check_balanced, signature_of(model), train, weights))
     if problems:
         raise MistifyError(
