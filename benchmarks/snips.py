@@ -184,8 +184,8 @@ def _table(seed: int, ported: Ported) -> Table:
     table = Table(title=title, title_justify="left")
     for column in ("share", "exact match", "steps", "seconds"):
         table.add_column(column, justify="right")
-    for one in ported.goals.values():
-        table.add_row(f"{one.share:.3f}", f"{one.accuracy:.1f}", f"{one.steps:,}", f"{one.seconds:.1f}")
+    for goal in ported.goals.values():
+        table.add_row(f"{goal.share:.3f}", f"{goal.accuracy:.1f}", f"{goal.steps:,}", f"{goal.seconds:.1f}")
     return table
 
 

@@ -132,19 +132,19 @@ def _chosen(count: int) -> range:
 def _package_figures(package: Path, alone: Sequence[Path]) -> dict[str, float]:
     """Return a package's costs beyond its own network, and the time of its branches and of a switch."""
     model = load(package, threads=1)
-    one = example(model)
+    features = example(model)
     singles = [load(path, threads=1) for path in alone]
     own = singles[model.manifest.default_branch].manifest
     ratios = []
     for branch, single in enumerate(singles):
         model.switch(branch)
-        ratios.append(_ratio(partial(single, one), partial(model, one)))
+        ratios.append(_ratio(partial(single, features), partial(model, features)))
     return {
         "extra_params": _weight_bytes(package) / _weight_bytes(alone[model.manifest.default_branch]) - 1,
         "params": own.achieved["params"],
         "latency_ratio": max(ratios),
-        "switch_extra_us": 1e6 * _switch_seconds(model, one),
-        "load_ms": 1e3 * median(timed(lambda: load(package, threads=1)(one)) for _ in range(5)),
+        "switch_extra_us": 1e6 * _switch_seconds(model, features),
+        "load_ms": 1e3 * median(timed(lambda: load(package, threads=1)(features)) for _ in range(5)),
     }
 
 
@@ -162,7 +162,7 @@ def _ratio(alone: Callable[[], object], inside: Callable[[], object]) -> float:
     return median(ratios)
 
 
-def _switch_seconds(model: PortedModel, one: npt.NDArray[Any], rounds: int = 200) -> float:
+def _switch_seconds(model: PortedModel, features: npt.NDArray[Any], rounds: int = 200) -> float:
     """Return the seconds of a switch and the first inference after it, beyond those of another inference."""
     count = len(model.branches)
     extra = []
@@ -171,9 +171,9 @@ def _switch_seconds(model: PortedModel, one: npt.NDArray[Any], rounds: int = 200
 
         def first(branch: int = branch) -> None:
             model.switch(branch)
-            model(one)
+            model(features)
 
-        extra.append(timed(first) - median(timed(lambda: model(one)) for _ in range(5)))
+        extra.append(timed(first) - median(timed(lambda: model(features)) for _ in range(5)))
     return median(extra)
 
 

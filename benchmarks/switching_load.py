@@ -205,19 +205,19 @@ def _until_recovered(ended: npt.NDArray[np.float64], within: npt.NDArray[np.bool
     return float(ended[recovered[0]] if len(recovered) else ended[-1])
 
 
-def _growth(model: PortedModel, one: npt.NDArray[Any], seconds: float) -> float:
+def _growth(model: PortedModel, features: npt.NDArray[Any], seconds: float) -> float:
     """Return by how many MiB the process grows while it infers and switches."""
-    _busy(model, one, min(5.0, seconds))
+    _busy(model, features, min(5.0, seconds))
     before = _resident()
-    _busy(model, one, seconds)
+    _busy(model, features, seconds)
     return _resident() - before
 
 
-def _busy(model: PortedModel, one: npt.NDArray[Any], seconds: float) -> None:
+def _busy(model: PortedModel, features: npt.NDArray[Any], seconds: float) -> None:
     rng, end = np.random.default_rng(0), time.monotonic() + seconds
     while time.monotonic() < end:
         model.switch(int(rng.integers(len(model.branches))))
-        model(one)
+        model(features)
         model.statistics()
 
 

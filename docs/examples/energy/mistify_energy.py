@@ -1,4 +1,4 @@
-"""The energy of an inference: by what a measured device draws, else estimated by figures for a 45 nm process.
+"""The energy of an inference: from what a measured device draws, else from figures for a 45 nm process.
 
 Mark Horowitz, "Computing's energy problem (and what we can do about it)", ISSCC 2014: so many picojoules per
 operation and per 32 bits read. Real devices differ by their process, their caches and what they do besides;
@@ -22,7 +22,7 @@ _PJ_PER_MJ = 1e9
 
 
 def energy_mj(network: NetworkCost, at: Condition) -> float:
-    """Millijoules of one inference at batch 1.
+    """Return the millijoules of one inference at batch 1.
 
     On hardware whose energy nobody has measured, every weight is read once, every activation is written once
     and read once.

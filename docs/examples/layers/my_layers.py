@@ -1,4 +1,4 @@
-"""Layers of one's own: one that is made of Keras's layers, and one with weights of its own."""
+"""Two custom layers: one made of Keras's layers, and one with weights of its own."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from executors.structure import LayerHandler, Role, register
 
 @keras.saving.register_keras_serializable("mine")
 class Block(keras.layers.Layer):
-    """Two convolutions and a way around them: made of layers and operations, it needs no handler."""
+    """Two convolutions and a shortcut: made of layers and operations, it needs no handler."""
 
     def __init__(self, channels: int, **options: Any) -> None:
         super().__init__(**options)
@@ -23,11 +23,11 @@ class Block(keras.layers.Layer):
         self.second.build((*shape[:-1], self.channels))
 
     def call(self, x: Any) -> Any:
-        """[batch, height, width, channels] on both sides."""
+        """Return activations of the same shape, [batch, height, width, channels]."""
         return keras.ops.relu(x + self.second(self.first(x)))
 
     def get_config(self) -> dict[str, Any]:
-        """What `__init__` is called with."""
+        """Return the arguments of `__init__`."""
         return {**super().get_config(), "channels": self.channels}
 
 
@@ -36,17 +36,17 @@ class Scale(keras.layers.Layer):
     """One factor for each channel."""
 
     def build(self, shape: tuple[int, ...]) -> None:
-        """Make the factors."""
+        """Create the factors."""
         self.factor = self.add_weight(name="factor", shape=shape[-1:], initializer="ones")
 
     def call(self, x: Any) -> Any:
-        """[..., channels] on both sides."""
+        """Return activations of the same shape, [..., channels]."""
         return x * self.factor
 
 
 @register(Scale)
 class ScaleHandler(LayerHandler):
-    """Says where a channel's factor is."""
+    """The channels of `Scale`: each has one factor."""
 
     def couple(self, node: Any, inputs: Any, output: Any, space: Any) -> Any:
         """Pass the channels on with their factors."""
