@@ -80,7 +80,7 @@ def test_what_is_no_cost_is_an_error_that_names_the_metric(amount):
 
 
 def test_a_metric_that_fails_is_named():
-    with pytest.raises(MistifyError, match=r"metric energy cannot tell .* ZeroDivisionError"):
+    with pytest.raises(MistifyError, match=r"metric energy cannot measure .* ZeroDivisionError"):
         list(axis(lambda network, at: 1 / 0).costs(NETWORK, []))
 
 
