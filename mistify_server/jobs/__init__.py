@@ -1,1 +1,1 @@
-"""Running jobs: the tree's steps in their order, what is kept of each, and who watches."""
+"""Running jobs: the steps of the trees in order, their log, and the watchers."""

@@ -1,4 +1,4 @@
-"""What is to be done next, while some of it is being done."""
+"""A queue of steps, of which several run at a time."""
 
 import asyncio
 import itertools
@@ -9,10 +9,10 @@ Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class StepQueue:
-    """Steps, of which a few are taken at a time, those with the lowest rank first.
+    """Runs steps, several at a time, those with the lowest rank first.
 
-    Steps, and whoever else runs on the same event loop, can add more. The first step that raises an
-    exception ends the run with it.
+    More steps can be added at any time from the same event loop. The first step that raises an exception ends
+    the run with it.
     """
 
     def __init__(self) -> None:
@@ -26,18 +26,21 @@ class StepQueue:
         self._left += 1
 
     async def run(self, at_once: int) -> None:
-        """Take steps, so many at once, until none is left; none can be added between that and the return."""
+        """Run the steps, `at_once` at a time, until none is left.
+
+        No step can be added between the end of the last one and the return.
+        """
         try:
-            while self._left:  # one may be added while the takers end
+            while self._left:  # a step may be added while the runners end
                 async with asyncio.TaskGroup() as group:
-                    takers = [group.create_task(self._take()) for _ in range(at_once)]
+                    runners = [group.create_task(self._run_steps()) for _ in range(at_once)]
                     await self._queue.join()
-                    for taker in takers:
-                        taker.cancel()
+                    for runner in runners:
+                        runner.cancel()
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from failures
 
-    async def _take(self) -> None:
+    async def _run_steps(self) -> None:
         while True:
             _, _, step = await self._queue.get()
             await step()

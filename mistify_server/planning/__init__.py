@@ -1,1 +1,1 @@
-"""From configs to a plan: what names stand for, goal trees, limits, precisions and forecasts."""
+"""From configs to a plan: resolution, inspection, limits, precisions, goal trees and forecasts."""

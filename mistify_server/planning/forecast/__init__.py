@@ -1,1 +1,1 @@
-"""What will come of goals, before anything is computed: algorithms, accuracy, seconds (paper 3)."""
+"""Forecasts of goals before anything is computed: algorithms, accuracy, seconds (paper 3)."""

@@ -1,1 +1,1 @@
-"""Looking up what configs name: models, data, devices and algorithms."""
+"""Resolution of the names in configs: models, data, devices and algorithms."""

@@ -1,1 +1,1 @@
-"""Looking at a model and its data before anything is started."""
+"""Inspection of models and data before anything is started."""

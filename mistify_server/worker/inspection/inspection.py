@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import keras
 
+from executors.base import Params
 from executors.data import Dataset
 from executors.sources.scaling import scaled
 from executors.structure import analyse
@@ -18,9 +19,9 @@ from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs
 from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError
+from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
@@ -52,40 +53,27 @@ class SourceInspector:
         if model is not None:
             model = problems.check("dataset.scale", partial(scaled, model, task.data.settings.scale))
         params = problems.load("algorithm.config", lambda: params_of(task.algorithm, task.algorithm_config))
-        data = None if model is None else self._inspect_data(problems, task.data, model)
-        costs: Costs = {}
-        floor: Costs = {}
+        if model is None:
+            return Inspection(costs={}, floor={}, hardware=task.hardware, problems=tuple(problems.problems))
+        data = self._inspect_data(problems, task.data, model)
+        profiles = calibrated(tuple(task.hardware.values()), model)
+        structure = analyse(model)
         estimates = None
-        profiles = tuple(task.hardware.values())
-        if model is not None:
-            profiles = calibrated(profiles, model)
-            structure = analyse(model)
-            costs = costs_of(structure.network(), profiles)
-            floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-            if params is not None and not problems:
-                estimates = estimates_of(structure, task, profiles)
-            if estimates is not None and params is not None and data is not None and task.measures:
-                settings = task.data.settings.model_copy(update={"metric": data.metric})
-                setup = TrainingSetup(data.train, data.test, None, params, settings)
-                measures = set(task.measures)
-                if "accuracy" in measures and generated_count(task.data.test):
-                    # Generated data have the source's own predictions as targets.
-                    estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
-                    measures.remove("accuracy")
-                estimates = measured(estimates, model, setup, measures)
+        if params is not None and not problems:
+            estimates = estimates_of(structure, task, profiles)
+            if data is not None and task.measures:
+                estimates = _with_measurements(estimates, task, model, data, params)
         return Inspection(
-            costs=dict(costs),
-            floor=dict(floor),
-            inputs=() if model is None else tuple(input_names(model)),
+            costs=dict(costs_of(structure.network(), profiles)),
+            floor=dict(costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)),
+            inputs=tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
             estimates=estimates,
             problems=tuple(problems.problems),
         )
 
-    def _inspect_data(
-        self, problems: ProblemCollector, data: DataSource, model: keras.Model
-    ) -> "_Data | None":
+    def _inspect_data(self, problems: ProblemCollector, data: DataSource, model: keras.Model) -> _Data | None:
         """Return the data and the metric; add problems with either."""
         train, test = (
             problems.load(f"dataset.{part}", partial(self._load_part, key, model))
@@ -112,6 +100,20 @@ class SourceInspector:
     def _load_part(self, part: DataPart, model: keras.Model) -> Dataset:
         """Return a part of the data; one example of a part that is to be generated."""
         return generated(model, 1, 0) if generated_count(part.source) else self._cache.data(part)
+
+
+def _with_measurements(
+    estimates: EdgeEstimates, task: InspectTask, model: keras.Model, data: _Data, params: Params
+) -> EdgeEstimates:
+    """Return the estimates with the measurements of the source that a task asks for."""
+    settings = task.data.settings.model_copy(update={"metric": data.metric})
+    setup = TrainingSetup(data.train, data.test, None, params, settings)
+    measures = set(task.measures)
+    if "accuracy" in measures and generated_count(task.data.test):
+        # Generated data have the source's own predictions as targets.
+        estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
+        measures.remove("accuracy")
+    return measured(estimates, model, setup, measures)
 
 
 def check_generated(model: keras.Model, source: DataSource, train: Dataset, test: Dataset) -> None:
