@@ -48,8 +48,8 @@ async def test_a_running_job_takes_a_goal_up(
     assert made[6_000] == made[4_000] != made[8_000]
     assert [len(site.tasks(kind)) for kind in ("inspect", "source", "adapt", "package")] == [1, 1, 3, 3]
     assert await job_states(caller, job.id) == [JobState.QUEUED, JobState.RUNNING, JobState.DONE]
-    told = [event.event for event in await caller.events(job.id) if event.goal_id == "between"]
-    assert [event for event in told if isinstance(event, GoalState)] == [
+    events = [event.event for event in await caller.events(job.id) if event.goal_id == "between"]
+    assert [event for event in events if isinstance(event, GoalState)] == [
         GoalState.WAITING,
         GoalState.RUNNING,
         GoalState.MET,

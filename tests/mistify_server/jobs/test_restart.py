@@ -167,14 +167,14 @@ async def test_a_stopped_server_leaves_a_job_to_resume(
     (site.control / "hold-adapt").touch()
     async with server(site, call_at) as (caller, process):
         job = await caller.submit(configs(make_config))
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         async def watch() -> None:
             async for _ in caller.watch(job.id):
-                told.set()
+                reported.set()
 
         watching = asyncio.create_task(watch())
-        await asyncio.wait_for(told.wait(), 60)
+        await asyncio.wait_for(reported.wait(), 60)
         await wait_until(lambda: bool(site.tasks("adapt")))
         process.send_signal(signal.SIGTERM)
         with pytest.raises(MistifyError, match="can be resumed") as raised:

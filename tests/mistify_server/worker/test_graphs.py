@@ -46,8 +46,8 @@ class Bench:
         return self.runner.run(task)
 
     def inspect(self, **changes: Any) -> Inspection:
-        found: Inspection = self.do(InspectTask(model=self.model, **{**COMMON, **changes}))
-        return found
+        result: Inspection = self.do(InspectTask(model=self.model, **{**COMMON, **changes}))
+        return result
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +56,21 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 def test_a_graph_is_inspected(bench: Bench) -> None:
-    found = bench.inspect()
-    assert not found.problems
-    assert not found.adaptable
-    assert (found.costs["flops"], found.costs["params"]) == (MULTIPLY_ADDS, pytest.approx(PARAMS, abs=10))
-    assert found.floor == {axis: cost for axis, cost in found.costs.items() if "latency" not in axis}
-    assert found.metric is Metric.ACCURACY
+    result = bench.inspect()
+    assert not result.problems
+    assert not result.adaptable
+    assert (result.costs["flops"], result.costs["params"]) == (
+        MULTIPLY_ADDS,
+        pytest.approx(PARAMS, abs=10),
+    )
+    assert result.floor == {axis: cost for axis, cost in result.costs.items() if "latency" not in axis}
+    assert result.metric is Metric.ACCURACY
 
 
 def test_the_source_is_measured_and_stays(bench: Bench) -> None:
     test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
-    told = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)
-    assert bench.root.source_accuracy == pytest.approx((told == test["y"]).mean())
+    predicted = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)
+    assert bench.root.source_accuracy == pytest.approx((predicted == test["y"]).mean())
     assert bench.root.source_accuracy > 0.9
     assert bench.root.root == bench.root.teacher
     assert bench.root.root_costs == bench.root.source_costs
@@ -95,8 +98,8 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
     content = bench.artifacts.path(result.files["serve.tflite"]).read_bytes()
     manifest = Manifest.model_validate_json(bench.artifacts.path(result.files["manifest.json"]).read_bytes())
     test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
-    told = Runner(content)({"image": test["x"]})["digit"]
-    assert (told.argmax(axis=1) == test["y"]).mean() == pytest.approx(manifest.accuracy)
+    predicted = Runner(content)({"image": test["x"]})["digit"]
+    assert (predicted.argmax(axis=1) == test["y"]).mean() == pytest.approx(manifest.accuracy)
     assert manifest.accuracy > bench.root.source_accuracy - 0.02
     assert ([info.name for info in manifest.inputs], [info.name for info in manifest.outputs]) == (
         ["image"],
@@ -105,7 +108,7 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
     assert manifest.measured.keys() == {"latency_ms@host", "latency_ms@pi"}
     if precision == "none":
         expected = bench.module.serve(tf.constant(test["x"]))["digit"]
-        np.testing.assert_allclose(told, expected, atol=1e-5)
+        np.testing.assert_allclose(predicted, expected, atol=1e-5)
 
 
 def test_settings_that_change_or_train_a_model_are_told(bench: Bench) -> None:
@@ -129,7 +132,7 @@ def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
     module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
-    found: Any = runner.run(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
-    (problem,) = [problem for problem in found.problems if problem.place == "model"]
+    result: Any = runner.run(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
+    (problem,) = [problem for problem in result.problems if problem.place == "model"]
     assert problem.given == "the operations MatrixDeterminant"
-    assert not found.costs
+    assert not result.costs

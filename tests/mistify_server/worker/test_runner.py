@@ -130,9 +130,9 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
         "data": data,
         "algorithm_config": {**SETTINGS, "source_steps": 600, "tune_steps": 200},
     }
-    found: Any = runner.run(InspectTask(model=model, **common))
-    assert (found.metric, found.problems) == (Metric.MSE, ())
-    settings = data.settings.model_copy(update={"metric": found.metric})
+    inspection: Any = runner.run(InspectTask(model=model, **common))
+    assert (inspection.metric, inspection.problems) == (Metric.MSE, ())
+    settings = data.settings.model_copy(update={"metric": inspection.metric})
     common["data"] = data.model_copy(update={"settings": settings})
     root: Any = runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
     assert root.teacher_accuracy < 0.2 * root.source_accuracy
@@ -160,12 +160,12 @@ def test_settings_that_do_not_fit_the_model_are_told(runner: TaskRunner, source:
         augment=Augmentation(crop=8),
         scale=InputScaling(mean=(1.0, 2.0), std=(1.0, 2.0)),
     )
-    told: list[str] = []
+    places: list[str] = []
     for update in ({}, {"scale": None}):
         data = DATA.model_copy(update={"settings": settings.model_copy(update=update)})
-        found: Any = runner.run(InspectTask(model=source, **{**COMMON, "data": data}))
-        told += [problem.place for problem in found.problems]
-    assert told == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
+        inspection: Any = runner.run(InspectTask(model=source, **{**COMMON, "data": data}))
+        places += [problem.place for problem in inspection.problems]
+    assert places == ["dataset.scale", "dataset.metric", "dataset.class_weights", "dataset.augment"]
 
 
 def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(

@@ -78,15 +78,15 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 @pytest.fixture
 def traced(monkeypatch: pytest.MonkeyPatch) -> list[Trainer]:
     """The trainers whose steps were traced."""
-    found: list[Trainer] = []
+    trainers: list[Trainer] = []
     steps = Trainer._steps
 
     def noted(trainer: Trainer, *args: Any) -> Any:
-        found.append(trainer)
+        trainers.append(trainer)
         return steps(trainer, *args)
 
     monkeypatch.setattr(Trainer, "_steps", noted)
-    return found
+    return trainers
 
 
 def assert_equal(network: keras.Model, expected: keras.Model) -> None:
@@ -180,8 +180,10 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     test = load_dataset(DATA.test, signature_of(networks[0]))
     for branch, network in zip(manifest.branches, networks, strict=True):
         assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
-    told = [(branch.share, branch.achieved, branch.measured, branch.accuracy) for branch in packaged.branches]
-    assert told == [(one.share, one.achieved, one.measured, one.accuracy) for one in manifest.branches]
+    reported = [
+        (branch.share, branch.achieved, branch.measured, branch.accuracy) for branch in packaged.branches
+    ]
+    assert reported == [(one.share, one.achieved, one.measured, one.accuracy) for one in manifest.branches]
 
 
 @pytest.mark.parametrize("precision", ["int8", "int8-qat"])

@@ -12,25 +12,25 @@ from mistify_server.store.edges import Case, EdgeRecord
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, case, seen
 
 
-def lost(known: Experience, wanted: Case) -> Estimate:
-    (found,) = known.lost([wanted])
-    return found
+def lost(known: Experience, requested: Case) -> Estimate:
+    (estimate,) = known.lost([requested])
+    return estimate
 
 
 def test_before_anything_was_seen_predictions_are_those_of_benchmarks_with_a_wide_margin() -> None:
     """ResNet-8, depthwise and SNIPS: shares of the source's accuracy lost at a half and at a quarter."""
     known = Experience([], CANDIDATES)
     for halvings, figures in {1.0: (0.06, 0.011, 0.026), 2.0: (0.111, 0.013, 0.026)}.items():
-        found = lost(known, case(halvings, steps=900))
-        assert all(found.holds(figure) for figure in figures)
+        estimate = lost(known, case(halvings, steps=900))
+        assert all(estimate.holds(figure) for figure in figures)
     assert lost(known, case(0.0)).mean == 0.0
 
 
 def test_more_is_lost_further_down_and_less_with_more_steps() -> None:
     known = Experience([], CANDIDATES)
     down = [lost(known, case(halvings)) for halvings in (0.0, 0.5, 1.0, 3.0)]
-    assert [found.mean for found in down] == sorted(found.mean for found in down)
-    assert [found.deviation for found in down] == sorted(found.deviation for found in down)
+    assert [estimate.mean for estimate in down] == sorted(estimate.mean for estimate in down)
+    assert [estimate.deviation for estimate in down] == sorted(estimate.deviation for estimate in down)
     assert lost(known, case(steps=2000)).mean < lost(known, case(steps=200)).mean
 
 
@@ -54,11 +54,11 @@ def test_what_a_poor_source_gains_by_training_is_expected_of_no_other() -> None:
     good = [seen(case(h, subject="good"), 0.05 * h) for h in (0.5, 1.0, 1.5, 2.0)]
     gained = [poor(h) for h in (0.5, 1.0, 2.0, 3.0)]
     for records in ([], good):
-        alone, beside = (Experience(found, CANDIDATES) for found in (records, [*gained, *records]))
+        alone, beside = (Experience(seen_edges, CANDIDATES) for seen_edges in (records, [*gained, *records]))
         for subject in ("new", "good"):
-            expected, found = (lost(known, case(1.2, subject=subject)) for known in (alone, beside))
-            assert found.mean == pytest.approx(expected.mean)
-            assert found.deviation == pytest.approx(expected.deviation)
+            expected, estimate = (lost(known, case(1.2, subject=subject)) for known in (alone, beside))
+            assert estimate.mean == pytest.approx(expected.mean)
+            assert estimate.deviation == pytest.approx(expected.deviation)
             assert beside.evidence(subject, "convolutional") == alone.evidence(subject, "convolutional")
 
 
@@ -82,7 +82,7 @@ def test_it_is_a_gaussian_process() -> None:
         case(float(h), subject="ab"[n % 2], algorithm=("morphnet", "chamnet")[n % 3 == 0], steps=int(s))
         for n, (h, s) in enumerate(zip(rng.uniform(0, 3, 12), rng.uniform(50, 3000, 12), strict=True))
     ]
-    known, wanted = cases[:8], cases[8:]
+    known, requested = cases[:8], cases[8:]
     usual = Experience([], CANDIDATES)
     targets = np.array([estimate.mean for estimate in usual.lost(known)]) + rng.normal(0, 0.005, 8)
 
@@ -109,10 +109,10 @@ def test_it_is_a_gaussian_process() -> None:
     process.fit(np.arange(8)[:, None], residuals)
     mean, deviation = process.predict(np.arange(8, 12)[:, None], return_std=True)
     records = [seen(one, float(target)) for one, target in zip(known, targets, strict=True)]
-    ours = Experience(records, CANDIDATES).lost(wanted)
-    expected = mean + [estimate.mean for estimate in usual.lost(wanted)]
+    ours = Experience(records, CANDIDATES).lost(requested)
+    expected = mean + [estimate.mean for estimate in usual.lost(requested)]
     np.testing.assert_allclose([estimate.mean for estimate in ours], expected, atol=1e-9)
-    spread = np.sqrt(deviation**2 + kernel.noise(figures(wanted)))
+    spread = np.sqrt(deviation**2 + kernel.noise(figures(requested)))
     np.testing.assert_allclose([estimate.deviation for estimate in ours], spread, rtol=1e-6)
 
 

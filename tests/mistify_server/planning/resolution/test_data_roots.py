@@ -27,13 +27,11 @@ def test_an_absolute_path_may_lie_below_any_root(roots: DataRoots, tmp_path: Pat
     assert roots.find(str(tmp_path / "second" / "train.npz")).read_text() == "second"
 
 
-@pytest.mark.parametrize(
-    "given", ["../secret/key", "{base}/secret/key", "{base}/first/../secret/key", "link"]
-)
-def test_nothing_outside_the_roots_is_found(roots: DataRoots, tmp_path: Path, given: str) -> None:
+@pytest.mark.parametrize("path", ["../secret/key", "{base}/secret/key", "{base}/first/../secret/key", "link"])
+def test_nothing_outside_the_roots_is_found(roots: DataRoots, tmp_path: Path, path: str) -> None:
     (tmp_path / "first" / "link").symlink_to(tmp_path / "secret" / "key")
     with pytest.raises(InvalidValue, match="below a data root"):
-        roots.find(given.format(base=tmp_path))
+        roots.find(path.format(base=tmp_path))
 
 
 def test_a_linked_directory_leads_nowhere_else(roots: DataRoots, tmp_path: Path) -> None:
@@ -47,10 +45,10 @@ def test_a_link_within_the_roots_is_followed(roots: DataRoots, tmp_path: Path) -
     assert roots.find("link") == tmp_path / "second" / "test.npz"
 
 
-@pytest.mark.parametrize("given", ["missing", "", "a/" * 5000, "train.npz\0", ".", "first"])
-def test_a_missing_file_says_which_roots_were_searched(roots: DataRoots, given: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["missing", "", "a/" * 5000, "train.npz\0", ".", "first"])
+def test_a_missing_file_says_which_roots_were_searched(roots: DataRoots, path: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match=str(tmp_path / "second")):
-        roots.find(given)
+        roots.find(path)
 
 
 def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:

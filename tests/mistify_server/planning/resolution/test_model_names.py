@@ -30,7 +30,7 @@ def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected", "fix"),
+    ("name", "expected", "fix"),
     [
         ("keras.applications/MobilNetV2", "EfficientNetB0", 'did you mean "MobileNetV2"?'),
         ("keras.applications/MobileNetV2?class=10", "classes, input, weights", 'did you mean "classes"?'),
@@ -43,10 +43,10 @@ def test_what_names_mean(roots: DataRoots, tmp_path: Path) -> None:
         ("keras_hub/bert?input=3", "classes, sequence", ""),
     ],
 )
-def test_what_a_name_cannot_be(roots: DataRoots, given: str, expected: str, fix: str) -> None:
+def test_what_a_name_cannot_be(roots: DataRoots, name: str, expected: str, fix: str) -> None:
     (Path(roots.roots[0]).parent / "key").touch()
     with pytest.raises(InvalidValue) as caught:
-        assert parse_name(given.replace("../root", "../other"), roots) is None
+        assert parse_name(name.replace("../root", "../other"), roots) is None
     assert expected in caught.value.expected
     assert fix in caught.value.fix
 

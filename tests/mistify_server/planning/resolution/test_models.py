@@ -23,11 +23,11 @@ def repository(store: Store, tmp_path: Path) -> ModelRepository:
 def test_a_name_in_any_case_is_the_copied_model(repository: ModelRepository, tmp_path: Path) -> None:
     content = (tmp_path / "net.h5").read_bytes()
     (tmp_path / "net.h5").unlink()
-    found = repository.find("RESNET")
-    assert found is not None
-    assert found.path is not None
-    assert found.path.endswith(".h5")
-    assert Path(found.path).read_bytes() == content
+    source = repository.find("RESNET")
+    assert source is not None
+    assert source.path is not None
+    assert source.path.endswith(".h5")
+    assert Path(source.path).read_bytes() == content
 
 
 def test_what_a_config_means(repository: ModelRepository, tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def never(model: keras.Model) -> float:
 
 def test_a_better_source_is_handed_on(source: keras.Model, training_setup: TrainingSetup) -> None:
     own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, 0.7, 5, True, "")
-    found = handed_on(source, training_setup, own, 64.0)
-    assert found.model is source
-    assert (found.accuracy, found.costs["flops"], found.steps) == (0.75, 64, 5)
-    assert (found.met, found.reason) == (False, "accuracy 0.7500 below 0.8000 after 5 steps")
+    outcome = handed_on(source, training_setup, own, 64.0)
+    assert outcome.model is source
+    assert (outcome.accuracy, outcome.costs["flops"], outcome.steps) == (0.75, 64, 5)
+    assert (outcome.met, outcome.reason) == (False, "accuracy 0.7500 below 0.8000 after 5 steps")
 
 
 @pytest.mark.parametrize(("flops", "reached"), [(64.0, 0.75), (63.0, 0.7)])
@@ -75,10 +75,10 @@ def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
     budget = {latency_axis(HOST.name): predicted}
     own = EdgeOutcome(keras.models.clone_model(source), {latency_axis(HOST.name): 0.0}, 0.7, 5, True, "")
     assignment = Assignment(source, budget, (profile,), training_setup, 0, analyse(source))
-    found = source_if_better(own, source, assignment, None, measure=lambda model: measured * predicted)
-    assert (found.model is source) == taken
+    outcome = source_if_better(own, source, assignment, None, measure=lambda model: measured * predicted)
+    assert (outcome.model is source) == taken
     if taken:
-        assert found.costs[latency_axis(HOST.name)] == pytest.approx(measured * predicted)
+        assert outcome.costs[latency_axis(HOST.name)] == pytest.approx(measured * predicted)
 
 
 class Still(AdaptationExecutor):

@@ -84,8 +84,8 @@ def edge(
     params = TrainingParams(batch_size=8, learning_rate=1e-3, distillation=0.0)
     training_setup = TrainingSetup(data, examples(1), None, params)
     profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
-    given = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
-    return run_edge(MorphNetExecutor(PARAMS), given, PARAMS, None, lambda *_: None, measure=machine)
+    assignment = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
+    return run_edge(MorphNetExecutor(PARAMS), assignment, PARAMS, None, lambda *_: None, measure=machine)
 
 
 def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, data: Dataset) -> None:
@@ -127,8 +127,8 @@ def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float
         LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms})
         for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, second))
     ]
-    found = deviation_at({"latency_ms@host": 0.4}, readings)
-    assert found == pytest.approx(times * readings[-1].deviation)
+    deviation = deviation_at({"latency_ms@host": 0.4}, readings)
+    assert deviation == pytest.approx(times * readings[-1].deviation)
 
 
 def test_other_hardware_is_held_to_deviate_in_the_same_way(model: keras.Model, data: Dataset) -> None:

@@ -47,10 +47,10 @@ def attentive() -> keras.Model:
 
 
 def test_auto_chooses_among_the_algorithms_that_take_part() -> None:
-    found = estimates_of(analyse(residual()), task(tune_steps=70), ()).candidates
-    assert set(found) == {"morphnet", "chamnet"}
-    assert {candidate.tune_steps for candidate in found.values()} == {70}
-    assert found["chamnet"].preparing > found["morphnet"].preparing == 0
+    candidates = estimates_of(analyse(residual()), task(tune_steps=70), ()).candidates
+    assert set(candidates) == {"morphnet", "chamnet"}
+    assert {candidate.tune_steps for candidate in candidates.values()} == {70}
+    assert candidates["chamnet"].preparing > candidates["morphnet"].preparing == 0
 
 
 def test_a_named_algorithm_is_the_only_candidate_also_one_that_never_takes_part() -> None:
@@ -59,8 +59,8 @@ def test_a_named_algorithm_is_the_only_candidate_also_one_that_never_takes_part(
 
 def test_candidates_know_their_steps_by_the_distance() -> None:
     """MorphNet cuts a fifth of the costs at least: three cuts for a halving, eight at the most."""
-    found = estimates_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
-    morphnet = found.candidates["morphnet"]
+    estimates = estimates_of(analyse(dense()), task(adapt_steps=80, tune_steps=5, max_steps=70), ())
+    morphnet = estimates.candidates["morphnet"]
     assert [morphnet.steps(distance) for distance in (0.0, 0.25, 1.0, 2.0, 8.0, 50.0)] == [
         5, 15, 45, 70, 70, 70,
     ]  # fmt: skip
@@ -81,11 +81,11 @@ def test_traits_tell_networks_apart_and_know_them_again() -> None:
 
 def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() -> None:
     structure = analyse(residual(width=8))
-    found = estimates_of(structure, task(), ()).scaled
+    scaled = estimates_of(structure, task(), ()).scaled
     least = costs_of(structure.network(dict.fromkeys(structure.groups, 1)))
-    assert found[0] == least
-    assert 3 < found[-1][FLOPS] / structure.network().flops < 4
-    scaling = CostScaling(found, costs_of(structure.network()))
+    assert scaled[0] == least
+    assert 3 < scaled[-1][FLOPS] / structure.network().flops < 4
+    scaling = CostScaling(scaled, costs_of(structure.network()))
     assert scaling.costs(scaling.whole) == pytest.approx(costs_of(structure.network()))
 
 

@@ -29,9 +29,9 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
         common = generated(500, metric=metric, class_weights="balanced")
         return runner.run(InspectTask(model=model, measures=("accuracy",), **common))
 
-    found = inspected(Metric.ROC_AUC)
-    assert found.problems == ()
-    assert found.estimates.accuracy == 1.0
+    inspection = inspected(Metric.ROC_AUC)
+    assert inspection.problems == ()
+    assert inspection.estimates.accuracy == 1.0
     assert [problem.place for problem in inspected(Metric.MSE).problems] == ["dataset.metric"]
 
 
