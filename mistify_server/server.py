@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,48 +130,49 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
     """Run a server in the block, and yield the address that it is bound to."""
     for name, reason in registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
-    roots = DataRoots.of(settings.data_roots)
-    index = IndexStorage.of(settings.index)
-    async with AsyncExitStack() as opened:
-        opened.enter_context(serving(settings.store))
-        store = opened.enter_context(open_store(settings.store))
-        engine = await opened.enter_async_context(
-            open_engine(settings.engine, settings.store, settings.worker, settings.slots)
-        )
-        jobs = RunningJobs(store, engine)
-        resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
+    async with _open_services(settings) as services:
         health_service = health.aio.HealthServicer()  # type: ignore[attr-defined, unused-ignore]
-        tuning = TuningService(store, index)
-        tuning.sweep()
-        services = Services(
-            PortingService(store, jobs, resolver, BatchInspector(engine)),
-            tuning,
-            DeviceService(store.devices, store.jobs),
-        )
         server = _grpc_server(services, health_service, settings.token)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
-        leases = asyncio.create_task(tuning.watch_leases())
+        leases = asyncio.create_task(services.tuning.watch_leases())
         try:
             if settings.resume:
-                jobs.resume()
+                services.jobs.resume()
             for name in ("", *_SERVICES):
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             yield address
         finally:
             leases.cancel()
             await health_service.enter_graceful_shutdown()
-            await jobs.stop()
+            await services.jobs.stop()
             await server.stop(_GRACE)
 
 
 @dataclass(frozen=True)
 class Services:
-    """The services of a server."""
+    """The services of a server, and the jobs that it runs."""
 
     porting: PortingService
     tuning: TuningService
     devices: DeviceService
+    jobs: RunningJobs
+
+
+@asynccontextmanager
+async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
+    """Open store and engine in the block, and yield the services over them."""
+    roots = DataRoots.of(settings.data_roots)
+    index = IndexStorage.of(settings.index)
+    engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
+    with serving(settings.store), open_store(settings.store) as store:
+        async with engine_opened as engine:
+            jobs = RunningJobs(store, engine)
+            resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
+            tuning = TuningService(store, index)
+            tuning.sweep()
+            porting = PortingService(store, jobs, resolver, BatchInspector(engine))
+            yield Services(porting, tuning, DeviceService(store.devices, store.jobs), jobs)
 
 
 def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:

@@ -147,7 +147,7 @@ class TuningService:
         member = self._attend(key)
         own = self._tuning.published(member)
         if own is None:
-            raise MistifyError(ErrorCode.NOT_FOUND, "nothing tells who your peers are; publish a model first")
+            raise MistifyError(ErrorCode.NOT_FOUND, "you have no peers yet; publish a model first")
         neighbourhood = self._neighbourhoods.of(self._tuning.group(member.group))
         for neighbour in await neighbourhood.nearest(member.name, own.hints, max(1, min(count, MOST_PEERS))):
             publication = self._tuning.published(Member(member.group, neighbour.member))

@@ -116,7 +116,7 @@ class RayEngine(PooledEngine):
     @override
     async def _connect(self, name: str, *, spare: bool) -> WorkerConnection:
         host = ray.remote(_Host).options(num_cpus=0 if spare else 1, scheduling_strategy="SPREAD")
-        with _loss_told():
+        with _loss_translated():
             actor = await asyncio.to_thread(host.remote, self._store, self._command, name)
         connection = _RemoteWorker(actor)
         try:
@@ -128,13 +128,13 @@ class RayEngine(PooledEngine):
 
     @override
     async def _has_room(self) -> bool:
-        with _loss_told():
+        with _loss_translated():
             free = await asyncio.to_thread(ray.available_resources)
         return bool(free.get("CPU", 0) >= 1)
 
 
 @contextmanager
-def _loss_told() -> Iterator[None]:
+def _loss_translated() -> Iterator[None]:
     try:
         yield
     except _LOST as error:
@@ -144,7 +144,7 @@ def _loss_told() -> Iterator[None]:
 class _Host:
     """The actor: starts a worker on its machine, and passes lines on.
 
-    What is wrong with the worker is told as text: only that an actor itself is lost is an exception.
+    Failures of the worker are returned as text; only the loss of the actor itself is an exception.
     """
 
     def __init__(self, store: Path, command: Sequence[str] | None, name: str) -> None:

@@ -162,27 +162,7 @@ class SqlJobStore(JobStore):
         with self._database.read() as session:
             _row(session, job_id)
             rows = session.scalars(select(BatchRow).filter_by(job_id=job_id).order_by(BatchRow.number))
-            return [
-                BatchState(
-                    plan=BatchPlan.model_validate(row.plan),
-                    root=None if row.root is None else SourceResult.model_validate(row.root),
-                    checkpoints={
-                        checkpoint.node: adapt_result(checkpoint)
-                        for checkpoint in session.scalars(
-                            select(CheckpointRow).filter_by(job_id=job_id, batch=row.number)
-                        )
-                    },
-                    branches={
-                        branched.goal_id: BranchResult.model_validate(branched.result)
-                        for branched in session.scalars(
-                            select(BranchesRow)
-                            .join(GoalRow, (GoalRow.job_id == job_id) & (GoalRow.id == BranchesRow.goal_id))
-                            .where(BranchesRow.job_id == job_id, GoalRow.batch == row.number)
-                        )
-                    },
-                )
-                for row in rows
-            ]
+            return [_batch_state(session, row) for row in rows]
 
     @override
     def record(
@@ -338,3 +318,18 @@ def _submitted(session: Session, key: str | None, config_text: str) -> JobRow | 
             "use a new key",
         )
     return row
+
+
+def _batch_state(session: Session, row: BatchRow) -> BatchState:
+    checkpoints = session.scalars(select(CheckpointRow).filter_by(job_id=row.job_id, batch=row.number))
+    branches = session.scalars(
+        select(BranchesRow)
+        .join(GoalRow, (GoalRow.job_id == row.job_id) & (GoalRow.id == BranchesRow.goal_id))
+        .where(BranchesRow.job_id == row.job_id, GoalRow.batch == row.number)
+    )
+    return BatchState(
+        plan=BatchPlan.model_validate(row.plan),
+        root=None if row.root is None else SourceResult.model_validate(row.root),
+        checkpoints={checkpoint.node: adapt_result(checkpoint) for checkpoint in checkpoints},
+        branches={entry.goal_id: BranchResult.model_validate(entry.result) for entry in branches},
+    )
