@@ -33,7 +33,7 @@ from mistify.peers.correlation import correlation
 from mistify.peers.membership import PackageReference
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
-from mistify.wire import tuning as serde
+from mistify.wire import tuning as wire
 from mistify_client.rpc.tuning import TuningClient, describe
 
 TARGETS: Final[dict[str, Target]] = {
@@ -61,7 +61,7 @@ class Fleet(NamedTuple):
 
     def lookup(self, device: Device) -> list[str]:
         """Return the members that a device gets as its peers."""
-        request = pb.PeersRequest(key=serde.key_to_proto(device.key), count=PEERS)
+        request = pb.PeersRequest(key=wire.key_to_proto(device.key), count=PEERS)
         return [message.peer.member for message in self.stub.Peers(request) if message.HasField("peer")]
 
     def recall(self) -> float:

@@ -57,7 +57,7 @@ class DevicesServicer:
     """
 
     def RegisterDevice(self, request, context):
-        """Keeps the table of a device and what networks will take there; the earlier one of that name is replaced.
+        """Keeps the table of a device and fits predictions to it; an earlier table of that name is replaced.
         A table with a problem changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -65,8 +65,8 @@ class DevicesServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportLatency(self, request, context):
-        """What the package of a goal took on a device: later predictions for that precision follow it. The same package
-        again takes the place of what was told before.
+        """Reports the latency of a goal's package on a device: later predictions for that precision follow it. A second
+        report on the same package replaces the first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -89,7 +89,7 @@ class PortingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """What would come of a batch: checked as by SubmitBatch, but nothing is kept or started.
+        """Plans a batch: it is checked as by SubmitBatch, but nothing is kept or started.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

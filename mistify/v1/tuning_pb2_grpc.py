@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class TuningStub:
     """Tune with peers: devices of a group publish their models and get those of the most correlated others.
-    Data never travel. A member that says nothing for its lease is forgotten, with what it has published.
+    Data never travel. A member that is silent for its lease is forgotten, with its published model.
     """
 
     def __init__(self, channel):
@@ -60,18 +60,18 @@ class TuningStub:
 
 class TuningServicer:
     """Tune with peers: devices of a group publish their models and get those of the most correlated others.
-    Data never travel. A member that says nothing for its lease is forgotten, with what it has published.
+    Data never travel. A member that is silent for its lease is forgotten, with its published model.
     """
 
     def Join(self, request, context):
-        """Become a member of a group, or stay one: also tells how the group compares devices.
+        """Makes the caller a member of a group, or renews it; returns how the group compares devices.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Publish(self, request_iterator, context):
-        """One header, then the weights in pieces. The member's earlier model is replaced. Whatever is wrong is told,
+        """One header, then the weights in pieces. The member's earlier model is replaced. Any error is reported,
         and nothing is kept. The same version with the same weights again changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -87,7 +87,7 @@ class TuningServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Leave(self, request, context):
-        """Stop being a member; what was published is deleted.
+        """Ends a membership; the published model is deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,7 +126,7 @@ def add_TuningServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Tuning:
     """Tune with peers: devices of a group publish their models and get those of the most correlated others.
-    Data never travel. A member that says nothing for its lease is forgotten, with what it has published.
+    Data never travel. A member that is silent for its lease is forgotten, with its published model.
     """
 
     @staticmethod

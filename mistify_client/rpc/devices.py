@@ -8,7 +8,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_time
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
-from mistify.wire import devices as serde
+from mistify.wire import devices as wire
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.retry import retried
 
@@ -46,9 +46,9 @@ class DevicesClient(ServiceClient):
         Raises:
             MistifyError: INVALID_CONFIG with every problem of the table, and nothing was kept.
         """
-        request, call = serde.table_to_proto(table), self._connection.call
+        request, call = wire.table_to_proto(table), self._connection.call
         answer = retried(lambda: call(self._stub.RegisterDevice, request, REGISTER_SECONDS), self._backoff)
-        return serde.device_from_proto(answer)
+        return wire.device_from_proto(answer)
 
     def report(self, device: str, job_id: str, goal_id: str, taken_ms: float) -> Refinement:
         """Tell what the package of a goal takes on a device; later predictions follow it.
@@ -66,7 +66,7 @@ class DevicesClient(ServiceClient):
         """All devices, by name."""
         request, call = pb.ListDevicesRequest(), self._connection.call
         answer = retried(lambda: call(self._stub.ListDevices, request, LIST_SECONDS), self._backoff)
-        return [serde.device_from_proto(device) for device in answer.devices]
+        return [wire.device_from_proto(device) for device in answer.devices]
 
     def threads(self, device: str) -> tuple[int, ...]:
         """With how many threads a device was measured: what is predicted is that of the fastest of them.

@@ -9,7 +9,7 @@ from mistify.peers.hints import Hints
 from mistify.peers.membership import MemberKey, Membership, PackageReference, Publication
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.tuning_pb2_grpc import TuningStub
-from mistify.wire import tuning as serde
+from mistify.wire import tuning as wire
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.connection import Traffic
 from mistify_client.rpc.peer_files import PeerFile, PeerFiles
@@ -49,9 +49,9 @@ class TuningClient(ServiceClient):
         Raises:
             MistifyError: NOT_FOUND, there is no such group.
         """
-        request = pb.JoinRequest(key=serde.key_to_proto(key))
+        request = pb.JoinRequest(key=wire.key_to_proto(key))
         call = self._connection.call
-        return serde.membership_from_proto(
+        return wire.membership_from_proto(
             retried(lambda: call(self._stub.Join, request, JOIN_SECONDS), self._backoff)
         )
 
@@ -70,7 +70,7 @@ class TuningClient(ServiceClient):
 
         def send() -> None:
             chunks = (weights[start : start + CHUNK] for start in range(0, len(weights), CHUNK))
-            requests = serde.publishing(key, publication, chunks)
+            requests = wire.publishing(key, publication, chunks)
             self._connection.call(self._stub.Publish, requests, PUBLISH_SECONDS)
 
         retried(send, self._backoff)
@@ -92,9 +92,9 @@ class TuningClient(ServiceClient):
         files = PeerFiles(directory)
 
         def rest(_: None) -> Iterator[PeerFile]:
-            request = pb.PeersRequest(key=serde.key_to_proto(key), count=count, held=files.held())
+            request = pb.PeersRequest(key=wire.key_to_proto(key), count=count, held=files.held())
             messages = self._connection.stream(self._stub.Peers, request)
-            yield from files.receive(map(serde.peer_from_proto, messages))
+            yield from files.receive(map(wire.peer_from_proto, messages))
 
         seen: dict[str, str] = {}
         for file in resumed(rest, None, lambda *_: None, self._backoff):
@@ -105,5 +105,5 @@ class TuningClient(ServiceClient):
 
     def leave(self, key: MemberKey) -> None:
         """Stop being a member; the coordinator deletes what was published."""
-        request = pb.LeaveRequest(key=serde.key_to_proto(key))
+        request = pb.LeaveRequest(key=wire.key_to_proto(key))
         retried(lambda: self._connection.call(self._stub.Leave, request, LEAVE_SECONDS), self._backoff)

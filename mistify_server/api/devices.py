@@ -4,7 +4,7 @@ from typing import Any
 
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1 import devices_pb2_grpc
-from mistify.wire import devices as serde
+from mistify.wire import devices as wire
 from mistify_server.devices.service import DeviceService
 
 
@@ -16,7 +16,7 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
 
     async def RegisterDevice(self, request: pb.DeviceTable, context: Any) -> pb.Device:  # noqa: N802
         """Keep a device."""
-        return serde.device_to_proto(await self._service.register(serde.table_from_proto(request)))
+        return wire.device_to_proto(await self._service.register(wire.table_from_proto(request)))
 
     async def ReportLatency(  # noqa: N802
         self, request: pb.ReportLatencyRequest, context: Any
@@ -30,4 +30,4 @@ class DevicesServicer(devices_pb2_grpc.DevicesServicer):
         self, request: pb.ListDevicesRequest, context: Any
     ) -> pb.ListDevicesResponse:
         """Show all devices."""
-        return pb.ListDevicesResponse(devices=map(serde.device_to_proto, self._service.devices()))
+        return pb.ListDevicesResponse(devices=map(wire.device_to_proto, self._service.devices()))

@@ -6,7 +6,7 @@ from typing import Any
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1 import tuning_pb2_grpc
-from mistify.wire import tuning as serde
+from mistify.wire import tuning as wire
 from mistify_server.coordinator.service import TuningService
 
 
@@ -18,27 +18,27 @@ class TuningServicer(tuning_pb2_grpc.TuningServicer):
 
     async def Join(self, request: pb.JoinRequest, context: Any) -> pb.Membership:  # noqa: N802
         """Make a member."""
-        return serde.membership_to_proto(self._service.join(serde.key_from_proto(request.key)))
+        return wire.membership_to_proto(self._service.join(wire.key_from_proto(request.key)))
 
     async def Publish(  # noqa: N802
         self, requests: AsyncIterator[pb.PublishRequest], context: Any
     ) -> pb.PublishResponse:
         """Take a model."""
         header = (await _header(requests)).header
-        publication = serde.publication_from_proto(header.publication)
+        publication = wire.publication_from_proto(header.publication)
         data = (request.data async for request in requests)
-        await self._service.publish(serde.key_from_proto(header.key), publication, data)
+        await self._service.publish(wire.key_from_proto(header.key), publication, data)
         return pb.PublishResponse(version=publication.version)
 
     async def Peers(self, request: pb.PeersRequest, context: Any) -> AsyncIterator[pb.PeersResponse]:  # noqa: N802
         """Send the models of peers."""
-        key = serde.key_from_proto(request.key)
+        key = wire.key_from_proto(request.key)
         async for part in self._service.peers(key, request.count, request.held):
-            yield serde.peer_to_proto(part)
+            yield wire.peer_to_proto(part)
 
     async def Leave(self, request: pb.LeaveRequest, context: Any) -> pb.LeaveResponse:  # noqa: N802
         """Forget a member."""
-        self._service.leave(serde.key_from_proto(request.key))
+        self._service.leave(wire.key_from_proto(request.key))
         return pb.LeaveResponse()
 
 

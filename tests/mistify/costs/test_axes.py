@@ -131,7 +131,7 @@ def test_more_is_better_means_a_limit_from_below(amount, limit, relative):
         assert meets({name: cost}, budget) == (amount > wanted)
 
 
-def test_legends_speak_of_amounts():
+def test_formats_speak_of_amounts():
     assert SPEED.format.amount(0.02) == "50J"
     assert SPEED.format.in_plain_unit(0.02) == "50 J"
     assert SPEED.format.name == "energy_j"
@@ -140,7 +140,7 @@ def test_legends_speak_of_amounts():
     assert axis_of("memory_bytes@int8").format.in_plain_unit(1e6) == "1,000,000 B"
 
 
-def test_a_legend_that_is_not_known_makes_do_with_the_name():
+def test_an_axis_without_a_format_has_its_name_and_plain_numbers():
     assert format_of("1/frames_per_s@board", []) == format_of("1/frames_per_s", [SPEED.format])
     assert format_of("1/frames_per_s", []).amount(0.02) == "50"
     assert format_of("1/energy_j@board", [SPEED.format]) == SPEED.format

@@ -13,7 +13,7 @@ from mistify.package.weights import write_weights
 from mistify.v1 import tuning_pb2 as pb
 from mistify.v1.porting_pb2 import ErrorInfo
 from mistify.v1.tuning_pb2_grpc import TuningStub
-from mistify.wire import tuning as serde
+from mistify.wire import tuning as wire
 from mistify.wire.limits import ERROR_METADATA
 from mistify.wire.porting import error_from_proto
 from mistify_client.rpc.retry import Backoff
@@ -168,11 +168,11 @@ def test_only_who_has_the_token_may_call(store, package, backoff):
 
 def header(package, **changes):
     device = fleet.device(0, WIDTH)
-    publication = serde.publication_to_proto(described(package, device))
+    publication = wire.publication_to_proto(described(package, device))
     for field, value in changes.items():
         setattr(publication, field, value)
     return pb.PublishRequest(
-        header=pb.PublishHeader(key=serde.key_to_proto(device.key), publication=publication)
+        header=pb.PublishHeader(key=wire.key_to_proto(device.key), publication=publication)
     )
 
 

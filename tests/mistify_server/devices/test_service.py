@@ -13,7 +13,7 @@ from mistify.costs.devices import DeviceTable
 from mistify.costs.latency import routine_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.v1.devices_pb2_grpc import DevicesStub
-from mistify.wire import devices as serde
+from mistify.wire import devices as wire
 from mistify_client.profiling.measuring import measure_device
 from mistify_client.profiling.samples import Chain, samples
 from mistify_client.rpc.devices import DevicesClient
@@ -108,7 +108,7 @@ async def test_a_registration_that_is_cut_leaves_nothing_behind(
 
     monkeypatch.setattr("mistify_server.devices.service.fitted", held)
     async with serving_at(site.settings()) as first:
-        call = DevicesStub(first.channel).RegisterDevice(serde.table_to_proto(table))
+        call = DevicesStub(first.channel).RegisterDevice(wire.table_to_proto(table))
         waiting = asyncio.ensure_future(call.code())
         await wait_until(began.is_set)
     assert await waiting is not grpc.StatusCode.OK
