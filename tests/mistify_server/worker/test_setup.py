@@ -1,5 +1,6 @@
 """Training setups: a teacher's predictions are made once, and only for the data that they are of."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import keras
@@ -32,7 +33,8 @@ def examples(seed: int) -> Dataset:
 @pytest.fixture
 def setups() -> TrainingSetups:
     data = {name: examples(seed) for seed, name in enumerate(("first", "second", "test"))}
-    return TrainingSetups(SimpleNamespace(data=lambda part: data[part.source]), teacher)
+    cache = SimpleNamespace(data=lambda part: data[Path(part.source).name])
+    return TrainingSetups(cache, SimpleNamespace(shared=teacher))
 
 
 @pytest.fixture
@@ -52,18 +54,32 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
 def test_predictions_are_of_the_data_and_the_teacher_that_they_are_given_with(setups):
     orders = [("a", "first"), ("a", "second"), ("b", "second"), ("a", "first")]
     for name, train in orders:
-        setup = setups.of(name, DataSource(train=train, test="test"), Params())
+        setup = setups.prepare(name, DataSource(train=train, test="test"), Params())
         expected = np.asarray(teacher(name)(setup.train.inputs["x"]))
         np.testing.assert_allclose(setup.teacher["y"], expected, atol=1e-6)
 
 
 def test_predictions_are_made_once_for_all_goals(setups, passes):
     source = DataSource(train="first", test="test")
-    first, second = (setups.of("a", source, Params()) for _ in range(2))
+    first, second = (setups.prepare("a", source, Params()) for _ in range(2))
     assert second.teacher is first.teacher
     assert passes == [teacher("a")]
 
 
+def test_predictions_and_versions_end_with_the_files_that_they_are_of(setups, passes, tmp_path):
+    file, source = tmp_path / "first", DataSource(train=str(tmp_path / "first"), test="test")
+    versions = []
+    for content in ("old", "old", "new content"):
+        if not file.exists() or file.read_text() != content:
+            file.write_text(content)
+        setups.prepare("a", source, Params())
+        versions.append(setups.version("a", source))
+    assert versions[0] == versions[1] != versions[2]
+    assert len(passes) == 2
+
+
 def test_nothing_is_predicted_for_what_is_not_distilled(setups, passes):
-    assert setups.of("a", DataSource(train="first", test="test"), Params(), distilled=False).teacher is None
+    assert (
+        setups.prepare("a", DataSource(train="first", test="test"), Params(), distilled=False).teacher is None
+    )
     assert passes == []
