@@ -35,7 +35,14 @@ class TfmotTraining:
 
     @classmethod
     def of(cls, model: keras.Model, setup: TrainingSetup, steps: int, seed: int) -> "TfmotTraining":
-        """Return the training of a translation of the model."""
+        """Return the training of a translation of the model.
+
+        Args:
+            model: The Keras 3 model.
+            setup: The training data, and the teacher's predictions for them.
+            steps: Training steps, after `PRIMING_STEPS` at rate zero.
+            seed: Of the order of the examples.
+        """
         weights = setup.settings.class_weights
         return cls(objectives_of(model, setup.train, weights), setup, steps, seed)
 

@@ -96,7 +96,13 @@ class _Writer:
         self._graph.tensors[tensor].shapeSignature = [-1, *self.shapes[tensor][1:]]
 
     def tensor(self, shape: Shape, *, float32: bool = False, like: tuple[float, int] = (_SCALE, 0)) -> int:
-        """Add a tensor that an operator writes; `like` are scale and zero point of its integers."""
+        """Add a tensor that an operator writes, and return its number.
+
+        Args:
+            shape: Of the tensor.
+            float32: Whether it is float32 in an integer network as well.
+            like: Scale and zero point of its integers.
+        """
         if float32 or not self._integer:
             return self._add(shape, schema.TensorType.FLOAT32)
         return self._add(
@@ -125,7 +131,14 @@ class _Writer:
         return self._add(shape, schema.TensorType.INT32)
 
     def operator(self, name: str, inputs: Iterable[int], output: int, options: Any = None) -> int:
-        """Add an operator; `options` are an object of the schema."""
+        """Add an operator, and return the tensor that it writes.
+
+        Args:
+            name: Of the operator in LiteRT.
+            inputs: The numbers of the tensors that it reads.
+            output: The number of the tensor that it writes.
+            options: An object of the schema; None for an operator without options.
+        """
         code = getattr(schema.BuiltinOperator, name)
         if code not in self._codes:
             self._codes[code] = len(self._codes)

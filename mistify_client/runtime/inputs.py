@@ -39,8 +39,13 @@ def checked(
 ) -> dict[str, Array]:
     """Check the array of each input and return it as it is, for callers with too many examples for a copy.
 
+    Args:
+        inputs: those of the network, in order.
+        positional: the first arrays, in the order of the inputs.
+        named: the other arrays, by name.
+
     Raises:
-        MistifyError: as `bind`, which has the same arguments.
+        MistifyError: as `bind`.
     """
     arrays, problems = _by_name([info.name for info in inputs], positional, named)
     for info in inputs:

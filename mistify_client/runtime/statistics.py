@@ -124,7 +124,14 @@ class Recorder:
                 return cls(branches, generation, mmap.mmap(file.fileno(), size))
 
     def record(self, ended: float, latency_ms: float, branch: int, batch: int) -> None:
-        """Record an inference; the arguments are the fields of `INFERENCE`."""
+        """Record an inference.
+
+        Args:
+            ended: in seconds of `time.monotonic`.
+            latency_ms: without waiting for others.
+            branch: the branch that ran; 0 where the package has none.
+            batch: how many examples it had.
+        """
         counts = self._counts
         total = counts[0]
         offset = self._ring + total % CAPACITY * _RECORD.size

@@ -116,7 +116,7 @@ class PackageSettings(Message):
 
 
 class PackageTask(Message):
-    """Turn a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
+    """A task that turns a checkpoint into `serve.tflite`, `train.tflite` and `manifest.json`.
 
     Attributes:
         settings: What the goal asks of the package.

@@ -89,7 +89,7 @@ async def test_a_goal_with_a_known_budget_only_gets_a_package(
     assert goals(job) == {"half": GoalState.MET, "again": GoalState.MET}
     assert parents(job) == {"half": None, "again": None}
     assert len(site.tasks("adapt")) == 1
-    assert [task["goal_id"] for task in site.tasks("package")] == ["half", "again"]
+    assert [task["settings"]["goal_id"] for task in site.tasks("package")] == ["half", "again"]
 
 
 async def test_more_accuracy_is_tuned_from_the_checkpoint_of_the_budget(

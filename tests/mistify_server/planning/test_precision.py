@@ -145,13 +145,13 @@ async def tight(caller: Any, site: Any, make_config: Config) -> Callable[..., An
 
 
 def packaged_as(site: Any) -> list[str]:
-    return [task["quantization"]["precision"] for task in site.tasks("package")]
+    return [task["settings"]["quantization"]["precision"] for task in site.tasks("package")]
 
 
 async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_399.0})
     assert packaged_as(site) == ["int8", "float16"]
-    assert site.tasks("package")[1]["budget"] == {"memory_bytes@float16": 2_400}
+    assert site.tasks("package")[1]["settings"]["budget"] == {"memory_bytes@float16": 2_400}
     assert goal.state is GoalState.MET
     assert goal.quantization.precision is Quantization.FLOAT16
     assert dict(goal.budget) == {"memory_bytes@float16": 2_400}

@@ -71,7 +71,13 @@ class Function:
 
     @classmethod
     def like(cls, model: keras.Model, forward: Callable[..., Any], variables: object = None) -> "Function":
-        """Return a function with the inputs and outputs of a model."""
+        """Return a function with the inputs and outputs of a model.
+
+        Args:
+            model: The model.
+            forward: Takes the inputs in order, and returns one output or a list of them.
+            variables: The object that holds the variables that it reads; None where it reads none.
+        """
         inputs = [tf.TensorSpec(tensor.shape, tensor.dtype, tensor.name) for tensor in model.inputs]
         return cls(forward, inputs, output_names(model), variables)
 

@@ -21,7 +21,13 @@ class Optimizer(tf.Module, ABC):  # type: ignore[misc]  # TensorFlow has no type
 
     @abstractmethod
     def apply(self, weights: Sequence[tf.Variable], gradients: Sequence[Any], rate: Any) -> None:
-        """Change every weight by its gradient."""
+        """Change every weight by its gradient.
+
+        Args:
+            weights: The weights, in the order of the state.
+            gradients: The gradient of each weight, in its shape.
+            rate: The learning rate [].
+        """
 
     def reset(self) -> None:
         """Set the state to zero."""

@@ -87,6 +87,11 @@ def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
     """Return a slice; a size of -1 means all that is left.
 
     Known sizes are written out: XNNPACK, which uses all threads, takes no other slices.
+
+    Args:
+        tensor: Of any shape.
+        begin: The first index along each axis.
+        size: The length along each axis.
     """
     lengths = tensor.shape.as_list()
     left = [-1 if length is None else length - start for length, start in zip(lengths, begin, strict=True)]
@@ -96,7 +101,17 @@ def cut(tensor: Any, begin: list[int], size: list[int]) -> Any:
 
 
 def fitted(image: Any, rows: WindowAxis, columns: WindowAxis, value: float = 0.0) -> Any:
-    """Pad an image [n, rows, columns, c] with a value, or cut it, to the part that is read."""
+    """Pad an image with a value, or cut it, to the part that is read.
+
+    Args:
+        image: The image [n, rows, columns, c].
+        rows: Along the second axis.
+        columns: Along the third.
+        value: Of the padding.
+
+    Returns:
+        The image [n, rows.padded, columns.padded, c].
+    """
     after = [axis.padded - axis.before - axis.size for axis in (rows, columns)]
     pads = [[axis.before, max(more, 0)] for axis, more in zip((rows, columns), after, strict=True)]
     if any(map(any, pads)):
@@ -123,7 +138,13 @@ def bands_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> dict[int, A
 
 
 def rows_read(image: Any, rows: WindowAxis, columns: WindowAxis) -> Iterator[Any]:
-    """Yield what the taps of each row of the kernel read, side by side [n, made, made, taps * c]."""
+    """Yield what the taps of each row of the kernel read, side by side [n, made, made, taps * c].
+
+    Args:
+        image: The image as `fitted` returns it.
+        rows: Along the second axis.
+        columns: Along the third.
+    """
     bands = bands_read(image, rows, columns)
     for tap in range(rows.kernel):
         block, phase = rows.place(tap)
