@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -32,8 +33,21 @@ def branches():
 
 
 @pytest.fixture(scope="module")
-def converted(branches):
-    return convert_branches(branches, QuantizationConfig())
+def converted_to(branches):
+    """Return the branches in a file of a precision: each is converted once."""
+
+    @cache
+    def convert(precision):
+        return convert_branches(
+            branches, QuantizationConfig.model_validate(precision), {"image": images(100)}
+        )
+
+    return convert
+
+
+@pytest.fixture(scope="module")
+def converted(converted_to):
+    return converted_to("none")
 
 
 def by_number(network, number, batch):
@@ -80,10 +94,8 @@ def kernels(network):
 
 
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
-def test_the_base_is_stored_once_and_every_branch_by_itself(branches, precision):
-    found = kernels(
-        convert_branches(branches, QuantizationConfig.model_validate(precision), {"image": images(20)})
-    )
+def test_the_base_is_stored_once_and_every_branch_by_itself(converted_to, precision):
+    found = kernels(converted_to(precision))
     assert found[24, 3, 3, 2] == 1
     assert [found[width, 3, 3, 24] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
 
@@ -108,8 +120,8 @@ def test_one_interpreter_runs_all_branches(converted):
 
 
 @pytest.mark.parametrize("precision", ["float16", "dynamic"])
-def test_branches_are_stored_at_other_precisions(branches, converted, precision):
-    stored = convert_branches(branches, QuantizationConfig.model_validate(precision))
+def test_branches_are_stored_at_other_precisions(converted_to, converted, precision):
+    stored = converted_to(precision)
     differences = []
     for number in range(4):
         found = by_signature(stored, number, 5)
@@ -118,8 +130,8 @@ def test_branches_are_stored_at_other_precisions(branches, converted, precision)
 
 
 @pytest.mark.parametrize("run", [by_number, by_signature])
-def test_each_branch_has_scales_of_its_own_in_integers(branches, run):
-    integers = convert_branches(branches, QuantizationConfig.model_validate("int8"), {"image": images(100)})
+def test_each_branch_has_scales_of_its_own_in_integers(branches, converted_to, run):
+    integers = converted_to("int8")
     for number, network in enumerate(branches.networks):
         differences = np.abs(run(integers, number, 40) - network.model.predict(images(40), verbose=0))
         assert 0 < differences.mean() <= differences.max() < 0.06
