@@ -25,15 +25,17 @@ class TaskDone(Message):
 
 
 class Inspection(TaskDone):
-    """The source's costs, the least that it can become, and every problem found.
+    """The result of an inspect task.
 
-    `inputs` are the source's, by name. `adaptable` says whether its architecture can be changed; where it
-    cannot, `floor` is what it costs.
-    `metric` is the one that was asked for, or that suits the data. `hardware` is the task's, with this
-    machine's own profile calibrated by measuring the source. `estimates` are None where nothing can be
-    adapted.
-
-    The place of a problem is one in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
+    Attributes:
+        costs: Of the source, by axis; empty if it could not be measured.
+        floor: The least that the source can be cut to, by axis; its costs if it cannot be adapted.
+        inputs: The names of the source's inputs.
+        adaptable: Whether the source's architecture can be changed.
+        hardware: That of the task, with this machine's profile calibrated by measuring the source.
+        metric: Of the config, or else one that suits the data; None if the data cannot be used.
+        estimates: For the edges to come; None where nothing can be adapted.
+        problems: With places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
     """
 
     kind: Literal["inspection"] = "inspection"
@@ -48,10 +50,19 @@ class Inspection(TaskDone):
 
 
 class SourceResult(TaskDone):
-    """The tuned source (the teacher of every goal) and the root, the same where nothing was widened.
+    """The result of a source task.
 
-    `data` are those that were generated for it, None where there were some. `prepared` is what algorithms
-    have computed for all goals, by their names; those that compute nothing are not there.
+    Attributes:
+        source_costs: Of the source as it came, by axis.
+        source_accuracy: Of the source as it came.
+        metric: Of all accuracies.
+        teacher: The artifact of the tuned source, the teacher of all goals.
+        teacher_accuracy: Of the teacher.
+        root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
+        root_costs: Of the root, by axis.
+        steps: Training steps of the teacher.
+        data: With generated parts as files; None where nothing was generated.
+        prepared: The artifacts that algorithms have prepared for all goals, by algorithm.
     """
 
     kind: Literal["source_result"] = "source_result"
@@ -68,7 +79,7 @@ class SourceResult(TaskDone):
 
 
 class AdaptResult(TaskDone):
-    """The goal's checkpoint, or the best model found where the goal was not met."""
+    """The result of an adapt task: the goal's checkpoint, or the best one on the way if it was not met."""
 
     kind: Literal["adapt_result"] = "adapt_result"
     checkpoint: str
@@ -88,9 +99,13 @@ class BranchCheckpoint(Message):
 
 
 class BranchResult(TaskDone):
-    """The networks between which a package can switch, ascending by their shares.
+    """The result of a branch task: the networks between which a package can switch.
 
-    `base` are the layers that all of them share. `reason` says which did not come within their budgets.
+    Attributes:
+        base: The layers that all of them share.
+        branches: Ascending by their shares.
+        steps: Training steps of all together.
+        reason: Which branches missed their budgets; empty if none did.
     """
 
     kind: Literal["branch_result"] = "branch_result"
@@ -122,7 +137,7 @@ class PackageResult(TaskDone):
 
 
 class TaskFailure(Message):
-    """Why a task failed. `code` is the name of an `ErrorCode`."""
+    """The failure of a task. `code` is the name of an `ErrorCode`."""
 
     kind: Literal["failure"] = "failure"
     code: str

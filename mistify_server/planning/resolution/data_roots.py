@@ -14,7 +14,7 @@ from mistify.parsing.validation import InvalidValue
 _MOST_SUGGESTIONS_FROM = 1000
 
 
-class Wanted(Enum):
+class PathKind(Enum):
     """Kinds of paths."""
 
     FILE = "a file"
@@ -42,21 +42,21 @@ class DataRoots:
                 )
         return cls(tuple(directory.resolve() for directory in directories))
 
-    def find(self, path: str, wanted: Wanted = Wanted.FILE) -> Path:
+    def find(self, path: str, kind: PathKind = PathKind.FILE) -> Path:
         """Return the resolved path: of a relative one below the first root that has it.
 
         Args:
             path: The path, relative or absolute.
-            wanted: The kind of path.
+            kind: What it may lead to.
 
         Raises:
             InvalidValue: There is no such file or directory, or it does not lie below a root.
         """
-        expected = f"{wanted.value} below a data root ({self})"
+        expected = f"{kind.value} below a data root ({self})"
         outside = False
         for candidate in self._candidates(path):
             resolved = Path(os.path.realpath(candidate))
-            if not _exists(wanted, resolved):
+            if not _exists(kind, resolved):
                 continue
             if any(resolved.is_relative_to(root) for root in self.roots):
                 return resolved
@@ -100,8 +100,8 @@ class DataRoots:
         return []
 
 
-def _exists(wanted: Wanted, path: Path) -> bool:
+def _exists(kind: PathKind, path: Path) -> bool:
     # `Path.is_file` raises on names that are too long.
-    return (wanted is not Wanted.DIRECTORY and os.path.isfile(path)) or (
-        wanted is not Wanted.FILE and os.path.isdir(path)
+    return (kind is not PathKind.DIRECTORY and os.path.isfile(path)) or (
+        kind is not PathKind.FILE and os.path.isdir(path)
     )

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from executors.inspection.names import APPLICATIONS
 from mistify.parsing.validation import InvalidValue, unknown_name
-from mistify_server.planning.resolution.data_roots import DataRoots, Wanted
+from mistify_server.planning.resolution.data_roots import DataRoots, PathKind
 from mistify_server.tasks.sources import ModelSource
 
 _APPLICATION, _PRESET, _HANDLE = "keras.applications/", "keras_hub/", "https://"
@@ -66,7 +66,7 @@ def _preset(name: str, rest: str, roots: DataRoots) -> ModelSource:
     directory, options = _options(name, rest, ("classes", "sequence"))
     numbers = _numbers(name, options)
     return ModelSource(
-        path=str(roots.find(directory, Wanted.DIRECTORY)),
+        path=str(roots.find(directory, PathKind.DIRECTORY)),
         classes=numbers.get("classes"),
         sequence=numbers.get("sequence"),
     )

@@ -9,7 +9,7 @@ from executors.inspection import inspect_source
 from mistify.config.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.resolution.data_roots import DataRoots, Wanted
+from mistify_server.planning.resolution.data_roots import DataRoots, PathKind
 from mistify_server.planning.resolution.model_names import parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
@@ -83,7 +83,7 @@ def find_model(name: str, repository: ModelRepository, roots: DataRoots) -> Mode
     if model is not None:
         return model
     try:
-        return ModelSource(path=str(roots.find(name, Wanted.EITHER)))
+        return ModelSource(path=str(roots.find(name, PathKind.EITHER)))
     except InvalidValue as error:
         names = (*(kept.name for kept in repository.names.all()), *BUILTIN_MODELS)
         raise InvalidValue(
@@ -107,7 +107,7 @@ def find_data(name: str, role: str, roots: DataRoots) -> str:
     if generated_count(name):
         return name
     if not name.startswith("builtin:"):
-        return str(roots.find(name, Wanted.EITHER))
+        return str(roots.find(name, PathKind.EITHER))
     if name != BUILTIN_DATA[role]:
         raise InvalidValue(name, BUILTIN_DATA[role], "write that, or the path of a file")
     return name

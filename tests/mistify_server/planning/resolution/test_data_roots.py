@@ -4,7 +4,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.resolution.data_roots import DataRoots, Wanted
+from mistify_server.planning.resolution.data_roots import DataRoots, PathKind
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ def test_a_missing_file_says_which_roots_were_searched(roots: DataRoots, path: s
 def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:
     (tmp_path / "second" / "saved").mkdir()
     (tmp_path / "first" / "out").symlink_to(tmp_path / "secret")
-    for wanted in (Wanted.DIRECTORY, Wanted.EITHER):
+    for wanted in (PathKind.DIRECTORY, PathKind.EITHER):
         assert roots.find("saved", wanted) == tmp_path / "second" / "saved"
         with pytest.raises(InvalidValue, match=f"{wanted.value} below a data root"):
             roots.find("out", wanted)
-    assert roots.find("test.npz", Wanted.EITHER) == tmp_path / "second" / "test.npz"
+    assert roots.find("test.npz", PathKind.EITHER) == tmp_path / "second" / "test.npz"
     with pytest.raises(InvalidValue, match="a directory below a data root"):
-        roots.find("test.npz", Wanted.DIRECTORY)
+        roots.find("test.npz", PathKind.DIRECTORY)
 
 
 def test_a_name_that_is_nearly_right_is_suggested(roots: DataRoots, tmp_path: Path) -> None:
