@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, starmap
 
@@ -79,22 +79,12 @@ class PortingService:
         reject(problems.problems)
         planned = await asyncio.to_thread(lambda: list(starmap(self._planned, inspected)))
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
-        now = self._now()
-        submission = Submission(
-            job=Job(
-                id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
-                state=JobState.QUEUED,
-                goals=tuple(goals[config.id] for config in configs),
-                created_unix_ms=int(now.timestamp() * 1000),
-            ),
-            plans=[plan for plan, _, _ in planned],
-            config_text=config_text,
-            idempotency_key=idempotency_key or None,
-        )
-        job = self._store.jobs.create(submission)
-        if job.id == submission.job.id:
+        plans = [plan for plan, _, _ in planned]
+        job = self._new_job([goals[config.id] for config in configs])
+        kept = self._store.jobs.create(Submission(job, plans, config_text, idempotency_key or None))
+        if kept.id == job.id:
             self._jobs.start(job.id)
-        return job
+        return kept
 
     async def plan(self, config_text: str) -> Plan:
         """Return the expected course of a batch of configs; nothing is kept or started.
@@ -112,7 +102,7 @@ class PortingService:
         inspected = [batch.with_precisions() for batch in inspected]
         problems.add(chain.from_iterable(starmap(unusable, inspected)))
         reject(problems.problems)
-        reachable = [batch for batch in starmap(within_reach, inspected) if batch.batch.batch.configs]
+        reachable = [batch for batch in starmap(within_reach, inspected) if batch.resolved.batch.configs]
         batches = await asyncio.to_thread(lambda: list(starmap(self._forecast, reachable)))
         return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, inspected))))
 
@@ -209,6 +199,15 @@ class PortingService:
         if forecast is None:
             return plan_unchanged(plan, by_id)
         return forecast.planned(by_id, self._inspector.engine.slots)
+
+    def _new_job(self, goals: Sequence[Goal]) -> Job:
+        now = self._now()
+        return Job(
+            id=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}",
+            state=JobState.QUEUED,
+            goals=tuple(goals),
+            created_unix_ms=int(now.timestamp() * 1000),
+        )
 
     def _added(self, job_id: str, config_text: str, idempotency_key: str) -> bool:
         return bool(idempotency_key) and self._store.jobs.added(job_id, idempotency_key, config_text)

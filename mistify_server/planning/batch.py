@@ -70,9 +70,9 @@ class ResolvedBatch:
 class InspectedBatch(NamedTuple):
     """A batch and the worker's inspection of its model and data."""
 
-    batch: ResolvedBatch
+    resolved: ResolvedBatch
     inspection: Inspection
 
     def with_precisions(self) -> "InspectedBatch":
         """Return the batch with a precision for each goal that leaves it to the server."""
-        return self._replace(batch=self.batch.with_precisions(self.inspection))
+        return self._replace(resolved=self.resolved.with_precisions(self.inspection))
