@@ -1,1 +1,1 @@
-"""The porting server: API, architecture adaptor, store and the worker that trains."""
+"""Porting server: API, planning, jobs, store, and the workers that train."""

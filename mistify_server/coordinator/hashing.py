@@ -20,7 +20,7 @@ KEY_BYTES: Final = 8
 
 @dataclass(frozen=True)
 class Parameters:
-    """Of an index.
+    """Parameters of an index.
 
     Attributes:
         tables: L, in each of which a point has one bucket.

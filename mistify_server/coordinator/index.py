@@ -28,7 +28,7 @@ _BLOCK: Final = 10_000
 
 
 class Neighbour(NamedTuple):
-    """A member, and how far its point is."""
+    """A member, and the distance of its point."""
 
     member: str
     distance: float

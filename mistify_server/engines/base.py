@@ -8,7 +8,7 @@ from mistify_server.tasks.tasks import Task
 
 
 class Engine(ABC):
-    """Runs tasks, several at a time, and takes care of whatever runs them.
+    """Runner of tasks, several at a time, which takes care of its workers.
 
     Engines are used from one event loop. A task that fails by its own fault (a model that cannot be read,
     a worker that dies again and again) ends as a `TaskFailure`, never as an exception.

@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster."""
+"""Engine of a Ray cluster."""
 
 import asyncio
 import os
@@ -142,7 +142,7 @@ def _loss_translated() -> Iterator[None]:
 
 
 class _Host:
-    """The actor: starts a worker on its machine, and passes lines on.
+    """Actor that starts a worker on its machine, and passes lines on.
 
     Failures of the worker are returned as text; only the loss of the actor itself is an exception.
     """

@@ -42,7 +42,7 @@ class WorkerNotStarted(WorkerDied):
 
 
 class WorkerConnection(ABC):
-    """A worker process, wherever it runs: a line goes in, lines come out.
+    """Connection to a worker process, wherever it runs: a line goes in, lines come out.
 
     Raises:
         WorkerDied: from every method but `alive` and `kill`: the worker cannot be reached any more.

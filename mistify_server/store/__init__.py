@@ -1,1 +1,1 @@
-"""What the server remembers: jobs and checkpoints in SQL, models and packages as files."""
+"""The server's store: jobs and checkpoints in SQL, models and packages as files."""

@@ -1,1 +1,1 @@
-"""Migrations: how the database of a store is brought to the current schema when the store is opened."""
+"""Migrations, which bring the database of a store to the current schema when the store is opened."""

@@ -1,10 +1,11 @@
 """Make the asset of the current schema: `python -m tests.mistify_server.store.sql.assets.make` (two minutes).
 
 A real server ports three goals of a small job, two more are added to it, and a group, a device and a named
-model come beside them. What is in the database is then kept as SQL, in `vN/store.sql`.
+model come beside them. What is in the database is then kept as SQL, in `vN/store.sql.gz`.
 """
 
 import contextlib
+import gzip
 import json
 import sqlite3
 import subprocess
@@ -85,9 +86,9 @@ def dump(store: Path, folder: Path) -> None:
     """Keep a store's database as SQL, in the folder of its schema version."""
     with contextlib.closing(sqlite3.connect(store / "mistify.db")) as connection:
         (version,) = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        target = folder / f"v{version}" / "store.sql"
+        target = folder / f"v{version}" / "store.sql.gz"
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text("\n".join(connection.iterdump()) + "\n")
+        target.write_bytes(gzip.compress("\n".join(connection.iterdump()).encode(), mtime=0))
     print(target, target.stat().st_size)
 
 

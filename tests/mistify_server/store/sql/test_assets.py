@@ -1,0 +1,186 @@
+"""Stores that every version has written (`assets/make.py`), opened by this one."""
+
+import gzip
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from mistify.config.branches import BranchesConfig
+from mistify.config.compression import CompressionConfig
+from mistify.config.quantization import QuantizationConfig
+from mistify.config.tuning import TuningConfig
+from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.profiles import MeasuredProfile
+from mistify.costs.quantization import Quantization
+from mistify.jobs.job import BranchFigures, GoalState, JobState, ProgressUpdate
+from mistify_server.store.directory import Store, open_store
+from mistify_server.store.edges import EdgeRecord
+from mistify_server.store.plans import BatchPlan
+from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
+from mistify_server.store.sql.migrations.steps import OLDEST
+from mistify_server.tasks.results import BranchResult, SourceResult
+
+ASSETS = Path(__file__).parent / "assets"
+VERSIONS = sorted(int(asset.parent.name[1:]) for asset in ASSETS.glob("v*/store.sql.gz"))
+
+JSON_COLUMNS = {
+    ("batches", "plan"): BatchPlan,
+    ("batches", "root"): SourceResult,
+    ("branches", "result"): BranchResult,
+    ("devices", "device"): Device,
+    ("devices", "profiles"): list[MeasuredProfile],
+    ("devices", "readings"): DeviceTable,
+    ("edges", "record"): EdgeRecord,
+    ("events", "body"): ProgressUpdate,
+    ("goals", "branch_figures"): list[BranchFigures],
+    ("goals", "branches"): BranchesConfig,
+    ("goals", "compression"): CompressionConfig,
+    ("goals", "quantization"): QuantizationConfig,
+    ("goals", "tuning"): TuningConfig,
+}
+
+
+@pytest.fixture(params=VERSIONS, ids="v{}".format)
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The directory of a store as a version has left it."""
+    with closing(sqlite3.connect(tmp_path / "mistify.db")) as connection:
+        dump = ASSETS / f"v{request.param}" / "store.sql.gz"
+        connection.executescript(gzip.decompress(dump.read_bytes()).decode())
+    return tmp_path
+
+
+@pytest.fixture
+def store(directory: Path) -> Iterator[Store]:
+    with open_store(directory) as opened:
+        yield opened
+
+
+@pytest.fixture
+def migrated(directory: Path, store: Store) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(directory / "mistify.db")) as connection:
+        yield connection
+
+
+def columns(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Columns, foreign keys and unique columns by table, in any order."""
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    return {
+        table: (
+            {column[1:] for column in connection.execute(f"PRAGMA table_info({table})")},
+            {key[2:] for key in connection.execute(f"PRAGMA foreign_key_list({table})")},
+            {
+                (unique, *connection.execute(f"PRAGMA index_info({index})").fetchall())
+                for _, index, unique, *_ in connection.execute(f"PRAGMA index_list({table})")
+            },
+        )
+        for table in tables
+    }
+
+
+def test_every_older_version_has_an_asset() -> None:
+    assert set(VERSIONS) >= set(range(OLDEST, SCHEMA_VERSION))
+
+
+def test_a_migrated_store_has_the_tables_of_a_new_one(migrated: sqlite3.Connection, tmp_path: Path) -> None:
+    with open_store(tmp_path / "new"), closing(sqlite3.connect(tmp_path / "new" / "mistify.db")) as new:
+        assert columns(migrated) == columns(new)
+
+
+@pytest.mark.parametrize(("table", "column"), JSON_COLUMNS, ids=".".join)
+def test_migrated_json_is_what_would_be_written_now(
+    migrated: sqlite3.Connection, table: str, column: str
+) -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(JSON_COLUMNS[table, column])
+    chosen = "WHERE kind = 'progress'" if table == "events" else f"WHERE json({column}) != 'null'"
+    texts = [text for (text,) in migrated.execute(f"SELECT {column} FROM {table} {chosen}")]  # noqa: S608
+    assert texts
+    for text in texts:
+        value = json.loads(text)
+        assert adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True) == value
+
+
+def test_a_migrated_job_is_read_back(store: Store) -> None:
+    (job,) = store.jobs.jobs(9)
+    assert (job.state, job.reason) == (JobState.DONE, "")
+    assert job.source is not None
+    assert job.source.costs["flops"] == 779_904
+    assert [
+        (
+            goal.id,
+            goal.state,
+            goal.parent,
+            goal.quantization.precision,
+            len(goal.branch_figures),
+            len(goal.files),
+        )
+        for goal in job.goals
+    ] == [
+        ("half", GoalState.MET, None, Quantization.NONE, 0, 2),
+        ("small", GoalState.UNMET, "switching", Quantization.INT8, 0, 2),
+        ("switching", GoalState.MET, "half", Quantization.NONE, 2, 2),
+        ("board", GoalState.MET, None, Quantization.NONE, 0, 2),
+        ("sparse", GoalState.MET, "half", Quantization.NONE, 0, 2),
+    ]
+    half, small, _, board, sparse = job.goals
+    assert half.budget == {"flops": 389_952}
+    assert half.achieved["flops"] <= 389_952
+    assert half.accuracy == pytest.approx(0.98, abs=0.01)
+    assert (small.accuracy_target, small.steps) == (0.999, 40)
+    assert small.reason.endswith("below 0.9990 after 40 steps")
+    assert list(board.budget) == ["latency_ms@raspberry-pi"]
+    assert sparse.compression == CompressionConfig(sparsity=0.5)
+    assert sparse.achieved["zero_share"] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_migrated_plan_is_read_back(store: Store) -> None:
+    (job,) = store.jobs.jobs(1)
+    (state,) = store.jobs.batches(job.id)
+    plan = state.plan
+    assert (plan.model_name, plan.algorithm, plan.seed) == ("digits-resnet", "morphnet", 1_599_064_001)
+    assert plan.algorithm_config == {"source_steps": 20, "adapt_steps": 10, "tune_steps": 10, "max_steps": 40}
+    assert {node.goals: node.parent for node in plan.nodes}[("half",)] is None
+    assert {"host", "my-board", "raspberry-pi"} <= set(plan.hardware)
+    assert plan.estimates is not None
+    assert (plan.estimates.source_steps, plan.estimates.traits.kind) == (20, "convolutional")
+    assert state.root is not None
+    assert state.root.steps == 20
+    assert set(state.checkpoints) == {node.index for node in plan.nodes}
+    assert len(state.branches["switching"].branches) == 2
+    edges = store.jobs.edges("", "convolutional", 9)
+    assert [edge.case.algorithm for edge in edges] == ["morphnet"] * 5
+
+
+def test_migrated_events_are_read_back(store: Store) -> None:
+    (job,) = store.jobs.jobs(1)
+    events = store.jobs.events(job.id, 0, 999)
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    assert [event.event for event in events if isinstance(event.event, JobState)] == [
+        *(JobState.QUEUED, JobState.RUNNING, JobState.DONE),
+    ] * 2
+    states = [(event.goal_id, event.event) for event in events if isinstance(event.event, GoalState)]
+    assert len(states) == 12
+    assert ("small", GoalState.UNMET) in states
+    updates = [event.event for event in events if isinstance(event.event, ProgressUpdate)]
+    assert {update.stage for update in updates} >= {"starting", "adapting", "tuning", "packaging"}
+
+
+def test_migrated_models_groups_and_devices_are_read_back(store: Store) -> None:
+    (job,) = store.jobs.jobs(1)
+    (model,) = store.models.all()
+    assert (model.name, model.artifact) == ("Tiny", model.file_name)
+    (group,) = store.tuning.groups()
+    assert (group.name, group.job_id) == ("home", job.id)
+    assert group.settings == {"location_km": 1, "time_hours": 24}
+    (device,) = store.devices.all()
+    assert [(setting.integer, setting.threads) for setting in device.settings] == [(False, 1), (True, 1)]
+    assert {profile.name: profile.factor == 1 for profile in store.devices.profiles("my-board")} == {
+        "my-board": False,
+        "my-board@int8": True,
+    }
+    assert len(store.devices.table("my-board").readings) > 100
