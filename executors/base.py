@@ -177,14 +177,14 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
     Raises:
         MistifyError: INVALID_CONFIG, with the names that exist, or why its plug-in cannot be used.
     """
-    found = plug_ins(ENTRY_POINTS)
-    if name not in found:
+    points = plug_ins(ENTRY_POINTS)
+    if name not in points:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
-            f"algorithm {name!r} is unknown; expected one of {', '.join(found)}",
+            f"algorithm {name!r} is unknown; expected one of {', '.join(points)}",
         )
     try:
-        return load_class(found[name], AdaptationExecutor)
+        return load_class(points[name], AdaptationExecutor)
     except UnusablePlugInError as error:
         raise MistifyError(
             ErrorCode.INVALID_CONFIG,
@@ -194,10 +194,10 @@ def executor_class(name: str) -> type[AdaptationExecutor]:
 
 def executor_classes() -> dict[str, type[AdaptationExecutor]]:
     """Return all algorithms by name, but for those of plug-ins that cannot be used."""
-    found = {}
+    classes = {}
     for name, point in plug_ins(ENTRY_POINTS).items():
         try:
-            found[name] = load_class(point, AdaptationExecutor)
+            classes[name] = load_class(point, AdaptationExecutor)
         except UnusablePlugInError as error:
             _log.warning("the algorithm %s is left out: %s", name, error)
-    return found
+    return classes

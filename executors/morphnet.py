@@ -114,7 +114,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         """
         pressure = self._marginal_costs()
         narrowest = self._scale(limits) ** _LOPSIDED
-        found = []
+        candidates = []
         for name, values in self._state.values(moments).items():
             left = np.flatnonzero(self._state.masks.keep[name])
             group = self._state.structure.groups[name]
@@ -125,7 +125,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
             if pressure[name] > 0:
                 spare = len(left) - ceil(narrowest * source.size)
-                found += [
+                candidates += [
                     (
                         place >= spare and importance[unit] >= self._params.threshold,
                         importance[unit],
@@ -134,7 +134,7 @@ class MorphNetExecutor(IterativePruningExecutor):
                     )
                     for place, unit in enumerate(cuttable)
                 ]
-        return [(float(importance), name, int(unit)) for _, importance, name, unit in sorted(found)]
+        return [(float(importance), name, int(unit)) for _, importance, name, unit in sorted(candidates)]
 
     def _scale(self, limits: Costs) -> float:
         """Return the share of each of the source's groups with which it would meet the limits."""
@@ -165,8 +165,8 @@ class MorphNetExecutor(IterativePruningExecutor):
             return self._hold(limits, gone + cut[: len(cut) - back])
 
         while cut:
-            some = range(1, len(cut) + 1)
-            back = bisect_left(some, True, key=lambda back: not fits(back)) if fits(1) else 0
+            counts = range(1, len(cut) + 1)
+            back = bisect_left(counts, True, key=lambda back: not fits(back)) if fits(1) else 0
             cut = cut[: len(cut) - back]
             if cut:
                 _, full, _ = cut[-1]
@@ -191,13 +191,13 @@ class MorphNetExecutor(IterativePruningExecutor):
         """Return a unit's cost in each group on the axes that matter now, over the mean of the groups."""
         widths = self._state.masks.widths
         now = self.measure()
-        found = {}
+        costs = {}
         for name, width in widths.items():
             less = costs_of(
                 self._state.structure.network({**widths, name: width - 1}), self._state.assignment.profiles
             )
-            found[name] = sum(
+            costs[name] = sum(
                 weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items()
             )
-        mean = np.mean(list(found.values())) or 1.0
-        return {name: float(value / mean) for name, value in found.items()}
+        mean = np.mean(list(costs.values())) or 1.0
+        return {name: float(value / mean) for name, value in costs.items()}

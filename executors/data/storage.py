@@ -80,10 +80,10 @@ def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
     """Return the rows of an array at these indices."""
     if array.itemsize * int(np.prod(array.shape[1:])) * len(indices) <= IN_MEMORY_BYTES:
         return array[indices]
-    found = Rows()
+    rows = Rows()
     for part in np.array_split(indices, -(-array.nbytes // _BLOCK_BYTES)):
-        found.append(array[part])
-    return found.array()
+        rows.append(array[part])
+    return rows.array()
 
 
 def cache_directory() -> Path:

@@ -157,13 +157,11 @@ def _least_weights(path: Path, value: Mapping[str, Any]) -> int:
     return prod(_size(path, value, settings.get(key, 1)) for key in keys)
 
 
-def _size(path: Path, value: Mapping[str, Any], given: object) -> int:
-    if isinstance(given, list) and len(given) <= _MOST_AXES:
-        return prod(_size(path, value, item) for item in given)
-    if given is None:
+def _size(path: Path, value: Mapping[str, Any], size: object) -> int:
+    if isinstance(size, list) and len(size) <= _MOST_AXES:
+        return prod(_size(path, value, item) for item in size)
+    if size is None:
         return 1
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _MOST:
-        raise invalid(
-            path, f"{_called(value)} of the size {str(given)[:50]}", "whole numbers of a usual size"
-        )
-    return given
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST:
+        raise invalid(path, f"{_called(value)} of the size {str(size)[:50]}", "whole numbers of a usual size")
+    return size

@@ -8,12 +8,12 @@ EXPECTED = "a Keras model of Keras's own layers, without Python code of its own"
 SAVE = "save it by model.save(FILE)"
 
 
-def invalid(path: Path | str, given: str, expected: str = EXPECTED, fix: str = SAVE) -> MistifyError:
+def invalid(path: Path | str, actual: str, expected: str = EXPECTED, fix: str = SAVE) -> MistifyError:
     """Return an INVALID_MODEL error with one problem of a file."""
-    problem = Problem(str(path), given, expected, fix)
+    problem = Problem(str(path), actual, expected, fix)
     return MistifyError(ErrorCode.INVALID_MODEL, f"{path} cannot be ported", [problem])
 
 
-def too_large(path: Path | str, what: str, limit: float) -> MistifyError:
-    """Return an INVALID_MODEL error: something exceeds a limit; `what` says what it is and how large."""
-    return invalid(path, what, f"{limit:,.0f} at the most", "save a smaller model")
+def too_large(path: Path | str, actual: str, limit: float) -> MistifyError:
+    """Return an INVALID_MODEL error: something exceeds a limit, by what it is and how large."""
+    return invalid(path, actual, f"{limit:,.0f} at the most", "save a smaller model")

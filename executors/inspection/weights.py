@@ -62,17 +62,17 @@ def _datasets(path: Path, file: Any, limits: Limits) -> Iterator[tuple[str, Any]
             place = f"{group.name.rstrip('/')}/{name}"
             if not isinstance(group.get(name, getlink=True), h5py.HardLink):
                 raise invalid(path, f"a link that leads elsewhere, at {place[:100]}", _REFERENCES)
-            found = group[name]
-            address = h5py.h5o.get_info(found.id).addr
+            member = group[name]
+            address = h5py.h5o.get_info(member.id).addr
             if address in seen:
                 continue
             seen.add(address)
             if len(seen) > limits.entries:
                 raise too_large(path, f"more than {limits.entries:,} arrays and groups", limits.entries)
-            if isinstance(found, h5py.Group):
-                left.append(found)
-            elif isinstance(found, h5py.Dataset):
-                yield place[:100], found
+            if isinstance(member, h5py.Group):
+                left.append(member)
+            elif isinstance(member, h5py.Dataset):
+                yield place[:100], member
 
 
 def _checked_bytes(path: Path, name: str, dataset: Any, limits: Limits) -> int:

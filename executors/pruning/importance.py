@@ -13,7 +13,7 @@ def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
 
     Weights of every slot count: what makes the channel, what scales it, and what reads it.
     """
-    found = {}
+    relative = {}
     for group in structure.groups.values():
         squares = np.zeros(group.size)
         for slot in group.slots:
@@ -23,5 +23,5 @@ def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
                 per_position = np.square(weight).reshape(len(weight), -1).sum(axis=1)
                 squares += per_position[slot.positions].sum(axis=1)
         norms = np.sqrt(squares)
-        found[group.name] = norms / max(norms[keep[group.name]].mean(), np.finfo(float).tiny)
-    return found
+        relative[group.name] = norms / max(norms[keep[group.name]].mean(), np.finfo(float).tiny)
+    return relative

@@ -105,10 +105,10 @@ class Compensation:
         order = np.random.default_rng(seed).permutation(len(data))[:_EXAMPLES]
         at_once = examples_at_once(self._watched, _BATCH)
         batches = [order[at : at + at_once] for at in range(0, len(order), at_once)]
-        found = [self._sums({name: array[batch] for name, array in data.inputs.items()}) for batch in batches]
+        sums = [self._sums({name: array[batch] for name, array in data.inputs.items()}) for batch in batches]
         moments = {}
         for number, tensor in enumerate(self._tensors):
-            mean, product, count = (_total(part[number][kind] for part in found) for kind in range(3))
+            mean, product, count = (_total(part[number][kind] for part in sums) for kind in range(3))
             moments[tensor] = Moments(mean / count, product / count)
         return moments
 
@@ -132,12 +132,12 @@ class Compensation:
         """Sum, sum of outer products and number of positions, for each tensor."""
         # As in training: batch norms by the batch, whose statistics are true of the network as it is.
         outputs = call(self._watched, inputs, training=True)
-        found = []
+        sums = []
         for output in outputs.values():
             rows = tf.reshape(output, [-1, output.shape[-1]])
             count = tf.cast(tf.shape(rows)[0], tf.float32)
-            found.append((tf.reduce_sum(rows, 0), tf.matmul(rows, rows, transpose_a=True), count))
-        return found
+            sums.append((tf.reduce_sum(rows, 0), tf.matmul(rows, rows, transpose_a=True), count))
+        return sums
 
 
 def _total(parts: Iterable[tf.Tensor]) -> Array:
@@ -168,7 +168,7 @@ def _consumers(structure: Structure) -> list[Consumer]:
         for slot in group.slots:
             if slot.role is Role.SUMS:
                 slots.setdefault((slot.layer, slot.weight, slot.axis), []).append((group.name, slot))
-    found = []
+    consumers = []
     for node in graph.nodes:
         if calls.count(node.name) > 1:
             continue
@@ -179,8 +179,8 @@ def _consumers(structure: Structure) -> list[Consumer]:
                 absorbs = product.bias is not None or node.name in followed
                 consumer = Consumer(product, node.inputs[product.input], tuple(along), absorbs)
                 if consumer.channels <= _MOST_CHANNELS:
-                    found.append(consumer)
-    return found
+                    consumers.append(consumer)
+    return consumers
 
 
 def _take_over(

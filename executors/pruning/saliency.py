@@ -34,7 +34,7 @@ def damages(
         The root of the share of the consumers' output variance that goes with each unit [units], rising in
         the order of elimination, 0 for units that are not left.
     """
-    return {group: _eliminate(group, found, keep, moments) for group, found in consumers.items()}
+    return {group: _eliminate(group, readers, keep, moments) for group, readers in consumers.items()}
 
 
 def _eliminate(group: str, consumers: list[Consumer], keep: Keep, moments: Mapping[int, Moments]) -> Array:
@@ -43,9 +43,9 @@ def _eliminate(group: str, consumers: list[Consumer], keep: Keep, moments: Mappi
     damage = np.zeros(len(keep[group]))
     worst = 0.0
     for _ in range(int(_ORDERED * len(left))):
-        found = _total(fits, left)
-        least = int(np.argmin(found))
-        worst = max(worst, float(found[least]))
+        losses = _total(fits, left)
+        least = int(np.argmin(losses))
+        worst = max(worst, float(losses[least]))
         damage[left[least]] = worst
         for fit in fits:
             fit.eliminate(left[least])

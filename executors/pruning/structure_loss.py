@@ -57,7 +57,7 @@ def _magnitude(structure: Structure, group: ChannelGroup):  # type: ignore[no-un
         squares = tf.zeros(group.size)
         for variable, axis, positions in makers:
             weight = tf.convert_to_tensor(variable)
-            others = [other for other in range(len(weight.shape)) if other != axis]
+            others = [place for place in range(len(weight.shape)) if place != axis]
             squares += tf.reduce_sum(tf.gather(tf.reduce_sum(weight**2, others), positions), axis=1)
         return tf.reduce_sum(tf.sqrt(squares + 1e-12))
 

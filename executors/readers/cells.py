@@ -22,9 +22,9 @@ NO_CLASS: Final = str(IGNORED)
 class CellError(ValueError):
     """A cell that cannot be used: what was given, what was expected, and how to mend it."""
 
-    def __init__(self, given: str, expected: str, fix: str = "repair the row") -> None:
-        super().__init__(given)
-        self.given = given
+    def __init__(self, actual: str, expected: str, fix: str = "repair the row") -> None:
+        super().__init__(actual)
+        self.given = actual
         self.expected = expected
         self.fix = fix
 
@@ -45,17 +45,17 @@ class Cells(ABC):
 
     def figures(self, cell: object) -> Array:
         """Return the numbers of a cell, in the shape in which they are nested."""
-        given: object = cell
+        values: object = cell
         if isinstance(cell, str):
             parts = cell.split()
-            given = parts[0] if len(parts) == 1 else parts
+            values = parts[0] if len(parts) == 1 else parts
         try:
-            found = np.asarray(given, np.float64 if isinstance(cell, str) else None)
+            numbers = np.asarray(values, np.float64 if isinstance(cell, str) else None)
         except ValueError as error:
             raise CellError(repr(cell), "numbers, as many in each list") from error
-        if found.dtype.kind not in "biuf" or not found.size:
+        if numbers.dtype.kind not in "biuf" or not numbers.size:
             raise CellError(repr(cell), "numbers")
-        return found.astype(np.float64)
+        return numbers.astype(np.float64)
 
 
 class InputCells(Cells):
@@ -69,18 +69,18 @@ class InputCells(Cells):
 
     def __call__(self, cells: Mapping[str, object]) -> Array:
         """Return the values of the columns, in the shape of the input."""
-        given = [cells[column] for column in self.columns]
-        if len(given) == 1 and not self._tensor.figures:
-            return self._ids(given[0])
-        found = self.figures(given[0]) if len(given) == 1 else self._joined(given)
+        values = [cells[column] for column in self.columns]
+        if len(values) == 1 and not self._tensor.figures:
+            return self._ids(values[0])
+        numbers = self.figures(values[0]) if len(values) == 1 else self._joined(values)
         if not self._tensor.figures:
-            return self._shaped(_whole_numbers(found))
-        return self._shaped(found.astype(np.float32))
+            return self._shaped(_whole_numbers(numbers))
+        return self._shaped(numbers.astype(np.float32))
 
-    def _joined(self, given: list[object]) -> Array:
+    def _joined(self, values: list[object]) -> Array:
         """Return the figures of several columns."""
         try:
-            return self.figures(" ".join(map(str, given)))
+            return self.figures(" ".join(map(str, values)))
         except CellError as error:
             expected = f"numbers in each of the columns {', '.join(self.columns)}"
             fix = f"name the one column that is meant {self._tensor.name} (or {X})"
@@ -96,21 +96,21 @@ class InputCells(Cells):
         elif words or (isinstance(cell, str) and not all(map(is_number, cell.split()))):
             raise CellError(repr(cell), 'token ids, or "text" in the dataset of the config')
         else:
-            found = _whole_numbers(self.figures(cell))
+            numbers = _whole_numbers(self.figures(cell))
             if len(self._tensor.shape) != 1:
-                return self._shaped(found)
-            ids = found.reshape(-1).tolist()
+                return self._shaped(numbers)
+            ids = numbers.reshape(-1).tolist()
         return _padded(ids, length, _PADDING)
 
-    def _shaped(self, found: Array) -> Array:
+    def _shaped(self, numbers: Array) -> Array:
         wanted = self._tensor.shape
-        if wanted == (1,) and not found.ndim:
-            return found.reshape(1)
-        if len(wanted) != found.ndim or any(
-            size not in (None, given) for size, given in zip(wanted, found.shape, strict=True)
+        if wanted == (1,) and not numbers.ndim:
+            return numbers.reshape(1)
+        if len(wanted) != numbers.ndim or any(
+            size not in (None, length) for size, length in zip(wanted, numbers.shape, strict=True)
         ):
-            raise CellError(f"figures of shape {list(found.shape)}", f"shape {list(wanted)}")
-        return found
+            raise CellError(f"figures of shape {list(numbers.shape)}", f"shape {list(wanted)}")
+        return numbers
 
 
 class TargetCells(Cells):
@@ -131,19 +131,19 @@ class TargetCells(Cells):
         """Return the values of the column: the numbers of classes, or figures."""
         cell = cells[self.columns[0]]
         if self._names is None:
-            found = self.figures(cell)
+            values = self.figures(cell)
         else:
             tokens = names_of(cell, self._output)
             unknown = [token for token in tokens if token not in self._numbers]
             if unknown or not tokens:
                 known = ", ".join(self._names[:10])
-                given = next(filter(None, unknown), cell)
-                raise CellError(repr(given), f"one of the training data's {known}")
+                wrong = next(filter(None, unknown), cell)
+                raise CellError(repr(wrong), f"one of the training data's {known}")
             numbers = [self._numbers[token] for token in tokens]
-            found = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
-        if self._padded_to and found.ndim < 2:
-            return _padded(_whole_numbers(found).reshape(-1).tolist(), self._padded_to, IGNORED)
-        return _whole_numbers(found, ", as in the training data") if self._whole else found
+            values = np.asarray(numbers if len(self._output.shape) > 1 else numbers[0], np.float64)
+        if self._padded_to and values.ndim < 2:
+            return _padded(_whole_numbers(values).reshape(-1).tolist(), self._padded_to, IGNORED)
+        return _whole_numbers(values, ", as in the training data") if self._whole else values
 
 
 def _whole_numbers(figures: Array, reason: str = "") -> Array:

@@ -47,7 +47,7 @@ def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
             made = [(f"row {row[0]}", _converted(path, name, row, convert)) for row in block]
             append(arrays[name], path, name, made)
     unused: Arrays = dict.fromkeys(first[1], np.empty(0))
-    return {**unused, **{name: found.array() for name, found in arrays.items()}}
+    return {**unused, **{name: array.array() for name, array in arrays.items()}}
 
 
 def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
@@ -64,9 +64,9 @@ def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
         for output, column in targets.items():
             names[output].update(names_of(cells[column], output))
             whole[output] = whole[output] and is_whole(cells[column])
-    named = {output: found - {NO_CLASS, ""} for output, found in names.items()}
+    named = {output: texts - {NO_CLASS, ""} for output, texts in names.items()}
     classes = {
-        output.name: tuple(sorted(found)) for output, found in named.items() if are_classes(found, output)
+        output.name: tuple(sorted(texts)) for output, texts in named.items() if are_classes(texts, output)
     }
     numbered = {output.name: whole[output] or output.name in classes for output in targets}
     return Schema(classes, numbered, _figure_columns(columns, request.signature))
@@ -74,23 +74,23 @@ def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
 
 def _converters(path: Path, columns: list[str], request: Request) -> dict[str, Cells]:
     signature = request.signature
-    found: dict[str, Cells] = {}
+    converters: dict[str, Cells] = {}
     for output in signature.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
         if column:
-            found[output.name] = TargetCells((column,), output, request.schema)
+            converters[output.name] = TargetCells((column,), output, request.schema)
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
-        given = (column,) if column else request.schema.figure_columns or _figure_columns(columns, signature)
-        missing = [name for name in given if name not in columns]
+        names = (column,) if column else request.schema.figure_columns or _figure_columns(columns, signature)
+        missing = [name for name in names if name not in columns]
         if missing:
-            expected = f"the training data's {', '.join(given)}"
+            expected = f"the training data's {', '.join(names)}"
             raise invalid(
                 Problem(str(path), f"no column {missing[0]}", expected, "name the columns as there")
             )
-        if given:
-            found[tensor.name] = InputCells(given, tensor, request)
-    return found
+        if names:
+            converters[tensor.name] = InputCells(names, tensor, request)
+    return converters
 
 
 def _figure_columns(columns: list[str], signature: Signature) -> tuple[str, ...]:

@@ -48,9 +48,9 @@ def _rows(path: Path) -> Iterator[Row]:
         except (csv.Error, UnicodeDecodeError) as error:
             row = reader.reader.line_num  # that of the DictReader is of the last row without error
             if _TOO_LONG in str(error):
-                given = f"a cell of more than {csv.field_size_limit():,} characters"
+                actual = f"a cell of more than {csv.field_size_limit():,} characters"
                 fix = "write the data as .jsonl or .npz"
-                raise _bad_row(path, row, given, "shorter cells", fix) from error
+                raise _bad_row(path, row, actual, "shorter cells", fix) from error
             raise _bad_row(path, row, f"what is no CSV ({error})", "CSV in UTF-8") from error
 
 
@@ -59,11 +59,11 @@ def _columns(path: Path, reader: "csv.DictReader[str]") -> int:
     names = Counter(reader.fieldnames or ())
     for name, count in names.items():
         if count > 1:
-            given = f"{count} columns {f'named {name}' if name else 'without a name'}"
+            actual = f"{count} columns {f'named {name}' if name else 'without a name'}"
             fix = "rename or remove the others"
-            raise _bad_row(path, reader.line_num, given, "a name of its own for each column", fix)
+            raise _bad_row(path, reader.line_num, actual, "a name of its own for each column", fix)
     return len(names)
 
 
-def _bad_row(path: Path, row: int, given: str, expected: str, fix: str = "repair the row") -> Exception:
-    return invalid(Problem(str(path), f"row {row}: {given}", expected, fix))
+def _bad_row(path: Path, row: int, actual: str, expected: str, fix: str = "repair the row") -> Exception:
+    return invalid(Problem(str(path), f"row {row}: {actual}", expected, fix))

@@ -45,8 +45,8 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
         if isinstance(tensor, Input):
             problems += _unfit_inputs(source, name, array, tensor)
         elif isinstance(tensor, Output):
-            targets[tensor.name], found = _target(source, name, array, tensor, request.schema)
-            problems += found
+            targets[tensor.name], wrong = _target(source, name, array, tensor, request.schema)
+            problems += wrong
     if not problems:
         for output in signature.outputs:
             problems += _few_names(source, targets[output.name], output, request)
@@ -57,11 +57,11 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
 
 def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:
     one = len(request.signature.inputs) == len(request.signature.outputs) == 1
-    given = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
+    actual = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
     needed = [tensor.name for tensor in (*request.signature.inputs, *request.signature.outputs)]
     also = " (or x and y)" if one else ""
     return Problem(
-        source, given, f"{' and '.join(needed)}{also}", "name the data as the model's inputs and outputs"
+        source, actual, f"{' and '.join(needed)}{also}", "name the data as the model's inputs and outputs"
     )
 
 
@@ -96,7 +96,7 @@ def _unfit_inputs(source: str, name: str, array: Array, wanted: Input) -> Iterat
 
 def _has_shape(array: Array, wanted: Tensor) -> bool:
     return array.ndim == len(wanted.shape) + 1 and all(
-        size in (None, given) for size, given in zip(wanted.shape, array.shape[1:], strict=True)
+        size in (None, length) for size, length in zip(wanted.shape, array.shape[1:], strict=True)
     )
 
 
@@ -116,9 +116,9 @@ def _unknown_ids(source: str, name: str, array: Array, count: int) -> Iterator[P
         wrong = (array[at : at + _BLOCK] < 0) | (array[at : at + _BLOCK] >= count)
         if wrong.any():
             row = at + int(np.argwhere(wrong)[0][0])
-            found = array[row][wrong[row - at]][0] if array.ndim > 1 else array[row]
+            token = array[row][wrong[row - at]][0] if array.ndim > 1 else array[row]
             yield Problem(
-                source, f"{found} in {name}[{row}]", f"ids 0 to {count - 1}", "use the model's own vocabulary"
+                source, f"{token} in {name}[{row}]", f"ids 0 to {count - 1}", "use the model's own vocabulary"
             )
             return
 
@@ -140,8 +140,8 @@ def _target(
         objective = objective_of(output, trained)
     except InvalidValue as error:
         also = "" if trained.dtype == array.dtype else ", as in the training data"
-        given = f"{name} of shape {trained.shape} and type {trained.dtype}{also}"
-        return trained, [Problem(source, given, error.expected, error.fix)]
+        actual = f"{name} of shape {trained.shape} and type {trained.dtype}{also}"
+        return trained, [Problem(source, actual, error.expected, error.fix)]
     problems = (
         list(_not_finite(source, name, trained))
         or list(_fractions(source, name, trained, output, schema))

@@ -63,13 +63,13 @@ class Request:
 
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
         """Return the arrays of a file that the model needs, by their names there."""
-        found: dict[str, Tensor] = {}
+        needed: dict[str, Tensor] = {}
         for tensors, alias in ((self.signature.inputs, X), (self.signature.outputs, Y)):
             for tensor in tensors:
                 name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
                 if name is not None:
-                    found[name] = tensor
-        return found
+                    needed[name] = tensor
+        return needed
 
 
 class Reader(ABC):
@@ -106,13 +106,13 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
     like = rows[0][1][None] if arrays.like is None else arrays.like
     for place, row in rows:
         if row.shape != like.shape[1:]:
-            given, expected = f"shape {list(row.shape)}", f"shape {list(like.shape[1:])}"
+            actual, expected = f"shape {list(row.shape)}", f"shape {list(like.shape[1:])}"
         elif not np.can_cast(row.dtype, like.dtype):
-            given, expected = f"type {row.dtype}", f"type {like.dtype}"
+            actual, expected = f"type {row.dtype}", f"type {like.dtype}"
         else:
             continue
-        given = f"{place}: {name} of {given}"
-        raise invalid(Problem(str(path), given, f"{expected}, as before", "repair the row"))
+        actual = f"{place}: {name} of {actual}"
+        raise invalid(Problem(str(path), actual, f"{expected}, as before", "repair the row"))
     arrays.append(np.stack([row for _, row in rows]))
 
 

@@ -43,7 +43,7 @@ class ImageFolderReader(Reader):
         shape, images = signature.inputs[0].shape, Rows()
         with ThreadPoolExecutor(_THREADS) as pool:
             for at in range(0, len(files), _BLOCK):
-                block = list(pool.map(lambda found: _image(found[0], shape), files[at : at + _BLOCK]))
+                block = list(pool.map(lambda entry: _image(entry[0], shape), files[at : at + _BLOCK]))
                 _append(images, path, block, [file for file, _ in files[at : at + _BLOCK]])
         return {"x": images.array(), "y": np.array([label for _, label in files], np.int64)}
 
@@ -88,8 +88,8 @@ def _files(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
             if file.suffix.lower() not in _SUFFIXES or not _shown(file):
                 continue
             if not file.resolve().is_relative_to(root):
-                given = f"{directory.name}/{file.name}, a link that leads out of the folder"
-                raise invalid(Problem(str(path), given, "files", "copy the file"))
+                actual = f"{directory.name}/{file.name}, a link that leads out of the folder"
+                raise invalid(Problem(str(path), actual, "files", "copy the file"))
             yield file, names.index(directory.name)
 
 
@@ -115,4 +115,4 @@ def _append(arrays: Rows, path: Path, images: list[Array | str], files: list[Pat
 
 def _unreadable(path: Path, problems: list[str]) -> MistifyError:
     expected, fix = "JPEG or PNG images", "repair or remove it"
-    return invalid(*(Problem(str(path), given, expected, fix) for given in problems[:_MOST_PROBLEMS]))
+    return invalid(*(Problem(str(path), actual, expected, fix) for actual in problems[:_MOST_PROBLEMS]))

@@ -46,5 +46,5 @@ def _rows(path: Path) -> Iterator[Row]:
             yield number, cells
 
 
-def _bad_row(path: Path, row: int, given: str, expected: str) -> Exception:
-    return invalid(Problem(str(path), f"row {row}: {given}", expected, "repair the row"))
+def _bad_row(path: Path, row: int, actual: str, expected: str) -> Exception:
+    return invalid(Problem(str(path), f"row {row}: {actual}", expected, "repair the row"))

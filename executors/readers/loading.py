@@ -77,5 +77,5 @@ def _reader(source: str) -> Reader:
     for reader in READERS:
         if reader.accepts(path):
             return reader
-    what = "a directory" if path.is_dir() else f"a file named {path.name}"
-    raise invalid(Problem(source, what, EXPECTED, "convert it"))
+    actual = "a directory" if path.is_dir() else f"a file named {path.name}"
+    raise invalid(Problem(source, actual, EXPECTED, "convert it"))

@@ -43,8 +43,8 @@ class NpzReader(Reader):
         except StorageError:
             raise
         except _UNREADABLE as error:
-            given = f"a file that cannot be read ({type(error).__name__}: {error})"
-            problem = Problem(str(path), given, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")
+            actual = f"a file that cannot be read ({type(error).__name__}: {error})"
+            problem = Problem(str(path), actual, "an .npz file", "write it by np.savez(FILE, x=..., y=...)")
             raise invalid(problem) from error
 
     def schema(self, path: Path, request: Request) -> Schema:

@@ -60,13 +60,13 @@ class Tokenizer:
             return [1 + crc32(word.encode()) % (self._settings.hashing - 1)]
         if len(word) > _LONGEST:
             return [self._unknown]
-        found: list[int] = []
+        pieces: list[int] = []
         rest = word
         while rest:
-            prefix = _ONWARD if found else ""
+            prefix = _ONWARD if pieces else ""
             end = next((end for end in range(len(rest), 0, -1) if prefix + rest[:end] in self._ids), 0)
             if not end:
                 return [self._unknown]
-            found.append(self._ids[prefix + rest[:end]])
+            pieces.append(self._ids[prefix + rest[:end]])
             rest = rest[end:]
-        return found or [self._unknown]
+        return pieces or [self._unknown]

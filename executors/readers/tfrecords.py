@@ -51,7 +51,7 @@ class TFRecordReader(Reader):
                     whole[tensor.name] = whole.get(tensor.name, True) and not feature.HasField("float_list")
                     if feature.bytes_list.value:
                         names.setdefault(tensor.name, set()).update(_texts(feature.bytes_list.value))
-        return Schema({name: tuple(sorted(found - {""})) for name, found in names.items()}, whole)
+        return Schema({name: tuple(sorted(texts - {""})) for name, texts in names.items()}, whole)
 
 
 def _shards(path: Path) -> list[Path]:
@@ -74,8 +74,8 @@ def _records(path: Path) -> Iterator[Record]:
                 yield f"{shard.name}, record {number}", tf.train.Example.FromString(record.numpy())
                 number += 1
         except (tf.errors.OpError, DecodeError) as error:
-            given = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
-            raise invalid(Problem(str(path), given, "tf.train.Example", "write the file again")) from error
+            actual = f"{shard.name}, record {number}: what cannot be read ({type(error).__name__})"
+            raise invalid(Problem(str(path), actual, "tf.train.Example", "write the file again")) from error
 
 
 def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request) -> Array:
@@ -94,9 +94,9 @@ def _row(path: Path, record: Record, name: str, tensor: Tensor, request: Request
         figures = kind == "float_list" or (isinstance(tensor, Input) and tensor.figures)
         return _shaped(np.asarray(values, np.float32 if figures else np.int64), tensor)
     except ValueError as error:
-        given = f"{place}: {name} is {error}"
+        actual = f"{place}: {name} is {error}"
         expected = request.expected_class(tensor) if named else f"numbers of shape {list(tensor.shape)}"
-        raise invalid(Problem(str(path), given, expected, "write the record again")) from error
+        raise invalid(Problem(str(path), actual, expected, "write the record again")) from error
 
 
 def _image(content: bytes, tensor: Tensor) -> Array:
@@ -107,11 +107,11 @@ def _image(content: bytes, tensor: Tensor) -> Array:
 
 def _classes(values: Any, tensor: Tensor, names: tuple[str, ...]) -> Array:
     """Return the numbers of classes, from their names."""
-    found = _texts(values) if isinstance(values[0], bytes) else list(values)
-    unknown = [name for name in found if name not in names]
+    labels = _texts(values) if isinstance(values[0], bytes) else list(values)
+    unknown = [name for name in labels if name not in names]
     if unknown:
         raise ValueError(repr(unknown[0]))
-    numbers = np.array([names.index(name) for name in found], np.int64)
+    numbers = np.array([names.index(name) for name in labels], np.int64)
     return numbers if len(tensor.shape) > 1 else numbers[0]
 
 

@@ -51,12 +51,12 @@ class Inheritance:
 
     def keep(self, architecture: Architecture) -> Keep:
         """Return the most valuable units of each group."""
-        found = {}
+        keep = {}
         for name, values in self.values.items():
             left = self.masks.keep[name]
             order = np.argsort(np.where(left, -values, np.inf), kind="stable")
-            found[name] = np.isin(np.arange(len(left)), order[: architecture.widths[name]])
-        return found
+            keep[name] = np.isin(np.arange(len(left)), order[: architecture.widths[name]])
+        return keep
 
     def quality(self, architecture: Architecture, structure: Structure) -> float:
         """Return the quality of a candidate: the negative logarithm of its loss on examples.

@@ -51,8 +51,8 @@ class Predictor:
     @classmethod
     def loaded(cls, content: bytes) -> Self:
         """Return a predictor with the samples that `saved` gave; without any where there is no content."""
-        found = json.loads(content or b"[]")
-        return cls(Sample(tuple(sample["features"]), sample["quality"]) for sample in found)
+        samples = json.loads(content or b"[]")
+        return cls(Sample(tuple(sample["features"]), sample["quality"]) for sample in samples)
 
     def saved(self) -> bytes:
         """Return the samples as `loaded` takes them."""

@@ -10,5 +10,5 @@ def unreadable(path: Path | str, error: Exception) -> MistifyError:
     """Return an INVALID_MODEL error: Keras cannot load a file."""
     # Keras wraps the cause in pages of configuration, and advises to trust the file.
     cause = str(error).rpartition("Exception encountered: ")[2].strip() or type(error).__name__
-    given = cause.splitlines()[0].partition(". ")[0].rstrip(".")
-    return invalid(path, f"a file that Keras cannot load ({given[:200]})")
+    actual = cause.splitlines()[0].partition(". ")[0].rstrip(".")
+    return invalid(path, f"a file that Keras cannot load ({actual[:200]})")

@@ -90,10 +90,10 @@ class FrozenGraph:
         """Return the outputs in their order; for a function that TensorFlow traces."""
         feeds = [info.name for _, info in sorted(self._signature.inputs.items())]
         fetches = [self._signature.outputs[name].name for name in self.outputs]
-        found = tf.graph_util.import_graph_def(
+        outputs = tf.graph_util.import_graph_def(
             self.meta.graph_def, dict(zip(feeds, inputs, strict=True)), fetches, name=""
         )
-        return list(found)
+        return list(outputs)
 
     @property
     def _signature(self) -> Any:
@@ -128,8 +128,8 @@ def load_graph(path: Path) -> FrozenGraph:
         except Exception as error:
             raise invalid(path, f"a SavedModel that cannot be loaded ({_first_line(error)})") from error
         if SIGNATURE not in loaded.signatures:
-            given = f"the signatures {', '.join(loaded.signatures) or 'none'}"
-            raise invalid(path, given, SIGNATURE, f'save it with signatures={{"{SIGNATURE}": FUNCTION}}')
+            actual = f"the signatures {', '.join(loaded.signatures) or 'none'}"
+            raise invalid(path, actual, SIGNATURE, f'save it with signatures={{"{SIGNATURE}": FUNCTION}}')
         return _frozen(path, loaded.signatures[SIGNATURE])
 
 
@@ -168,7 +168,7 @@ _READING: Final = frozenset({"ReadFile", "MatchingFiles", "Restore", "RestoreSli
 def _frozen(path: Path, signature: Any) -> FrozenGraph:
     _, specs = signature.structured_input_signature
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
-    forward = tf.function(lambda **given: dict(signature(**given)), autograph=False)
+    forward = tf.function(lambda **tensors: dict(signature(**tensors)), autograph=False)
     frozen = convert_variables_to_constants_v2(forward.get_concrete_function(**named))
     outputs = dict(zip(sorted(signature.structured_outputs), frozen.outputs, strict=True))
     inputs = {tensor.op.name: tensor for tensor in frozen.inputs}

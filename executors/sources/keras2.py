@@ -63,16 +63,16 @@ def check_classes(path: Path, config: Mapping[str, Any]) -> None:
     """
     foreign: list[str] = []
 
-    def look(found: dict[str, Any]) -> dict[str, Any]:
-        package = str(found.get("module") or "keras").partition(".")[0]
-        if "class_name" in found and not (
-            found["class_name"] in _CLASSES and package in ("keras", "tf_keras", "builtins")
+    def look(entry: dict[str, Any]) -> dict[str, Any]:
+        package = str(entry.get("module") or "keras").partition(".")[0]
+        if "class_name" in entry and not (
+            entry["class_name"] in _CLASSES and package in ("keras", "tf_keras", "builtins")
         ):
-            settings = found.get("config")
+            settings = entry.get("config")
             name = settings.get("name") if isinstance(settings, dict) else None
-            kind = str(found["class_name"])
+            kind = str(entry["class_name"])
             foreign.append(f"layer {name!r} is a {kind}" if name else kind)
-        return found
+        return entry
 
     json.loads(json.dumps(config), object_hook=look)
     if foreign:

@@ -22,18 +22,18 @@ def scaled(model: keras.Model, scaling: InputScaling | None) -> keras.Model:
         return model
     graph = read_graph(model)
     figures = {tensor.name for tensor in signature_of(model).inputs if tensor.figures}
-    given = [index for index, name in graph.inputs.items() if name in figures]
+    inputs = [index for index, name in graph.inputs.items() if name in figures]
     factor, offset = _values(scaling)
-    channels = {graph.shapes[index][-1] for index in given}
-    if not given or (isinstance(factor, list) and channels != {len(factor)}):
+    channels = {graph.shapes[index][-1] for index in inputs}
+    if not inputs or (isinstance(factor, list) and channels != {len(factor)}):
         raise InvalidValue(
             scaling.model_dump(exclude_defaults=True),
             f"values for {' and '.join(map(str, sorted(map(str, channels))))} channels"
-            if given
+            if inputs
             else "nothing",
-            "give one for each channel" if given else "remove it: the model takes no figures",
+            "give one for each channel" if inputs else "remove it: the model takes no figures",
         )
-    graph = _with_scalings(graph, given, factor, offset)
+    graph = _with_scalings(graph, inputs, factor, offset)
     return graph.build(
         lambda name, layer: type(layer).from_config({**layer.get_config(), "name": name}), graph.weights
     )
@@ -47,8 +47,8 @@ def _values(scaling: InputScaling) -> tuple[Any, Any]:
     return [1 / std for _, std in pairs], [-mean / std for mean, std in pairs]
 
 
-def _with_scalings(graph: Graph, given: Sequence[int], factor: Any, offset: Any) -> Graph:
-    made = {index: len(graph.shapes) + place for place, index in enumerate(given)}
+def _with_scalings(graph: Graph, inputs: Sequence[int], factor: Any, offset: Any) -> Graph:
+    made = {index: len(graph.shapes) + place for place, index in enumerate(inputs)}
     scalings = []
     for index, output in made.items():
         layer = keras.layers.Rescaling(factor, offset, name=f"{graph.inputs[index]}_scaling")
@@ -59,8 +59,8 @@ def _with_scalings(graph: Graph, given: Sequence[int], factor: Any, offset: Any)
 
     return Graph(
         graph.name,
-        graph.shapes + tuple(graph.shapes[index] for index in given),
-        graph.dtypes + tuple(graph.dtypes[index] for index in given),
+        graph.shapes + tuple(graph.shapes[index] for index in inputs),
+        graph.dtypes + tuple(graph.dtypes[index] for index in inputs),
         (*scalings, *(node.rewired(read) for node in graph.nodes)),
         graph.inputs,
         tuple(map(read, graph.outputs)),

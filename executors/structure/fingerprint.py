@@ -31,20 +31,20 @@ _KINDS: Final = {
 
 def kind_of(graph: Graph) -> str:
     """Return the kind of a network: `transformer`, `recurrent`, `depthwise`, `convolutional` or `dense`."""
-    found = graph.layers.values()
+    used = graph.layers.values()
     return next(
-        (kind for kind, members in _KINDS.items() if any(isinstance(layer, members) for layer in found)),
+        (kind for kind, members in _KINDS.items() if any(isinstance(layer, members) for layer in used)),
         "dense",
     )
 
 
 def digest_of(graph: Graph) -> str:
     """Return a digest of a network's layers and weights, whatever they are called."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for node in graph.nodes:
-        found.update(f"{type(node.layer).__name__} {node.inputs} {node.output}\n".encode())
+        digest.update(f"{type(node.layer).__name__} {node.inputs} {node.output}\n".encode())
     for arrays in graph.weights.values():
         for array in arrays:
-            found.update(f"{array.dtype} {array.shape}\n".encode())
-            found.update(array.tobytes())
-    return found.hexdigest()
+            digest.update(f"{array.dtype} {array.shape}\n".encode())
+            digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -40,7 +40,7 @@ class Node:
     inputs: tuple[int, ...]
     output: int
 
-    def given(self, tensor: Callable[[int], Any]) -> tuple[Any, Any]:
+    def call_arguments(self, tensor: Callable[[int], Any]) -> tuple[Any, Any]:
         """Return positional and keyword arguments with tensors in place of their numbers."""
         args, kwargs = (
             map_leaves(values, TensorRef, lambda ref: tensor(ref.index))
@@ -50,8 +50,8 @@ class Node:
 
     def argument(self, name: str) -> int | None:
         """Return which of the `inputs` a parameter of the layer's `call` is; None if it is no tensor."""
-        given = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
-        return self.inputs.index(given.index) if isinstance(given, TensorRef) else None
+        value = inspect.signature(self.layer.call).bind(*self.args, **self.kwargs).arguments.get(name)
+        return self.inputs.index(value.index) if isinstance(value, TensorRef) else None
 
     def rewired(self, number: Callable[[int], int]) -> "Node":
         """Return the same call on tensors of other numbers."""
@@ -140,7 +140,7 @@ class Graph:
         }
         inputs = list(tensors.values())
         for node in self.nodes:
-            args, kwargs = node.given(tensors.__getitem__)
+            args, kwargs = node.call_arguments(tensors.__getitem__)
             tensors[node.output] = layers[node.name](*args, **kwargs)
         for name, values in weights.items():
             set_weights(layers[name], values)

@@ -90,14 +90,14 @@ def output_names(model: keras.Model) -> list[str]:
 
 
 def _numbered(names: Iterable[str]) -> list[str]:
-    found: list[str] = []
+    numbered: list[str] = []
     for name in names:
         unique, count = name, 1
-        while unique in found:
+        while unique in numbered:
             count += 1
             unique = f"{name}_{count}"
-        found.append(unique)
-    return found
+        numbered.append(unique)
+    return numbered
 
 
 def _ids(tensor: keras.KerasTensor) -> int | None:
@@ -119,7 +119,7 @@ def _activation(tensor: keras.KerasTensor) -> Activation:
     nothing = isinstance(last, layers.Activation) and function is keras.activations.linear
     if isinstance(last, _SHAPING) or nothing:
         (before,) = call.arguments.keras_tensors
-        found = _activation(before)
-        if found is not Activation.SOFTMAX or before.shape[-1] == tensor.shape[-1]:
-            return found
+        earlier = _activation(before)
+        if earlier is not Activation.SOFTMAX or before.shape[-1] == tensor.shape[-1]:
+            return earlier
     return Activation.NONE

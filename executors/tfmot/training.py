@@ -70,7 +70,9 @@ def train(model: Any, training: TfmotTraining, learning_rate: float) -> None:
             outputs = tf.nest.flatten(model(in_order(model, batch["inputs"]), training=True))
             loss = tf.add_n(
                 [
-                    objective.taught(output, batch["targets"][name], batch["teacher"].get(name), share, heat)
+                    objective.distilled_loss(
+                        output, batch["targets"][name], batch["teacher"].get(name), share, heat
+                    )
                     for (name, objective), output in zip(training.objectives.items(), outputs, strict=True)
                 ]
             )

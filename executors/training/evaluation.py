@@ -52,14 +52,14 @@ class Evaluation:
 
     def outputs(self, inputs: Arrays) -> dict[str, Array]:
         """Return the network's outputs for many inputs: name of the output -> [examples, ...]."""
-        found: dict[str, Rows] = {}
+        outputs: dict[str, Rows] = {}
         with activity("measuring"):
             at_once = examples_at_once(self.model, EVALUATION_BATCH)
             for at in range(0, _length(inputs), at_once):
                 batch = {name: array[at : at + at_once] for name, array in inputs.items()}
                 for name, output in self._run(batch).items():
-                    found.setdefault(name, Rows()).append(output.numpy())
-        return {name: rows.array() for name, rows in found.items()}
+                    outputs.setdefault(name, Rows()).append(output.numpy())
+        return {name: rows.array() for name, rows in outputs.items()}
 
     def score(self, data: Dataset, metric: Metric) -> float:
         """Return a metric of the network on some data."""
@@ -117,8 +117,8 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
 
     The inputs are in whichever type, and the model in whichever structure, they come.
     """
-    given = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
-    outputs = model(keras.tree.pack_sequence_as(model.input, given), training=training)
+    tensors_in_order = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
+    outputs = model(keras.tree.pack_sequence_as(model.input, tensors_in_order), training=training)
     return dict(zip(output_names(model), keras.tree.flatten(outputs), strict=True))
 
 
@@ -132,12 +132,12 @@ def compiled(forward: Callable[[Tensors], T], model: keras.Model) -> Callable[[A
     def run(inputs: Arrays) -> T:
         with activity("tracing"):
             function.get_concrete_function()
-        given = {
+        tensors_by_name = {
             name: tf.constant(inputs[name].astype(spec.dtype.as_numpy_dtype, copy=False))
             for name, spec in signature.items()
         }
-        found: T = function(given)
-        return found
+        result: T = function(tensors_by_name)
+        return result
 
     return run
 

@@ -27,10 +27,14 @@ def score(
         outputs: The network's own, [examples, ...] by name.
         targets: [examples, ...] by name; positions of -1 are ignored.
     """
-    told = {name: objectives[name].predictions(outputs[name]) for name in measured(metric, objectives)}
+    predicted = {name: objectives[name].predictions(outputs[name]) for name in measured(metric, objectives)}
     if metric is Metric.EXACT_MATCH:
-        return float(np.mean(np.all([_right_examples(told[name], targets[name]) for name in told], axis=0)))
-    return float(np.mean([_OF_OUTPUT[metric](*_counted(told[name], targets[name])) for name in told]))
+        return float(
+            np.mean(np.all([_right_examples(predicted[name], targets[name]) for name in predicted], axis=0))
+        )
+    return float(
+        np.mean([_OF_OUTPUT[metric](*_counted(predicted[name], targets[name])) for name in predicted])
+    )
 
 
 def default_metric(objectives: Mapping[str, Objective]) -> Metric:
@@ -48,11 +52,11 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
         InvalidValue: There is none.
     """
     kinds = (Regression,) if metric is Metric.MSE else (Categorical, Binary)
-    found = [name for name, objective in objectives.items() if isinstance(objective, kinds)]
-    if not found:
-        others = [other for other in Metric if (other is Metric.MSE) != (metric is Metric.MSE)]
+    names = [name for name, objective in objectives.items() if isinstance(objective, kinds)]
+    if not names:
+        others = [one for one in Metric if (one is Metric.MSE) != (metric is Metric.MSE)]
         raise InvalidValue(metric.value, f"one of {', '.join(others)}", "no output learns what it measures")
-    return found
+    return names
 
 
 def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> None:
@@ -68,45 +72,45 @@ def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: 
             raise InvalidValue(metric.value, expected, "add examples of other classes")
 
 
-def _counted(told: Array, target: Array) -> tuple[Array, Array]:
+def _counted(predicted: Array, target: Array) -> tuple[Array, Array]:
     """Return predictions [counted] or [counted, classes] and targets [counted], without what is ignored."""
-    if told.size == target.size:
-        return told.reshape(-1), target.reshape(-1)
+    if predicted.size == target.size:
+        return predicted.reshape(-1), target.reshape(-1)
     counted = target != IGNORED
-    return told[counted], target[counted]
+    return predicted[counted], target[counted]
 
 
-def _classes(told: Array) -> npt.NDArray[np.int64]:
-    return np.asarray(told.argmax(axis=-1) if told.ndim > 1 else told >= 0.5, np.int64)
+def _classes(predicted: Array) -> npt.NDArray[np.int64]:
+    return np.asarray(predicted.argmax(axis=-1) if predicted.ndim > 1 else predicted >= 0.5, np.int64)
 
 
-def _accuracy(told: Array, target: Array) -> float:
-    return float(np.mean(_classes(told) == target))
+def _accuracy(predicted: Array, target: Array) -> float:
+    return float(np.mean(_classes(predicted) == target))
 
 
-def _f1(told: Array, target: Array) -> float:
+def _f1(predicted: Array, target: Array) -> float:
     """Return the mean over the classes, each as one against the others."""
-    return float(f1_score(target, _classes(told), average="macro", zero_division=0))
+    return float(f1_score(target, _classes(predicted), average="macro", zero_division=0))
 
 
-def _roc_auc(told: Array, target: Array) -> float:
+def _roc_auc(predicted: Array, target: Array) -> float:
     """Return the mean over the targets' classes; each against the others where there are more than two."""
-    if told.ndim == 1:
-        return float(roc_auc_score(target, told))
+    if predicted.ndim == 1:
+        return float(roc_auc_score(target, predicted))
     present = np.unique(target)
-    return float(np.mean([roc_auc_score(target == label, told[:, label]) for label in present]))
+    return float(np.mean([roc_auc_score(target == label, predicted[:, label]) for label in present]))
 
 
-def _mse(told: Array, target: Array) -> float:
-    return float(mean_squared_error(target, told))
+def _mse(predicted: Array, target: Array) -> float:
+    return float(mean_squared_error(target, predicted))
 
 
-def _right_examples(told: Array, target: Array) -> npt.NDArray[np.bool_]:
+def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
     """Return which examples [examples] are right at every position that is not ignored."""
-    if told.size == target.size:
-        right = (told >= 0.5).reshape(target.shape) == target
+    if predicted.size == target.size:
+        right = (predicted >= 0.5).reshape(target.shape) == target
     else:
-        right = (told.argmax(axis=-1) == target) | (target == IGNORED)
+        right = (predicted.argmax(axis=-1) == target) | (target == IGNORED)
     return np.asarray(right.reshape(len(right), -1).all(axis=1))
 
 

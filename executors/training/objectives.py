@@ -54,7 +54,7 @@ class Objective(ABC):
 
     @abstractmethod
     def distillation(
-        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
         """Return the mean distance of a batch from the teacher's predictions, of the output's shape."""
 
@@ -62,15 +62,20 @@ class Objective(ABC):
     def predictions(self, output: Array) -> Floats:
         """Return a network's predictions: probabilities, or the figures themselves, of the output's shape."""
 
-    def taught(
-        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor | None, share: float, temperature: float
+    def distilled_loss(
+        self,
+        output: tf.Tensor,
+        target: tf.Tensor,
+        teacher: tf.Tensor | None,
+        share: float,
+        temperature: float,
     ) -> tf.Tensor:
         """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any."""
         output = tf.cast(output, tf.float32)
         loss = self.loss(output, target)
-        if taught is None:
+        if teacher is None:
             return loss
-        return (1 - share) * loss + share * self.distillation(output, target, taught, temperature)
+        return (1 - share) * loss + share * self.distillation(output, target, teacher, temperature)
 
 
 class Categorical(Objective):
@@ -86,17 +91,17 @@ class Categorical(Objective):
         return _mean(entropy, counts)
 
     def distillation(
-        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
         """Return cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
-        soft = tf.nn.softmax(tf.math.log(taught + SMALLEST) / temperature)
+        soft = tf.nn.softmax(tf.math.log(teacher + SMALLEST) / temperature)
         entropy = tf.nn.softmax_cross_entropy_with_logits(soft, self._logits(output) / temperature)
         return temperature**2 * _mean(entropy, _counts(target))
 
     def predictions(self, output: Array) -> Floats:
         """Return probabilities of the classes."""
-        told = np.asarray(output, np.float32)
-        return told if self.activation is Activation.SOFTMAX else softmax(told, axis=-1)
+        values = np.asarray(output, np.float32)
+        return values if self.activation is Activation.SOFTMAX else softmax(values, axis=-1)
 
     def _logits(self, output: tf.Tensor) -> tf.Tensor:
         return tf.math.log(output + SMALLEST) if self.activation is Activation.SOFTMAX else output
@@ -114,15 +119,15 @@ class Binary(Objective):
         return _mean(self._entropy(output, tf.cast(target, tf.float32)), counts)
 
     def distillation(
-        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
         """Return cross entropy with the teacher's probabilities."""
-        return tf.reduce_mean(self._entropy(output, taught))
+        return tf.reduce_mean(self._entropy(output, teacher))
 
     def predictions(self, output: Array) -> Floats:
         """Return probabilities of a yes."""
-        told = np.asarray(output, np.float32)
-        return told if self.activation is Activation.SIGMOID else expit(told)
+        values = np.asarray(output, np.float32)
+        return values if self.activation is Activation.SIGMOID else expit(values)
 
     def _entropy(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         if self.activation is Activation.SIGMOID:
@@ -138,10 +143,10 @@ class Regression(Objective):
         return tf.reduce_mean(tf.square(output - tf.reshape(target, tf.shape(output))))
 
     def distillation(
-        self, output: tf.Tensor, target: tf.Tensor, taught: tf.Tensor, temperature: float
+        self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
         """Return mean squared distance from the teacher's figures."""
-        return tf.reduce_mean(tf.square(output - taught))
+        return tf.reduce_mean(tf.square(output - teacher))
 
     def predictions(self, output: Array) -> Floats:
         """Return the figures."""
@@ -163,8 +168,8 @@ def objective_of(output: Output, target: Array) -> Objective:
         if whole or output.activation is Activation.SIGMOID:
             return Binary(output.activation)
         return Regression(output.activation)
-    given = f"targets of shape {target.shape} and type {target.dtype}"
-    raise InvalidValue(given, _expected(output), "reshape or cast them, or use another head")
+    actual = f"targets of shape {target.shape} and type {target.dtype}"
+    raise InvalidValue(actual, _expected(output), "reshape or cast them, or use another head")
 
 
 def objectives_of(
@@ -188,18 +193,20 @@ def objectives_for(
     Raises:
         InvalidValue: As many weights as an output has classes were expected.
     """
-    found: dict[str, Objective] = {}
+    objectives: dict[str, Objective] = {}
     for output in signature.outputs:
         target = data.targets[output.name]
         objective = objective_of(output, target)
         classes = class_count(objective, output)
         if weights is not None and classes:
-            given = _balanced(target, classes) if weights == "balanced" else tuple(weights)
-            if len(given) != classes:
-                raise InvalidValue(given, f"{classes} weights for {output.name}", "give one for each class")
-            objective = type(objective)(objective.activation, given)
-        found[output.name] = objective
-    return found
+            class_weights = _balanced(target, classes) if weights == "balanced" else tuple(weights)
+            if len(class_weights) != classes:
+                raise InvalidValue(
+                    class_weights, f"{classes} weights for {output.name}", "give one for each class"
+                )
+            objective = type(objective)(objective.activation, class_weights)
+        objectives[output.name] = objective
+    return objectives
 
 
 def empty_classes(signature: Signature, data: Dataset) -> list[int]:
@@ -249,9 +256,9 @@ def _balanced(target: Array, classes: int) -> tuple[float, ...]:
     return tuple(float(weight) for weight in counts.sum() / (classes * np.maximum(counts, 1)))
 
 
-def _fits(given: Shape, wanted: Shape) -> bool:
-    return len(given) == len(wanted) and all(
-        size in (None, found) for size, found in zip(wanted, given, strict=True)
+def _fits(shape: Shape, wanted: Shape) -> bool:
+    return len(shape) == len(wanted) and all(
+        size in (None, actual) for size, actual in zip(wanted, shape, strict=True)
     )
 
 

@@ -62,8 +62,8 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
                     "give data: on some inputs the model computes no numbers",
                 )
             )  # fmt: skip
-    told = {output.name: _target(output, outputs[output.name]) for output in signature_of(model).outputs}
-    return Dataset(inputs, told)
+    targets = {output.name: _target(output, outputs[output.name]) for output in signature_of(model).outputs}
+    return Dataset(inputs, targets)
 
 
 class _Dream:
@@ -99,14 +99,14 @@ class _Dream:
             for output in self._signature.outputs
             if output.activation is Activation.SOFTMAX and len(output.shape) == 1
         }
-        given = self._noise(self._scale)
+        noise = self._noise(self._scale)
         for name, variable in self._changing.items():
-            variable.assign(given[name])
+            variable.assign(noise[name])
         self._forget()
-        tokens = {name: array for name, array in given.items() if name not in self._changing}
+        tokens = {name: array for name, array in noise.items() if name not in self._changing}
         for _ in range(_STEPS if self._changing else 0):
             self._step(keras.tree.map_structure(tf.constant, tokens), wanted)
-        return {**given, **{name: variable.numpy() for name, variable in self._changing.items()}}
+        return {**noise, **{name: variable.numpy() for name, variable in self._changing.items()}}
 
     def _forget(self) -> None:
         """Let the optimizer start anew."""
@@ -129,14 +129,14 @@ class _Dream:
         return float(_SCALES[int(np.argmin(misfits))])
 
     def _noise(self, scale: float) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        noise: dict[str, Array] = {}
         for tensor in self._signature.inputs:
             shape = (self.at_once, *(size or 1 for size in tensor.shape))
             if tensor.figures:
-                found[tensor.name] = (scale * self._rng.normal(size=shape)).astype(np.float32)
+                noise[tensor.name] = (scale * self._rng.normal(size=shape)).astype(np.float32)
             else:
-                found[tensor.name] = self._rng.integers(tensor.ids or 2, size=shape).astype(tensor.dtype)
-        return found
+                noise[tensor.name] = self._rng.integers(tensor.ids or 2, size=shape).astype(tensor.dtype)
+        return noise
 
     def _mismatch(self, inputs: Tensors, wanted: Tensors) -> tf.Tensor:
         """Return how unlike the inputs are to what the batch norms know, and to the wanted classes."""
@@ -160,8 +160,8 @@ def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(off + wide)
 
 
-def _target(output: Output, told: Array) -> Array:
+def _target(output: Output, predicted: Array) -> Array:
     """Return a network's predictions in the form of targets."""
     if output.activation is Activation.SOFTMAX:
-        return np.asarray(told.argmax(axis=-1), np.int64)
-    return np.asarray(told >= 0.5, np.int64) if output.activation is Activation.SIGMOID else told
+        return np.asarray(predicted.argmax(axis=-1), np.int64)
+    return np.asarray(predicted >= 0.5, np.int64) if output.activation is Activation.SIGMOID else predicted

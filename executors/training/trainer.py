@@ -142,11 +142,11 @@ class Trainer:
         for at in range(0, len(schedule), _CHUNK_STEPS):
             rates = schedule[at : at + _CHUNK_STEPS] * np.float32(self.learning_rate)
             indices = np.stack([next(self._batches) for _ in rates])
-            given = {
+            chunk = {
                 part: {name: tf.constant(array[indices]) for name, array in arrays.items()}
-                for part, arrays in self._lesson().items()
+                for part, arrays in self._arrays().items()
             }
-            total += float(self._run(given, tf.constant(rates)))
+            total += float(self._run(chunk, tf.constant(rates)))
         if not np.isfinite(total):
             raise FloatingPointError(f"the training loss became {total}; try a lower learning_rate")
         return total / len(schedule)
@@ -164,25 +164,25 @@ class Trainer:
         if self._after_step is not None:
             self._after_step()
 
-    def _lesson(self) -> dict[str, Mapping[str, Array]]:
+    def _arrays(self) -> dict[str, Mapping[str, Array]]:
         """Return the arrays that each step takes some rows of."""
         data, teacher = self._setup.train, self._setup.teacher
         return {"inputs": data.inputs, "targets": data.targets, "teacher": teacher or {}}
 
     def _signature(self) -> list[Mapping[str, Mapping[str, tf.TensorSpec]] | tf.TensorSpec]:
         """Return the compiled loop's types: the setup's arrays [steps, batch, ...], a rate for each step."""
-        given = {
+        arrays_of_part = {
             part: {
                 name: tf.TensorSpec([None, None, *array.shape[1:]], array.dtype)
                 for name, array in arrays.items()
             }
-            for part, arrays in self._lesson().items()
+            for part, arrays in self._arrays().items()
         }
-        return [given, tf.TensorSpec([None], tf.float32)]
+        return [arrays_of_part, tf.TensorSpec([None], tf.float32)]
 
-    def _steps(self, given: Mapping[str, Tensors], rates: tf.Tensor) -> tf.Tensor:
+    def _steps(self, chunk: Mapping[str, Tensors], rates: tf.Tensor) -> tf.Tensor:
         def body(step: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            batch = {part: {name: rows[step] for name, rows in of.items()} for part, of in given.items()}
+            batch = {part: {name: rows[step] for name, rows in of.items()} for part, of in chunk.items()}
             return step + 1, total + self._step(batch, rates[step])
 
         steps = tf.shape(rates)[0]
@@ -212,7 +212,7 @@ class Trainer:
         outputs = call(self.model, changed, training=True)
         params = self._setup.params
         losses = [
-            objective.taught(
+            objective.distilled_loss(
                 outputs[name], targets[name], teacher.get(name), params.distillation, params.temperature
             )
             for name, objective in self._objectives.items()

@@ -54,7 +54,7 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
         if slots:
             groups[name] = replace(group, slots=slots)
     there = {*graph.inputs, *(node.output for node in graph.nodes)}
-    channels = (found if tensor in there else _NONE for tensor, found in enumerate(structure.channels))
+    channels = (own if tensor in there else _NONE for tensor, own in enumerate(structure.channels))
     return Structure(graph, groups, tuple(channels))
 
 

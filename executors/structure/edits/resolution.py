@@ -63,10 +63,10 @@ def at_resolution(structure: Structure, share: float) -> Structure | None:
 
 def _image(graph: Graph) -> int | None:
     """Return the one input of images [n, height, width, channels]."""
-    found = [index for index in graph.inputs if len(graph.shapes[index]) == 4]
-    if len(found) != 1 or None in graph.shapes[found[0]][1:] or "float" not in graph.dtypes[found[0]]:
+    images = [index for index in graph.inputs if len(graph.shapes[index]) == 4]
+    if len(images) != 1 or None in graph.shapes[images[0]][1:] or "float" not in graph.dtypes[images[0]]:
         return None
-    return found[0]
+    return images[0]
 
 
 def _resizing(graph: Graph, image: int) -> Node | None:
@@ -111,7 +111,7 @@ def _written(node: Node, shapes: Sequence[Shape], dtypes: Sequence[str]) -> Shap
     def example(index: int) -> Any:
         return make([_EXAMPLES if size is None else size for size in shapes[index]], dtype=dtypes[index])
 
-    args, kwargs = node.given(example)
+    args, kwargs = node.call_arguments(example)
     run = node.layer.compute_output_spec if is_layer else node.layer
     (made,) = keras.tree.flatten(run(*args, **kwargs))
     sizes = zip(shapes[node.output], made.shape, strict=True)
@@ -134,8 +134,8 @@ def _fits(node: Node, smaller: Node, before: tuple[Shape, ...], after: tuple[Sha
         return False
     if [size is None for size in was] != [size is None for size in now]:
         return False
-    given = zip(node.inputs, smaller.inputs, strict=True)
-    if isinstance(node.layer, _SLIDING) or all(before[one] == after[other] for one, other in given):
+    pairs = zip(node.inputs, smaller.inputs, strict=True)
+    if isinstance(node.layer, _SLIDING) or all(before[one] == after[new] for one, new in pairs):
         return True
     return all(_of_channels(weight, was[-1]) for weight in getattr(node.layer, "weights", ()))
 

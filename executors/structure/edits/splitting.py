@@ -33,12 +33,12 @@ def shareable_base(structure: Structure, most: float) -> tuple[str, ...]:
 
 def blocks(graph: Graph) -> list[list[str]]:
     """Return the layers with weights between places where all goes through one tensor, from the inputs on."""
-    found = []
+    groups = []
     for first, last in pairwise([0, *_ends(graph), len(graph.nodes)]):
         names = dict.fromkeys(node.name for node in graph.nodes[first:last])
         if learned := [name for name in names if graph.variables[name]]:
-            found.append(learned)
-    return found
+            groups.append(learned)
+    return groups
 
 
 def freeze(model: keras.Model, layers: Collection[str]) -> None:

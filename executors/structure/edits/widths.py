@@ -46,8 +46,8 @@ def narrow_arrays(
     """
     places = {
         variable.path: (layer, index)
-        for layer, found in structure.graph.variables.items()
-        for index, variable in enumerate(found)
+        for layer, variables in structure.graph.variables.items()
+        for index, variable in enumerate(variables)
     }
     cut: Weights = structure.graph.weights
     there = places.keys() & arrays.keys()
@@ -107,7 +107,7 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
         layer, weight, axis = key
         size = wide.graph.layers[layer].weights[weight].shape[axis]
         sources, scale = _copied(slots, wide_slots[key], size, origins, shares)
-        along = [-1 if other == axis else 1 for other in range(weights[layer][weight].ndim)]
+        along = [-1 if place == axis else 1 for place in range(weights[layer][weight].ndim)]
         copied = np.take(weights[layer][weight], sources, axis=axis)
         weights[layer][weight] = copied * scale.reshape(along).astype(copied.dtype)
     return _build(structure, widths, weights)

@@ -63,10 +63,10 @@ class MultiHeadAttention(LayerHandler):
     def products(self, node: Node) -> Sequence[Product]:
         """Return the kernels of query, key and value."""
         layer, read = node.layer, _read(node)
-        found = {"query": layer.query_dense, "key": layer.key_dense, "value": layer.value_dense}
+        kernels = {"query": layer.query_dense, "key": layer.key_dense, "value": layer.value_dense}
         return [
             Product(read[name], dense.kernel, 0, dense.bias if layer.use_bias else None)
-            for name, dense in found.items()
+            for name, dense in kernels.items()
         ]
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
@@ -79,44 +79,44 @@ class MultiHeadAttention(LayerHandler):
     ) -> int:
         """Count four products with kernels, and two among positions: queries and keys, scores and values."""
         read = _read(node)
-        asked, told = positions(inputs[read["query"]]), positions(inputs[read["value"]])
+        queries, keys = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         kernels = [shape for shape in weights if len(shape) == 3]
         products = sum(
             multiply_adds(a or 0, (b or 0) * (c or 0), s_out=places)
-            for (a, b, c), places in zip(kernels, (asked, told, told, asked), strict=True)
+            for (a, b, c), places in zip(kernels, (queries, keys, keys, queries), strict=True)
         )
         _, heads, key_dim = kernels[0]
         value_dim = kernels[2][2]
-        return products + asked * told * (heads or 0) * ((key_dim or 0) + (value_dim or 0))
+        return products + queries * keys * (heads or 0) * ((key_dim or 0) + (value_dim or 0))
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
         """Return three products with kernels, two among positions around a softmax, and one with a kernel."""
         read = _read(node)
-        asked, told = positions(inputs[read["query"]]), positions(inputs[read["value"]])
+        queries, keys = positions(inputs[read["query"]]), positions(inputs[read["value"]])
         query, _, value, made = [shape for shape in weights if len(shape) == 3]
         (c_in, heads, key_dim), value_dim = ((size or 0) for size in query), value[2] or 0
-        c_told = value[0] or 0
+        c_values = value[0] or 0
         return (
-            Operation(OperatorKind.DENSE, asked, c_in, heads * key_dim),
-            Operation(OperatorKind.DENSE, told, c_told, heads * key_dim),
-            Operation(OperatorKind.DENSE, told, c_told, heads * value_dim),
-            *(elementwise(OperatorKind.COPY, places, heads * key_dim) for places in (asked, told, told)),
-            Operation(OperatorKind.PRODUCT, asked, key_dim, told, times=heads),
-            elementwise(OperatorKind.ADD, heads * asked, told),
-            elementwise(OperatorKind.SOFTMAX, heads * asked, told),
-            Operation(OperatorKind.PRODUCT, asked, told, value_dim, times=heads),
-            elementwise(OperatorKind.COPY, asked, heads * value_dim),
-            Operation(OperatorKind.DENSE, asked, heads * value_dim, made[2] or 0),
+            Operation(OperatorKind.DENSE, queries, c_in, heads * key_dim),
+            Operation(OperatorKind.DENSE, keys, c_values, heads * key_dim),
+            Operation(OperatorKind.DENSE, keys, c_values, heads * value_dim),
+            *(elementwise(OperatorKind.COPY, places, heads * key_dim) for places in (queries, keys, keys)),
+            Operation(OperatorKind.PRODUCT, queries, key_dim, keys, times=heads),
+            elementwise(OperatorKind.ADD, heads * queries, keys),
+            elementwise(OperatorKind.SOFTMAX, heads * queries, keys),
+            Operation(OperatorKind.PRODUCT, queries, keys, value_dim, times=heads),
+            elementwise(OperatorKind.COPY, queries, heads * value_dim),
+            Operation(OperatorKind.DENSE, queries, heads * value_dim, made[2] or 0),
         )
 
 
 def _read(node: Node) -> dict[str, int]:
     """Return which of the inputs are query, key and value; without a key the values are keys as well."""
     query, value, key = (node.argument(name) for name in ("query", "value", "key"))
-    told = value or 0
-    return {"query": query or 0, "value": told, "key": told if key is None else key}
+    values = value or 0
+    return {"query": query or 0, "value": values, "key": values if key is None else key}
 
 
 @register(keras.layers.Embedding, keras.layers.ReversibleEmbedding)

@@ -13,7 +13,7 @@ def handler_of(name: str, layer: keras.layers.Layer) -> LayerHandler:
     Raises:
         UnsupportedLayerError: No handler is registered for the layer's class.
     """
-    handler = _found(layer)
+    handler = _known_handler(layer)
     if handler is None:
         kind = f"{type(layer).__module__}.{type(layer).__qualname__}"
         raise UnsupportedLayerError(
@@ -28,10 +28,10 @@ def is_leaf(layer: keras.layers.Layer) -> bool:
 
     Any other is made of such layers, or cannot be treated.
     """
-    return _found(layer) is not None or is_keras_own(layer)
+    return _known_handler(layer) is not None or is_keras_own(layer)
 
 
-def _found(layer: keras.layers.Layer) -> LayerHandler | None:
+def _known_handler(layer: keras.layers.Layer) -> LayerHandler | None:
     """Return a layer's handler, or None; import those of KerasHub, which takes seconds, when it is in use."""
     if type(layer) not in HANDLERS and type(layer).__module__.startswith("keras_hub."):
         from executors.structure.handlers import hub  # noqa: F401, PLC0415 (it registers its handlers)

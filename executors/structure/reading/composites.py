@@ -34,12 +34,12 @@ def expanded(name: str, layer: keras.layers.Layer, arguments: Any) -> keras.Mode
     if any(keras_internals.mask_of(tensor) is not None for tensor in arguments.keras_tensors):
         raise _opaque(name, layer, "takes the mask of an Embedding(mask_zero=True) or a Masking layer")
 
-    def given(value: Any) -> Any:
+    def replaced(value: Any) -> Any:
         return inputs[id(value)] if isinstance(value, keras.KerasTensor) else value
 
-    args = keras.tree.map_structure(given, arguments.args)
+    args = keras.tree.map_structure(replaced, arguments.args)
     kwargs = {
-        key: keras.tree.map_structure(given, value)
+        key: keras.tree.map_structure(replaced, value)
         for key, value in arguments.kwargs.items()
         if value is not None and key != "training"
     }
@@ -66,11 +66,13 @@ def masked(model: keras.Model, masks: Sequence[keras.KerasTensor | None]) -> ker
     Masks go with the tensors into a nested model; those that it was made on have none.
     """
     inputs = [_input_like(tensor) for tensor in model.inputs]
-    given = [None if mask is None else _input_like(mask) for mask in masks]
-    for tensor, mask in zip(inputs, given, strict=False):  # as Keras does: a dictionary may have more
+    mask_inputs = [None if mask is None else _input_like(mask) for mask in masks]
+    for tensor, mask in zip(inputs, mask_inputs, strict=False):  # as Keras does: a dictionary may have more
         keras_internals.set_mask(tensor, mask)
     outputs = keras_internals.called_again(model, inputs)
-    return keras.Model([*inputs, *(mask for mask in given if mask is not None)], outputs, name=model.name)
+    return keras.Model(
+        [*inputs, *(mask for mask in mask_inputs if mask is not None)], outputs, name=model.name
+    )
 
 
 def _built_shapes(model: keras.Model) -> list[Shape]:

@@ -99,21 +99,21 @@ class _Reader:
 
         wanted = f"{prefix}{operation.name}"
         if _is_functional(operation):
-            model, given = _functional(operation), _given(operation, arguments)
+            model, values = _functional(operation), _arguments(operation, arguments)
             masks = keras.tree.flatten(arguments.kwargs.get("mask"))
             if any(mask is not None for mask in masks):
                 model = masked(model, masks)
-                given += [mask for mask in masks if mask is not None]
-            return self.read(model, [tensors[id(tensor)] for tensor in given], f"{wanted}_")
+                values += [mask for mask in masks if mask is not None]
+            return self.read(model, [tensors[id(tensor)] for tensor in values], f"{wanted}_")
         operation, args, kwargs = as_layer_call(operation, arguments.args, arguments.kwargs)
-        given = keras.tree.flatten((args, kwargs))
-        for item in given:
+        values = keras.tree.flatten((args, kwargs))
+        for item in values:
             if isinstance(item, keras.Variable):
                 raise UnsupportedLayerError(
                     f"{wanted!r} is given the weight {item.path!r} itself; expected tensors; "
                     "let a layer that has the weight compute with it, and register a handler for that"
                 )
-        inputs = [tensors[id(item)] for item in given if isinstance(item, keras.KerasTensor)]
+        inputs = [tensors[id(item)] for item in values if isinstance(item, keras.KerasTensor)]
         if isinstance(operation, keras.Model) or not self._is_leaf(operation):
             return self.read(expanded(wanted, operation, arguments), inputs, f"{wanted}_")
         args = map_leaves(args, keras.KerasTensor, resolve)
@@ -156,12 +156,12 @@ def _is_functional(layer: Any) -> bool:
     )
 
 
-def _given(model: keras.Model, arguments: Any) -> list[keras.KerasTensor]:
+def _arguments(model: keras.Model, arguments: Any) -> list[keras.KerasTensor]:
     """Return the arguments of a nested model in the order of its inputs; a dict is taken by name."""
-    given = arguments.args[0] if arguments.args else arguments.kwargs["inputs"]
-    if isinstance(given, dict) and not isinstance(model.input, dict):
-        return [given[tensor.name] for tensor in model.inputs]
-    return list(keras.tree.flatten(given))
+    argument = arguments.args[0] if arguments.args else arguments.kwargs["inputs"]
+    if isinstance(argument, dict) and not isinstance(model.input, dict):
+        return [argument[tensor.name] for tensor in model.inputs]
+    return list(keras.tree.flatten(argument))
 
 
 def _functional(model: keras.Model) -> keras.Model:
