@@ -35,7 +35,13 @@ class Dataset:
 
 
 def split(data: Dataset, share: float, seed: int = 0) -> Sequence[Dataset]:
-    """Return two parts of the data, the second with `share` of the examples."""
+    """Return two parts of the data, the second with `share` of the examples.
+
+    Args:
+        data: Examples.
+        share: Part of the examples that the second part gets, 0 to 1; it has one at least.
+        seed: Where the choice of the examples starts from.
+    """
     order = np.random.default_rng(seed).permutation(len(data))
     held_out = max(1, round(share * len(data)))
     return data.subset(np.sort(order[held_out:])), data.subset(np.sort(order[:held_out]))

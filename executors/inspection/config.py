@@ -58,6 +58,11 @@ class ClassPolicy:
 def parse_config(path: Path, text: bytes | str, limits: Limits) -> dict[str, Any]:
     """Return the configuration in a text.
 
+    Args:
+        path: The file that errors name.
+        text: JSON.
+        limits: The most bytes and levels.
+
     Raises:
         MistifyError: INVALID_MODEL: it is no JSON object, too long or too deep.
     """

@@ -9,11 +9,24 @@ SAVE = "save it by model.save(FILE)"
 
 
 def invalid(path: Path | str, actual: str, expected: str = EXPECTED, fix: str = SAVE) -> MistifyError:
-    """Return an INVALID_MODEL error with one problem of a file."""
+    """Return an INVALID_MODEL error with one problem of a file.
+
+    Args:
+        path: The file.
+        actual: What it has.
+        expected: What it should have.
+        fix: What its owner can do.
+    """
     problem = Problem(str(path), actual, expected, fix)
     return MistifyError(ErrorCode.INVALID_MODEL, f"{path} cannot be ported", [problem])
 
 
 def too_large(path: Path | str, actual: str, limit: float) -> MistifyError:
-    """Return an INVALID_MODEL error: something exceeds a limit, by what it is and how large."""
+    """Return an INVALID_MODEL error: something exceeds a limit, by what it is and how large.
+
+    Args:
+        path: The file.
+        actual: What is too large, and how large it is.
+        limit: The most that is allowed.
+    """
     return invalid(path, actual, f"{limit:,.0f} at the most", "save a smaller model")

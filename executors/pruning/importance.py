@@ -12,6 +12,10 @@ def importances(structure: Structure, keep: Keep) -> dict[str, Array]:
     """Return for each group the L2 norm of each unit's weights [units], over the mean of those kept.
 
     Weights of every slot count: what makes the channel, what scales it, and what reads it.
+
+    Args:
+        structure: The network's.
+        keep: The units that are left of each group.
     """
     relative = {}
     for group in structure.groups.values():

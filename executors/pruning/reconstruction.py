@@ -145,7 +145,13 @@ def _total(parts: Iterable[tf.Tensor]) -> Array:
 
 
 def covariance(consumer: Consumer, moments: Moments, kept: npt.NDArray[np.int64]) -> Array:
-    """Return the covariance of the kept channels [kept, kept] as a consumer sees it, with the ridge added."""
+    """Return the covariance of the kept channels [kept, kept] as a consumer sees it, with the ridge added.
+
+    Args:
+        consumer: Where it absorbs a shift, the mean does not count.
+        moments: Of the tensor that it reads.
+        kept: The indices of the channels [kept].
+    """
     product = _product(consumer, moments)[np.ix_(kept, kept)]
     ridge = _RIDGE * np.maximum(np.diag(product).mean(), np.finfo(np.float32).tiny)
     return np.asarray(product + ridge * np.eye(len(kept)))

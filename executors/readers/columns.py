@@ -32,6 +32,14 @@ _BLOCK: Final = 1_000
 def read_columns(path: Path, rows: Iterator[Row], request: Request) -> Arrays:
     """Return the arrays of a table.
 
+    Args:
+        path: The file that errors name.
+        rows: Numbers of rows with their cells by column.
+        request: What the model needs.
+
+    Returns:
+        Arrays [examples, ...] by the names of the columns; empty where the model does not need one.
+
     Raises:
         MistifyError: INVALID_DATASET, naming the row, or the column that is missing.
     """

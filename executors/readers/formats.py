@@ -100,6 +100,12 @@ class Reader(ABC):
 def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]]) -> None:
     """Append rows of one shape and type to an array; each comes with its place in the file.
 
+    Args:
+        arrays: The rows before.
+        path: The file that errors name.
+        name: The array's.
+        rows: Places in the file with the rows, of one shape.
+
     Raises:
         MistifyError: INVALID_DATASET, naming the first row of another shape, or of a type that loses digits.
     """
@@ -117,5 +123,11 @@ def append(arrays: Rows, path: Path, name: str, rows: Sequence[tuple[str, Array]
 
 
 def first_of(names: Sequence[str], wanted: str, alias: str) -> str | None:
-    """Return the name under which a file has an array, if it does."""
+    """Return the name under which a file has an array, if it does.
+
+    Args:
+        names: Those of the arrays in the file.
+        wanted: The model's own.
+        alias: The one that stands for it, such as `x`.
+    """
     return next((name for name in (wanted, alias) if name in names), None)

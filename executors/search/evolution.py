@@ -19,7 +19,17 @@ _LEFT_OUT = 0.1
 
 
 def founders(groups: int, blocks: int, count: int, rng: np.random.Generator) -> list[Genes]:
-    """Return genes of random architectures; the first of them keeps all proportions."""
+    """Return genes of random architectures; the first of them keeps all proportions.
+
+    Args:
+        groups: The number of channel groups.
+        blocks: The number of parts that can be left out.
+        count: The number of architectures.
+        rng: Draws them.
+
+    Returns:
+        `count` arrays [groups + blocks].
+    """
     widths = rng.normal(0, _SPREAD, (count, groups))
     stays = rng.random((count, blocks)) >= _LEFT_OUT
     widths[:1], stays[:1] = 0, True

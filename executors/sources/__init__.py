@@ -64,6 +64,12 @@ def load_application(
 ) -> keras.Model:
     """Return an architecture of `keras.applications` as a flat functional model; see `application`.
 
+    Args:
+        name: One of the functions of `keras.applications`.
+        classes: The classes that it tells apart; None for a thousand.
+        size: Height and width of the images, in pixels; None for the architecture's own.
+        weights: A file of its weights; None for random ones.
+
     Raises:
         MistifyError: INVALID_MODEL, naming the architecture, what is wrong and what would do.
     """

@@ -119,7 +119,15 @@ class ChannelSpace:
                 self.fix(axis.ids)
 
     def bind(self, node: Node, weight: object, axis: int, role: Role, ids: Ids) -> None:
-        """Note the channels along an axis of a layer's weight; the calls of a shared layer are tied by it."""
+        """Note the channels along an axis of a layer's weight; the calls of a shared layer are tied by it.
+
+        Args:
+            node: A call of the layer.
+            weight: The layer's variable.
+            axis: The axis of the variable.
+            role: What the axis does with the channels.
+            ids: The numbers of the channels along the axis [size of the axis].
+        """
         index = next(i for i, variable in enumerate(node.layer.weights) if variable is weight)
         key = (node.name, index, axis)
         if key in self._axes:

@@ -168,7 +168,13 @@ class Graph:
 
 
 def map_leaves(value: Any, kind: type, function: Callable[[Any], Any]) -> Any:
-    """Replace the leaves of one kind in nested arguments."""
+    """Replace the leaves of one kind in nested arguments.
+
+    Args:
+        value: Dictionaries, lists and tuples of whatever values.
+        kind: The class of the leaves.
+        function: Makes what takes a leaf's place.
+    """
     if isinstance(value, dict):
         return {key: map_leaves(item, kind, function) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -90,12 +90,24 @@ class Evaluation:
 
 
 def evaluate(model: keras.Model, data: Dataset, metric: Metric = Metric.ACCURACY) -> float:
-    """Return a metric of a network on some data."""
+    """Return a metric of a network on some data.
+
+    Args:
+        model: The network.
+        data: Examples with their targets.
+        metric: The metric.
+    """
     return Evaluation(model).score(data, metric)
 
 
 def recalibrate(model: keras.Model, data: Dataset, seed: int = 0) -> None:
-    """Set the statistics of every batch norm to those of the network as it is now."""
+    """Set the statistics of every batch norm to those of the network as it is now.
+
+    Args:
+        model: The network, whose statistics are changed.
+        data: Examples, of which `RECALIBRATION_EXAMPLES` are used at the most.
+        seed: Where their choice starts from.
+    """
     Evaluation(model).recalibrate(data, seed)
 
 
@@ -116,6 +128,14 @@ def call(model: keras.Model, inputs: Tensors, training: bool) -> dict[str, tf.Te
     """Call a model on its inputs by name; returns its outputs by name.
 
     The inputs are in whichever type, and the model in whichever structure, they come.
+
+    Args:
+        model: The model.
+        inputs: Name of the input -> [examples, ...].
+        training: Whether layers act as in training.
+
+    Returns:
+        Name of the output -> [examples, ...].
     """
     tensors_in_order = [tf.cast(inputs[tensor.name], tensor.dtype) for tensor in model.inputs]
     outputs = model(keras.tree.pack_sequence_as(model.input, tensors_in_order), training=training)

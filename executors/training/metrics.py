@@ -62,6 +62,11 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
 def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> None:
     """Make sure that a metric of these test targets is a number.
 
+    Args:
+        metric: The metric.
+        objectives: The objective of each output.
+        targets: [examples, ...] by name; positions of -1 are ignored.
+
     Raises:
         InvalidValue: It tells of no output, or it is `roc_auc` of targets that are all of one class.
     """

@@ -56,7 +56,14 @@ class Objective(ABC):
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
     ) -> tf.Tensor:
-        """Return the mean distance of a batch from the teacher's predictions, of the output's shape."""
+        """Return the mean distance of a batch from the teacher's predictions, of the output's shape.
+
+        Args:
+            output: The network's [batch, ...].
+            target: The targets of the batch, which say what is ignored.
+            teacher: The teacher's predictions, of the output's shape.
+            temperature: Softens both, where they are probabilities of classes.
+        """
 
     @abstractmethod
     def predictions(self, output: Array) -> Floats:
@@ -70,7 +77,15 @@ class Objective(ABC):
         share: float,
         temperature: float,
     ) -> tf.Tensor:
-        """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any."""
+        """Return the loss of a batch, of which `share` comes from the teacher's predictions, if any.
+
+        Args:
+            output: The network's [batch, ...].
+            target: The targets of the batch.
+            teacher: The teacher's predictions, of the output's shape; None without a teacher.
+            share: Part of the loss that comes from the teacher, 0 to 1.
+            temperature: Softens both, where they are probabilities of classes.
+        """
         output = tf.cast(output, tf.float32)
         loss = self.loss(output, target)
         if teacher is None:
@@ -175,7 +190,13 @@ def objective_of(output: Output, target: Array) -> Objective:
 def objectives_of(
     model: keras.Model, data: Dataset, weights: ClassWeights | None = None
 ) -> dict[str, Objective]:
-    """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`."""
+    """Return the objective of each of a model's outputs on data that were checked; see `objectives_for`.
+
+    Args:
+        model: Its outputs are named as the data's targets.
+        data: Training data.
+        weights: How much each class counts.
+    """
     return objectives_for(signature_of(model), data, weights)
 
 
@@ -223,6 +244,11 @@ def empty_classes(signature: Signature, data: Dataset) -> list[int]:
 
 def check_balanced(signature: Signature, data: Dataset, weights: ClassWeights | None) -> None:
     """Make sure that classes that are to count alike are there.
+
+    Args:
+        signature: The model's.
+        data: Training data.
+        weights: "balanced" where all classes are to count alike.
 
     Raises:
         InvalidValue: There is no example of one of them.

@@ -43,6 +43,11 @@ def narrow_arrays(
     """Return arrays of the shapes of the model's weights, by path, cut as `narrow` cuts the weights.
 
     Those of layers that the structure does not have are left out.
+
+    Args:
+        structure: The network's.
+        keep: The units that stay of each group.
+        arrays: Arrays by the paths of the weights.
     """
     places = {
         variable.path: (layer, index)
@@ -90,6 +95,11 @@ def widen(structure: Structure, factor: float, seed: int = 0) -> keras.Model:
 
     New units are copies. Whatever sums over a copied channel shares its weights out among the copies, in
     unequal parts, so that training can tell the copies apart.
+
+    Args:
+        structure: The model's.
+        factor: How many times as wide it becomes, 1 at least.
+        seed: Where the shares of the copies start from.
 
     Raises:
         ValueError: A factor below 1.

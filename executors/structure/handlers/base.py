@@ -65,19 +65,39 @@ class LayerHandler(ABC):
         return ()
 
     def config(self, layer: keras.layers.Layer, weights: Sequence[Shape], channels: int) -> dict[str, Any]:
-        """Return the layer's config once its weights have these shapes and its output `channels` channels."""
+        """Return the layer's config once its weights have these shapes and its output `channels` channels.
+
+        Args:
+            layer: The layer as it is.
+            weights: The new shapes of its weights.
+            channels: The new channels of its output.
+        """
         return dict(layer.get_config())
 
     def multiply_adds(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> int:
-        """Return the multiply-adds of one call at batch 1; only products of weights and channels count."""
+        """Return the multiply-adds of one call at batch 1; only products of weights and channels count.
+
+        Args:
+            node: The call.
+            weights: Shapes of the layer's weights.
+            inputs: Shapes of the tensors read, batch dimension first.
+            output: Shape of the tensor written.
+        """
         return 0
 
     def operations(
         self, node: Node, weights: Sequence[Shape], inputs: Sequence[Shape], output: Shape
     ) -> tuple[Operation, ...]:
-        """Return what one call does in LiteRT at batch 1: by default a pass over its output, or nothing."""
+        """Return what one call does in LiteRT at batch 1: by default a pass over its output, or nothing.
+
+        Args:
+            node: The call.
+            weights: Shapes of the layer's weights.
+            inputs: Shapes of the tensors read, batch dimension first.
+            output: Shape of the tensor written.
+        """
         return () if self.in_place else (over(OperatorKind.ADD, output),)
 
     def operators(self, weights: Sequence[Shape], inputs: Sequence[Shape]) -> int:
@@ -120,7 +140,13 @@ def positions(shape: Shape) -> int:
 
 
 def over(kind: OperatorKind, shape: Shape, times: int = 1) -> Operation:
-    """Return a pass over the elements of a tensor."""
+    """Return a pass over the elements of a tensor.
+
+    Args:
+        kind: What is done with each element.
+        shape: The tensor's, batch dimension first.
+        times: Passes.
+    """
     return elementwise(kind, positions(shape), shape[-1] or 1, times)
 
 

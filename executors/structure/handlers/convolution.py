@@ -26,7 +26,14 @@ layers = keras.layers
 
 
 def finish(node: Node, channels: Ids, space: ChannelSpace, role: Role) -> Ids:
-    """Bind what follows every kernel: a bias along the channels, an activation that may mix them."""
+    """Bind what follows every kernel: a bias along the channels, an activation that may mix them.
+
+    Args:
+        node: The call.
+        channels: The numbers of the output's channels [C_out].
+        space: Where they are bound.
+        role: What the bias does with them.
+    """
     if node.layer.use_bias:
         space.bind(node, node.layer.bias, 0, role, channels)
     if mixes_channels(node.layer.activation):

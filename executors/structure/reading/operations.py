@@ -54,6 +54,11 @@ def as_layer_call(operation: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
 
     Operations have neither handlers nor the options of layers; one without a layer is left for the
     handlers to refuse. So is a layer at each step of a sequence that cannot take a whole one.
+
+    Args:
+        operation: An operation or a layer.
+        args: Positional arguments of the call.
+        kwargs: Keyword arguments of the call.
     """
     if isinstance(operation, layers.TimeDistributed) and isinstance(operation.layer, _OF_LAST_AXIS):
         return operation.layer, args[:1], {}
