@@ -1,4 +1,4 @@
-"""A device that is made up: what anything takes there is known."""
+"""An invented device whose latencies are known exactly."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ TILES = {False: Tile(6, 16, 1), True: Tile(8, 32, 4)}
 
 
 def microseconds(operation: Operation, tile: Tile) -> float:
-    """By hand: what the device takes for an operator."""
+    """Compute by hand how long the device takes for an operator."""
     routine = routine_of(operation)
     if is_product(routine):
         rows, columns = -(-operation.positions // tile.rows), -(-operation.c_out // tile.columns)

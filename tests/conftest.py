@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +9,22 @@ from hypothesis import settings
 
 from tests.requirements import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 (hooks)
 
+# Several processes run tests, those of servers and workers among them: threads of each only wait for a core.
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+
 # Nothing is asserted about time: a machine may be busy.
 settings.register_profile("mistify", deadline=None)
 settings.load_profile("mistify")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole systems first: they take longest, and one process would be left with them at the end."""
+    """Put the end-to-end tests first: they take longest and would keep one process busy at the end."""
     items.sort(key=lambda item: item.path.parent != Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")
 def digits_resnet() -> Any:
-    """The built-in model; tests must not change it."""
+    """Return the built-in model, which tests must not change."""
     from executors.sources import builtin_source
 
     return builtin_source("digits-resnet")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def files_limited_to(size: int) -> Iterator[None]:
-    """No file of this process, or of one that it starts, grows beyond so many bytes, as on a full disk."""
+    """Limit the files of this process and of those that it starts to a size in bytes, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -1,10 +1,10 @@
-"""The small network that whole systems are tested with."""
+"""The small network of the end-to-end tests."""
 
 import keras
 
 
 def two_convolutions() -> keras.Model:
-    """One that tells the built-in digits apart, with random weights."""
+    """Return a classifier of the built-in digits, with random weights."""
     layers = keras.layers
     image = keras.Input((8, 8, 1))
     many = layers.Conv2D(32, 3, activation="relu", padding="same")(image)

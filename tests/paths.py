@@ -1,4 +1,4 @@
-"""Where the repository and the files of the tests are."""
+"""Paths of the repository and of the data of its tests."""
 
 from pathlib import Path
 

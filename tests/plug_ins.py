@@ -1,4 +1,4 @@
-"""Plug-ins that are really installed: a directory with a module and what pip says of it."""
+"""Plug-ins as pip installs them: a directory with a module and its metadata."""
 
 import os
 import tomllib
@@ -13,7 +13,7 @@ METRICS, LAYERS = "mistify.metrics", "mistify.layers"
 def installed(
     directory: Path, name: str, module: str, entry_points: dict[str, str], group: str = METRICS
 ) -> Path:
-    """A directory for `sys.path` with a package of one module that has entry points of a group."""
+    """Write a package of one module with entry points of a group; return its directory for `sys.path`."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.py").write_text(module)
     information = directory / f"{name}-0.1.0.dist-info"
@@ -25,13 +25,13 @@ def installed(
 
 
 def install_example(directory: Path, name: str, group: str) -> Path:
-    """An example of the documentation, with the entry points that its pyproject.toml declares."""
+    """Install an example of the documentation with the entry points that its pyproject.toml declares."""
     project = tomllib.loads((EXAMPLES / name / "pyproject.toml").read_text())["project"]
     (module,) = (EXAMPLES / name).glob("*.py")
     return installed(directory, module.stem, module.read_text(), project["entry-points"][group], group)
 
 
 def environment(*directories: Path) -> dict[str, str]:
-    """That of a process which has these directories on its `sys.path`."""
+    """Return the environment of a process that has these directories on its `sys.path`."""
     path = os.pathsep.join(map(str, (*directories, REPOSITORY)))
     return {**os.environ, "PYTHONPATH": path}

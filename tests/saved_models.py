@@ -1,4 +1,4 @@
-"""SavedModels of TensorFlow modules, which Keras knows nothing of."""
+"""SavedModels of TensorFlow modules without any Keras layer."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Digits(tf.Module):
 
 
 def save_digits(path: Path) -> Digits:
-    """Save such a module with its signature."""
+    """Train and save the perceptron with its signature."""
     module = Digits()
     tf.saved_model.save(module, str(path), signatures={"serving_default": module.serve})
     return module

@@ -81,7 +81,7 @@ def planned(address: str, config: Path) -> Iterator[Plan]:
 
 
 def lines_until(process: subprocess.Popen[str], text: str) -> list[str]:
-    """What the command says, up to a line with a text in it."""
+    """Return the output of the command up to the first line with this text."""
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
@@ -98,7 +98,7 @@ def state_of(store: Path, job_id: str) -> BatchState:
 
 
 def digests_in(store: Path, job_id: str) -> dict[str, str]:
-    """The digest of every network that is packaged so far, by goal."""
+    """Return the digest of every network that is packaged so far, by goal."""
     with open_store(store) as opened:
         goals = opened.jobs.job(job_id).goals
     return {goal.id: file.sha256 for goal in goals for file in goal.files if file.name == "serve.tflite"}

@@ -1,4 +1,4 @@
-"""A server that proves to be itself, and clients that trust whom they are told to."""
+"""TLS between servers and clients: which certificates are accepted and which refused."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.servers import MISTIFY, server
 
 
 def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
-    """Options of a server for a name, and `authority.pem` beside its files."""
+    """Return options of a server with a certificate for `name`; write `authority.pem` beside its files."""
     directory.mkdir(exist_ok=True)
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(directory / "authority.pem"))
@@ -25,7 +25,7 @@ def certified(directory: Path, name: str) -> tuple[str | Path, ...]:
 
 
 def devices(address: str, authority: Path | None) -> subprocess.CompletedProcess[str]:
-    """A call, by a client that trusts this authority, or those of the world."""
+    """Run `mistify devices` as a client that trusts this authority, or else the public ones."""
     trusted = {} if authority is None else {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}
     command = [MISTIFY, "devices", "--server", address]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **trusted}, check=False)

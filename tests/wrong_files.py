@@ -1,4 +1,4 @@
-"""Models and data that nothing can be made of, beside some that are right."""
+"""Broken models and data, beside some that are right."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -20,7 +20,7 @@ COMMON: dict[str, Any] = {
 
 
 def shallow() -> keras.Model:
-    """One convolution."""
+    """Return a classifier with one convolution."""
     inputs = keras.Input((8, 8, 1))
     x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(8, 3, use_bias=False)(inputs)))
     return keras.Model(inputs, layers.Dense(10, "softmax")(layers.GlobalAveragePooling2D()(x)))

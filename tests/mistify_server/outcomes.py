@@ -1,4 +1,4 @@
-"""What came of jobs and calls."""
+"""Outcomes of jobs and calls."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from mistify.jobs.job import GoalState, Job
 
 
 def goals(job: Job) -> dict[str, GoalState]:
-    """The state of each goal."""
+    """Return the state of each goal."""
     return {goal.id: goal.state for goal in job.goals}
 
 
 async def failure(call: Any) -> MistifyError:
-    """The error that a call ends with."""
+    """Return the error that a call ends with."""
     with pytest.raises(MistifyError) as raised:
         await call
     return raised.value

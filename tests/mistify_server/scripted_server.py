@@ -1,4 +1,4 @@
-"""A real server process whose workers are scripted; it says its address on standard output."""
+"""A real server process whose workers are scripted; it prints its address."""
 
 import argparse
 import asyncio
