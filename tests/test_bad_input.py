@@ -1,19 +1,21 @@
-"""What is wrong with a user's input: told through the command line and through gRPC, nothing started."""
+"""Wrong input of users: the command line and gRPC name every problem, and nothing is started."""
 
 import json
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Job
 from mistify_client.cli.main import app
 from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
@@ -25,7 +27,7 @@ from tests.wrong_files import write_data, write_models
 
 @dataclass(frozen=True)
 class Told:
-    """A problem as it has to be told: its place, and words of what was given, expected and advised."""
+    """A problem as it has to be reported: its place, and words of what was given, expected and advised."""
 
     place: str
     given: str
@@ -111,23 +113,41 @@ def mistify(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
 
 def refused(site: Site, mistify: Callable[..., Any], out: Path, text: str, *told: Told) -> MistifyError:
-    """Both ways of submitting a text tell these problems and no others, and nothing is started."""
+    """Check that the command and the call below it name these problems and no others, and start nothing."""
     out.mkdir()
     (out.parent / "goals.json").write_text(text)
-    result = mistify("port", out.parent / "goals.json", "--out", out, "--server", site.address)
+    with errors_of_calls() as errors, PortingClient(site.address) as client:
+        result = mistify("port", out.parent / "goals.json", "--out", out, "--server", site.address)
+        if not errors:  # the command refused the text without a call
+            with suppress(MistifyError):
+                client.submit(text, "key")
+        assert list(client.jobs()) == []
     assert result.exit_code == 2, result.output
     assert list(out.iterdir()) == []
-    with PortingClient(site.address) as client:
-        with pytest.raises(MistifyError) as raised:
-            client.submit(text, "key")
-        assert list(client.jobs()) == []
+    (error,) = errors
     by_command = [line for line in result.output.splitlines() if "; expected " in line]
-    for lines in (by_command, [str(problem) for problem in raised.value.problems]):
+    for lines in (by_command, [str(problem) for problem in error.problems]):
         assert len(lines) == len(told), lines
         for expected, line in zip(told, lines, strict=True):
             assert expected.matches(line), line
     assert "Traceback" not in result.output
-    return raised.value
+    return error
+
+
+@contextmanager
+def errors_of_calls() -> Iterator[list[MistifyError]]:
+    """Yield the errors that submissions over gRPC end with in the meantime: each inspects model and data."""
+    errors, submit = [], PortingClient.submit
+
+    def noting(client: PortingClient, text: str, key: str) -> Job:
+        try:
+            return submit(client, text, key)
+        except MistifyError as error:
+            errors.append(error)
+            raise
+
+    with patch.object(PortingClient, "submit", noting):
+        yield errors
 
 
 #: name -> the config, and the problem that has to be told. "{base}" stands for the directory of the site.
