@@ -58,17 +58,19 @@ def write_json(path: Path, value: object, *, durable: bool = False) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n", durable=durable)
 
 
-def sync_file(file: IO[bytes]) -> None:
-    """Wait until what was written to an open file is on the disk."""
-    file.flush()
-    os.fsync(file.fileno())
+def sync_file(file: int | IO[bytes]) -> None:
+    """Wait until what was written to an open file, or to its descriptor, is on the disk."""
+    if not isinstance(file, int):
+        file.flush()
+        file = file.fileno()
+    os.fsync(file)
 
 
 def sync_path(path: Path) -> None:
     """Wait until a file, or the names in a directory, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        sync_file(descriptor)
     finally:
         os.close(descriptor)
 

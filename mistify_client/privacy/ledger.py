@@ -9,7 +9,6 @@ have taken that. Anything else that does not fit makes the ledger damaged, and n
 more.
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import lock, sync_file, sync_path
 
 #: Epsilons are counted in billionths.
 _UNIT: Final = 10**9
@@ -85,11 +85,11 @@ class PrivacyLedger:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             self._mend(file)
             if not os.fstat(file).st_size:
                 self._append(file, {"budget_billionths": self._budget_units()})
-                _sync_directory(self.path.parent)
+                sync_path(self.path.parent)
             yield file
         finally:
             os.close(file)
@@ -106,7 +106,7 @@ class PrivacyLedger:
             self._write(file, b"\n")
         else:
             os.ftruncate(file, end)
-            os.fsync(file)
+            sync_file(file)
 
     def _entries(self, file: int) -> Iterator[int]:
         """The billionths of every release, all records checked."""
@@ -132,7 +132,7 @@ class PrivacyLedger:
         """Append data. Returns when they are on the disk."""
         try:
             written = os.write(file, data)
-            os.fsync(file)
+            sync_file(file)
         except OSError as error:
             raise self._refused(f"cannot be written ({error.strerror})") from error
         if written < len(data):
@@ -161,12 +161,3 @@ def _digest(before: str, content: bytes) -> str:
 
 def _content(file: int) -> bytes:
     return os.pread(file, os.fstat(file).st_size, 0)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a new file survive a power cut."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

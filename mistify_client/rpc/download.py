@@ -1,11 +1,10 @@
 """Downloading the files of a package: resumable, verified, and complete or not there at all."""
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import locked
+from mistify.files import PART, locked, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, describe_file
 
@@ -32,11 +31,11 @@ def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
     target = _target(file, directory)
     if target.is_file() and _is(file, target):
         return
-    partial = target.with_name(f"{target.name}.part")
+    partial = target.with_name(target.name + PART)
     for _ in range(2):
         _continue(file, partial, read_from)
         if _is(file, partial):
-            os.replace(partial, target)
+            partial.replace(target)
             return
         partial.unlink()
     raise MistifyError(
@@ -65,8 +64,7 @@ def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
             stream.write(data)
             if stream.tell() > file.size:
                 break
-        stream.flush()
-        os.fsync(stream.fileno())
+        sync_file(stream)
 
 
 def _is(file: PackageFile, path: Path) -> bool:

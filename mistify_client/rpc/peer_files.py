@@ -1,6 +1,5 @@
 """The weights of peers on the device: resumable, verified, kept while they are used."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
@@ -8,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import PART, sync_file
 from mistify.package.manifest import describe_file
 from mistify.peers.membership import Peer
 
 _SUFFIX = ".weights"
-_PART = ".part"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -64,8 +63,7 @@ class PeerFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
         with self._part(peer).open("ab") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)
 
     def _is_complete(self, peer: Peer) -> bool:
         """Whether all of a peer's weights are there; what has just become complete is verified."""
@@ -76,7 +74,7 @@ class PeerFiles:
             return False
         found = describe_file(part)
         if (found.size, found.sha256) == (peer.size, peer.sha256):
-            os.replace(part, path)
+            part.replace(path)
             return True
         part.unlink()
         self._damaged[peer.sha256] += 1
@@ -95,4 +93,4 @@ class PeerFiles:
 
     def _part(self, peer: Peer) -> Path:
         path = self._path(peer)
-        return path.with_name(path.name + _PART)
+        return path.with_name(path.name + PART)

@@ -4,7 +4,6 @@ A loaded model records its inferences in a file of its own, mapped into memory: 
 last `CAPACITY` inferences. It holds a lock on the file, by which readers recognize files of ended processes.
 """
 
-import fcntl
 import itertools
 import mmap
 import os
@@ -14,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mistify.files import locked
+from mistify.files import lock, locked, try_lock
 
 #: How many of the last inferences are kept.
 CAPACITY: Final = 1024
@@ -119,7 +118,7 @@ class Recorder:
             # Written, not just sized: a page that has no room on a full disk would kill the process.
             path.write_bytes(bytes(size))
             with path.open("r+b") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+                lock(file)
                 # The mapping keeps a descriptor, and with it the lock, until it is collected.
                 return cls(branches, generation, mmap.mmap(file.fileno(), size))
 
@@ -165,7 +164,7 @@ def _living(runtimes: Path) -> Iterator[Observed]:
             suppress(OSError, ValueError),
             path.open("rb") as file,
         ):  # of a process that is ending, or no recorder's file
-            if _is_held(file):
+            if not try_lock(file, shared=True):
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
                     yield _read(memory, int(path.name.partition("-")[0]))
 
@@ -174,16 +173,8 @@ def _remove_stale(runtimes: Path) -> None:
     """Remove the files of processes that have ended."""
     for path in runtimes.iterdir():
         with path.open("rb") as file:
-            if not _is_held(file):
+            if try_lock(file, shared=True):
                 path.unlink()
-
-
-def _is_held(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _names(runtimes: Path) -> Iterator[Path]:

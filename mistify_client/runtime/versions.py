@@ -114,7 +114,7 @@ def roll_back(package: str | os.PathLike[str]) -> None:
         if before is None:
             (state / _CURRENT).unlink()
         else:
-            os.replace(state / _PREVIOUS, state / _CURRENT)
+            (state / _PREVIOUS).replace(state / _CURRENT)
         sync_path(state)
         Switchboard.open(state).bump()
 
@@ -204,7 +204,7 @@ def _link(link: Path, directory: Path) -> None:
     new = link.with_name(f"{link.name}.new")
     new.unlink(missing_ok=True)
     new.symlink_to(Path(_VERSIONS) / directory.name)
-    os.replace(new, link)
+    new.replace(link)
     sync_path(link.parent)
 
 

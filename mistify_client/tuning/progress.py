@@ -1,7 +1,6 @@
 """How far a tuning is, in a file that a crash at any moment leaves with the old or the new content."""
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from mistify.files import write_bytes
 from mistify_client.tuning.fitting import Course, Score
 from mistify_client.tuning.trainer import Weights
 
@@ -144,12 +144,7 @@ class ProgressFile:
             },
             "teachers": progress.teachers,
         }
-        partial = self._path.with_suffix(".part")
-        with partial.open("wb") as file:
-            file.write(save(tensors, {_HEADER: json.dumps(header)}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, self._path)
+        write_bytes(self._path, save(tensors, {_HEADER: json.dumps(header)}), durable=True)
 
     def remove(self) -> None:
         """Forget it: the tuning has ended."""

@@ -1,6 +1,5 @@
 """The noisy data from which a private device makes the model that it publishes (paper 5.1)."""
 
-import os
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from mistify.errors import Problem, invalid_config
+from mistify.files import replacing
 from mistify.package.training import OutputKind, Training
 from mistify.parsing.validation import InvalidValue, Settings, shown
 from mistify_client.privacy.ledger import PrivacyLedger
@@ -82,14 +82,10 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
         classes = next(info.shape[-1] for info in trainer.manifest.outputs if info.name == output)
         ledger = PrivacyLedger(privacy.ledger or directory / "ledger", Fraction(str(privacy.budget)))
         labels = np.asarray(targets, np.int64)
-        partial = path.with_suffix(".part")
         with stored_in(directory):
             noisy, told = privatized(inputs, labels, privacy.mechanism(), ledger, classes=classes)
-            with partial.open("wb") as file:
+            with replacing(path, durable=True) as file:
                 np.savez(file, x=noisy, y=told)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
     with np.load(path, allow_pickle=False) as arrays:
         return Examples({name: arrays["x"]}, {output: arrays["y"]})
 

@@ -1,6 +1,5 @@
 """Tuning a package from beginning to end: what lies beside it, its peers, the version that comes of it."""
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import try_lock, write_bytes
 from mistify.package.manifest import MANIFEST, Manifest, describe_file
 from mistify.peers.membership import SECRET_BYTES, PackageReference
 from mistify_client.porting.progress import Display, LineDisplay
@@ -151,13 +151,7 @@ def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange
 def _secret(path: Path) -> bytes:
     """The member's secret, made once; whoever has it is the member."""
     if not path.exists():
-        partial = path.with_suffix(".part")
-        partial.unlink(missing_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(SECRET_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        write_bytes(path, secrets.token_bytes(SECRET_BYTES), durable=True, private=True)
     return path.read_bytes()
 
 
@@ -171,12 +165,11 @@ def _held(directory: Path) -> Iterator[Path]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # weights that know the data lie there
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(descriptor):
+            raise MistifyError(
+                ErrorCode.CONFLICT, f"the package is being tuned already ({directory}); wait for its end"
+            )
         yield directory
-    except BlockingIOError as error:
-        raise MistifyError(
-            ErrorCode.CONFLICT, f"the package is being tuned already ({directory}); wait for its end"
-        ) from error
     finally:
         os.close(descriptor)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files import write_bytes
 from mistify.package.manifest import Manifest, TensorInfo, verify
 from mistify.package.training import (
     ADAPT_STEP,
@@ -228,9 +229,7 @@ def write_weights(
     except (KeyError, ValueError) as error:
         raise MistifyError(ErrorCode.INVALID_DATASET, str(error.args[0])) from error
     target = Path(out)
-    partial = target.with_name(f"{target.name}.part")
-    partial.write_bytes(content)
-    os.replace(partial, target)
+    write_bytes(target, content)
     return target
 
 

@@ -4,7 +4,6 @@ An artifact's name is the SHA-256 of its content and the suffix that its readers
 `9f86d0...a08.keras`. Files are never changed; equal content is kept once.
 """
 
-import fcntl
 import hashlib
 import os
 import re
@@ -15,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import sync_file, sync_path
+from mistify.files import sync_file, sync_path, try_lock
 from mistify.jobs.job import PackageFile
 
 _NAME = re.compile(r"(?P<digest>[0-9a-f]{64})(?P<suffix>(\.[a-z0-9]{1,16})?)")
@@ -96,7 +95,7 @@ class Artifacts:
         Raises:
             MistifyError: UNAVAILABLE, another process is in `removing`.
         """
-        with self._locked(fcntl.LOCK_SH, "jobs are being removed from its store"):
+        with self._locked("jobs are being removed from its store", shared=True):
             yield
 
     @contextmanager
@@ -106,7 +105,7 @@ class Artifacts:
         Raises:
             MistifyError: UNAVAILABLE, another process is in `adding` or `removing`.
         """
-        with self._locked(fcntl.LOCK_EX, "a model is being added to its store"):
+        with self._locked("a model is being added to its store", shared=False):
             yield
 
     def remove(self, name: str) -> None:
@@ -118,18 +117,16 @@ class Artifacts:
         shutil.rmtree(self._incoming, ignore_errors=True)
 
     @contextmanager
-    def _locked(self, kind: int, otherwise: str) -> Iterator[None]:
+    def _locked(self, reason: str, *, shared: bool) -> Iterator[None]:
         with writing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
             handle = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            try:
-                fcntl.flock(handle, kind | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+            if not try_lock(handle, shared=shared):
                 raise MistifyError(
                     ErrorCode.UNAVAILABLE,
-                    f"{self._directory} is in use, {otherwise}; try again when that has ended",
-                ) from error
+                    f"{self._directory} is in use, {reason}; try again when that has ended",
+                )
             yield
         finally:
             os.close(handle)
@@ -150,7 +147,7 @@ class Artifacts:
             place = self._place(name)
             if not place.is_file():
                 place.parent.mkdir(exist_ok=True)
-                os.replace(temporary, place)
+                Path(temporary).replace(place)
                 sync_path(place.parent)
                 sync_path(self._directory)
         finally:

@@ -1,6 +1,5 @@
 """Directory of a store: its layout, its lock and its parts."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import try_lock
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
@@ -84,14 +84,12 @@ def serving(directory: Path) -> Iterator[None]:
     with _translated(directory):
         handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not try_lock(handle):
             raise MistifyError(
                 ErrorCode.UNAVAILABLE,
                 f"the store {directory} is in use by another server (process {_holder(handle)}); "
                 "stop that server or use another --store",
-            ) from error
+            )
         os.truncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):

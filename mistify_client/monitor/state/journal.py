@@ -1,7 +1,6 @@
 """The daemon's log: a JSON object in a line for everything that changes, kept from growing."""
 
 import json
-import os
 import sys
 import threading
 from collections import deque
@@ -82,7 +81,7 @@ class Journal:
     def _append(self, line: str) -> None:
         try:
             if self._path.exists() and self._path.stat().st_size + len(line) > self._largest:
-                os.replace(self._path, self._path.with_name(f"{self._path.name}.1"))
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(line)
         except OSError as error:

@@ -1,15 +1,13 @@
 """Where the daemon keeps what has to last: beside the package, in the directory of its state."""
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.files import locked
+from mistify.files import locked, try_lock
 from mistify.package.manifest import Manifest
 from mistify_client.runtime.versions import state_directory
 
@@ -74,7 +72,7 @@ class MonitorState:
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock.open("a+") as file:
             with locked(self.directory):  # one who only asks whether the lock is held takes it as well
-                if not _try_lock(file):
+                if not try_lock(file):
                     file.seek(0)
                     raise _held_by(file.read(), self.directory)
             file.truncate(0)
@@ -88,20 +86,11 @@ class MonitorState:
         if not self._lock.exists():
             return False
         with locked(self.directory), self._lock.open() as file:
-            return not _try_lock(file)
+            return not try_lock(file)
 
     @property
     def _lock(self) -> Path:
         return self.directory / "lock"
-
-
-def _try_lock(file: TextIO) -> bool:
-    """Lock a file until it is closed; false where it is locked already."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def stamp(path: Path) -> tuple[int, int] | None:

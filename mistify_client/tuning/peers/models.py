@@ -10,7 +10,6 @@ Below the tuner's directory lie
 so that nothing is downloaded or computed twice, and outputs need not fit into memory.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import sync_file
 from mistify.package.manifest import Manifest, describe_file
 from mistify.package.training import Training, with_weights
 from mistify.package.weights import read_weights
@@ -160,7 +160,7 @@ class PeerOutputs:
                 self._directory.mkdir(parents=True, exist_ok=True)
                 partial.mkdir()
                 _save(_told(network, training, self._examples), len(self._examples), partial)
-                os.replace(partial, self._directory / key)
+                partial.replace(self._directory / key)
         finally:
             shutil.rmtree(partial, ignore_errors=True)  # complete outputs have left it
 
@@ -191,5 +191,4 @@ def _save(told: Iterable[list[Array]], count: int, directory: Path) -> None:
                     np.lib.format.write_array_header_1_0(files[at], header)
                 files[at].write(np.ascontiguousarray(output, _FLOAT32).data)
         for file in files:
-            file.flush()
-            os.fsync(file.fileno())
+            sync_file(file)

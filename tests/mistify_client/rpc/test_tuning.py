@@ -88,7 +88,7 @@ def test_refusals_arrive_with_their_problems(client, package):
 def test_peers_go_on_where_the_connection_broke(address, client, package, tmp_path, limits):
     backoff = Backoff(attempts=20)
     me, *others = (enter(client, package, number) for number in range(4))
-    proxy = BreakingProxy(address, limits)
+    proxy = BreakingProxy(address, list(limits))
     proxy.break_off.set()
     with proxy.running() as broken, TuningClient(broken, backoff=backoff) as unlucky:
         files = list(unlucky.peers(me.key, 5, tmp_path / "peers"))
