@@ -22,10 +22,13 @@ from mistify.peers.membership import MemberKey, PackageReference
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
 from mistify_client.runtime.versions import current, install
-from mistify_client.tuning import Pace, Privacy, installation, session
+from mistify_client.tuning import Examples, Pace, Privacy, installation, session
+from mistify_client.tuning.examples import split
+from mistify_client.tuning.fitting import Course, fit, score_of
+from mistify_client.tuning.tuner import VALIDATION
 from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
-from tests.mistify_client.tuning.devices import examples
+from tests.mistify_client.tuning.devices import PACE, examples
 from tests.paths import DATA, REPOSITORY
 
 DOCUMENTATION = (REPOSITORY / "docs" / "tuning.md").read_text()
@@ -233,6 +236,21 @@ def test_private_devices_publish_what_knows_the_noisy_data_alone(address, device
     assert noisy.read_bytes() == drawn
     (published,) = (store / "weights").glob("??/*.weights")
     assert published.read_bytes() == kept
+
+
+def test_private_devices_publish_what_the_ported_weights_become_on_noisy_data(address, device, store):
+    """Weights that were tuned on the true data would tell of them, wherever the training goes from there."""
+    own = device(0)
+    own.tune(address, privacy=Privacy.model_validate(NOISY))
+    (noisy,), (published,) = own.state.glob("noisy-*.npz"), (store / "weights").glob("??/*.weights")
+    trainer = mistify_client.load_trainer(own.package)
+    with np.load(noisy) as arrays:
+        drawn = Examples({"image": arrays["x"]}, {"scores": arrays["y"]})
+    data = split(drawn, VALIDATION, trainer.training.batch_size)
+    began = score_of(trainer, data.held_out)
+    start = Course.begun(began, trainer.weights(), began, len(data.validation))
+    course = fit(trainer, data, PACE, start, after_pass=lambda *_: None)
+    assert published.read_bytes() == write_weights(course.best_weights)
 
 
 def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):

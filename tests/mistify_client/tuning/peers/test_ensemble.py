@@ -132,6 +132,12 @@ def judged_figures(own, **peers):
     return judge(told, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputKind.FIGURES}, 0.0)
 
 
+@pytest.mark.parametrize(("off", "trusted"), [(1.9, True), (2.1, False)])
+def test_who_is_more_than_twice_as_far_as_is_usual_is_left_out(off, trusted):
+    judgement = judged_figures(0, a=-1, b=1, c=-1, d=1, below=-off, above=off)
+    assert judgement.trusted == (*"abcd", *(("below", "above") if trusted else ()))
+
+
 def test_who_is_far_from_peers_that_all_say_the_same_is_left_out():
     """Half of the peers are no distance apart then, and the own network tells what is far."""
     found = judged_figures(0.1, a=0, b=0, c=0, d=0, near=0.15, off=1e6)
