@@ -1,4 +1,4 @@
-"""The command line `mistify-server`: serve, and look after models, groups and jobs of a store."""
+"""The command line `mistify-server`: run a server, and manage the models, groups and jobs of a store."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ StoreOption = Annotated[Path, typer.Option(help="Directory of the server's jobs,
 def serve(
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with settings by the names of these options, which override it."),
+        typer.Option(help="TOML file with these settings; options override it."),
     ] = None,
     **flags: Any,
 ) -> None:
@@ -61,8 +61,8 @@ def serve(
 
 @models.command("add")
 def add_model(
-    name: Annotated[str, typer.Argument(help="What configs call it, in any case.")],
-    path: Annotated[Path, typer.Argument(help="Its file (.keras or .h5), which is copied.")],
+    name: Annotated[str, typer.Argument(help="Name of the model in configs; case does not matter.")],
+    path: Annotated[Path, typer.Argument(help="The model's file (.keras or .h5); it is copied.")],
     *,
     store: StoreOption,
 ) -> None:
@@ -86,7 +86,7 @@ def list_models(*, store: StoreOption) -> None:
 
 @models.command("remove")
 def remove_model(name: str, *, store: StoreOption) -> None:
-    """Remove a model from the repository; jobs that use it already go on."""
+    """Remove a model from the repository; jobs that already use it are not affected."""
     with _reported_errors(), open_store(store.resolve()) as opened:
         opened.models.remove(name)
     typer.echo(f"removed {name}")
@@ -94,18 +94,18 @@ def remove_model(name: str, *, store: StoreOption) -> None:
 
 @groups.command("add")
 def add_tuning_group(
-    name: Annotated[str, typer.Argument(help="What devices join it by.")],
+    name: Annotated[str, typer.Argument(help="Name of the group.")],
     *,
-    job: Annotated[str, typer.Option(help="The job whose packages they tune.")],
+    job: Annotated[str, typer.Option(help="Job whose packages the devices tune.")],
     scales: Annotated[
         str,
         typer.Option(
             metavar="JSON", help='Settings of the measure, such as {"location_km": 1, "time_hours": 24}.'
         ),
     ],
-    batch: Annotated[int, typer.Option(min=0, help="Which of the job's collective batches.")] = 0,
+    batch: Annotated[int, typer.Option(min=0, help="Number of the job's collective batch.")] = 0,
     correlation: Annotated[
-        str, typer.Option(help="The measure by which devices are compared.")
+        str, typer.Option(help="Correlation measure that compares devices.")
     ] = "spatiotemporal",
     store: StoreOption,
 ) -> None:
@@ -150,9 +150,14 @@ def list_jobs(*, store: StoreOption) -> None:
 
 @jobs.command("remove")
 def remove(
-    job: Annotated[list[str] | None, typer.Argument(help="Ended jobs.")] = None, *, store: StoreOption
+    job: Annotated[list[str] | None, typer.Argument(help="Ids of jobs that have ended.")] = None,
+    *,
+    store: StoreOption,
 ) -> None:
-    """Remove jobs with their packages, and all files that nothing needs any more; the server is stopped."""
+    """Remove jobs with their packages, and all files that are no longer needed.
+
+    Stop the server first.
+    """
     with _reported_errors():
         freed = remove_jobs(store.resolve(), job or ())
     typer.echo(f"{format_bytes(freed, 3)} are free")
