@@ -1,4 +1,4 @@
-"""Training until nothing is gained on data that are set apart (paper 5.1, steps (i) and (iii))."""
+"""Training until nothing is gained on held-out data (paper 5.1, steps (i) and (iii))."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,15 +12,15 @@ from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples, Split
 from mistify_client.tuning.trainer import Trainer, Weights
 
-#: By which steps become smaller.
+#: The learning rate is divided by this.
 _SLOWDOWN = 3.0
 
-#: Examples that are evaluated at a time.
+#: Examples in a batch of an evaluation.
 _CHUNK = 256
 
 
 class Score(NamedTuple):
-    """How a network does: the share of examples that it tells right (0 where all are figures), the loss."""
+    """The accuracy of a network, from 0 to 1 (0 where all outputs are figures), and its loss."""
 
     accuracy: float
     loss: float
@@ -28,15 +28,16 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Pace:
-    """How a network is trained.
+    """The settings of a training.
 
     Attributes:
         learning_rate: at first; the paper's is 0.001.
-        patience: passes without gain after which steps become smaller.
-        slowdowns: how often they do, to a third and from the best weights on, before it has converged.
-        most_passes: through the data, whatever is gained.
-        kd_weight: how much teachers count beside the targets.
-        seed: of the order of examples, and of which peers are skipped.
+        patience: passes without gain after which the learning rate is lowered.
+        slowdowns: how often it is lowered, to a third and starting again from the best weights, before the
+            training has converged.
+        most_passes: the most passes through the data, whatever is gained.
+        kd_weight: the weight of the teacher's targets beside the true ones.
+        seed: of the order of examples, and of the choice of skipped peers.
     """
 
     learning_rate: float = 1e-3
@@ -47,36 +48,36 @@ class Pace:
     seed: int = 0
 
 
-class Lesson(Protocol):
-    """What a teacher says of some rows of the data, by output."""
+class TeacherTargets(Protocol):
+    """The predictions of a teacher that serve as targets, by output."""
 
     def __call__(self, rows: npt.NDArray[np.int64]) -> Mapping[str, Array]:
-        """Probabilities [rows, ...]."""
+        """Return the targets for these rows of the data: probabilities or figures, [rows, ...] by output."""
 
 
-#: Gives the lesson of a pass: peers are skipped at random in each.
-Teacher = Callable[[np.random.Generator], Lesson]
+#: Returns the targets for one pass: peers are skipped at random in each.
+Teacher = Callable[[np.random.Generator], TeacherTargets]
 
 
 @dataclass(frozen=True)
 class Course:
-    """How far a training has come, after a pass through the data.
+    """The state of a training after a pass through the data.
 
     The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
-    highest (Breiman et al., 1984): few examples tell accuracies apart badly, and the highest of many may be
-    chance. Nothing counts that is worse in either than the network was at first.
+    highest (Breiman et al., 1984): a few examples measure accuracy poorly, and the highest of many values may
+    be chance. Weights that are worse than the first ones, in accuracy or in loss, never become the best.
 
     Attributes:
         best: the score of the best weights.
-        best_weights: those of the start included.
-        weights: the last ones.
+        best_weights: the weights with the best score, those at the start included.
+        weights: the present ones, from which the next pass starts.
         floor: the score of the network before any tuning.
         peak: the highest accuracy that counts.
         lowest: the lowest loss so far.
-        examples: by how many scores are told.
-        passes: how many there were.
-        idle: how many of the last ones gained nothing, neither a better score nor a lower loss.
-        slowed: how often steps became smaller for that.
+        examples: the number of examples that scores are measured on.
+        passes: the number of passes so far.
+        idle: how many of the last passes gained nothing, neither a better score nor a lower loss.
+        slowed: how often the learning rate was lowered.
     """
 
     best: Score
@@ -92,11 +93,24 @@ class Course:
 
     @classmethod
     def begun(cls, score: Score, weights: Weights, floor: Score, examples: int) -> "Course":
-        """Before the first pass."""
+        """Return the state before the first pass.
+
+        Args:
+            score: of the weights at the start.
+            weights: at the start.
+            floor: the score of the network before any tuning.
+            examples: the number of examples that scores are measured on.
+        """
         return cls(score, weights, weights, floor, score.accuracy, score.loss, examples)
 
     def after(self, score: Score, weights: Weights, pace: Pace) -> "Course":
-        """After one more pass."""
+        """Return the state after one more pass.
+
+        Args:
+            score: of the new weights.
+            weights: the new ones.
+            pace: of the training.
+        """
         counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
         peak = max(self.peak, score.accuracy) if counts else self.peak
         least = peak - math.sqrt(peak * (1 - peak) / self.examples)
@@ -118,11 +132,11 @@ class Course:
         return after
 
     def has_converged(self, pace: Pace) -> bool:
-        """Whether it is over."""
+        """Return whether the training has ended."""
         return self.slowed > pace.slowdowns or self.passes >= pace.most_passes
 
     def learning_rate(self, pace: Pace) -> float:
-        """Of the next pass."""
+        """Return the learning rate of the next pass."""
         return pace.learning_rate * math.pow(_SLOWDOWN, -self.slowed)
 
 
@@ -135,21 +149,26 @@ def fit(
     after_pass: Callable[[Course, Score], None],
     teacher: Teacher | None = None,
 ) -> Course:
-    """Train until convergence, from wherever a course is; the trainer ends with the best weights.
+    """Train until convergence, from the start or from where a training was broken off.
+
+    The trainer ends with the best weights.
 
     Args:
         trainer: of the network.
-        data: what is trained on, and what tells when to stop.
-        pace: how.
-        course: begun, or broken off after some pass.
-        after_pass: is told the course and the score of its last weights, after every pass.
-        teacher: what else is learned from than the targets.
+        data: to train on, and to decide when to stop.
+        pace: of the training.
+        course: the state to start from.
+        after_pass: is called after every pass, with the state and the score of the new weights.
+        teacher: to learn from beside the true targets.
+
+    Returns:
+        The state after convergence.
     """
     trainer.restore(course.weights)
     while not course.has_converged(pace):
         rng = np.random.default_rng([pace.seed, course.passes])
-        lesson = None if teacher is None else teacher(rng)
-        _pass(trainer, data, (course.learning_rate(pace), pace.kd_weight), lesson, rng)
+        teacher_targets = None if teacher is None else teacher(rng)
+        _train_pass(trainer, data, (course.learning_rate(pace), pace.kd_weight), teacher_targets, rng)
         score, slowed = score_of(trainer, data.held_out), course.slowed
         course = course.after(score, trainer.weights(), pace)
         if course.slowed > slowed:
@@ -159,16 +178,20 @@ def fit(
     return course
 
 
-def _pass(
-    trainer: Trainer, data: Split, rates: tuple[float, float], lesson: Lesson | None, rng: np.random.Generator
+def _train_pass(
+    trainer: Trainer,
+    data: Split,
+    rates: tuple[float, float],
+    teacher_targets: TeacherTargets | None,
+    rng: np.random.Generator,
 ) -> None:
-    """All examples once in random order, but for those that do not fill a step.
+    """Train on all examples once in random order, except for the last ones that do not fill a batch.
 
     Args:
         trainer: of the network.
-        data: whose examples.
-        rates: how far a step goes, and how much the teacher counts.
-        lesson: of the teacher.
+        data: to train on.
+        rates: the learning rate, and the weight of the teacher's targets.
+        teacher_targets: of this pass.
         rng: for the order.
     """
     size = trainer.training.batch_size
@@ -177,12 +200,12 @@ def _pass(
     for start in range(0, len(order) - size + 1, size):
         rows = order[start : start + size]
         batch = data.examples.subset(rows)
-        taught = None if lesson is None else lesson(rows)
-        trainer.train_step(batch.inputs, batch.targets, learning_rate, taught, kd_weight)
+        teacher = None if teacher_targets is None else teacher_targets(rows)
+        trainer.train_step(batch.inputs, batch.targets, learning_rate, teacher, kd_weight)
 
 
 def score_of(trainer: Trainer, examples: Examples) -> Score:
-    """How the network does on examples, as many as there are."""
+    """Return the score of the network on any number of examples."""
     parts = [(len(chunk), trainer.evaluate(chunk.inputs, chunk.targets)) for chunk in examples.chunks(_CHUNK)]
     counted = sum(part.counted for _, part in parts)
     accuracy = sum(part.correct for _, part in parts) / counted if counted else 0.0

@@ -1,4 +1,4 @@
-"""Tuning a package from beginning to end: what lies beside it, its peers, the version that comes of it."""
+"""Tuning of a package from beginning to end: its files, its peers, and the new version."""
 
 import os
 import secrets
@@ -17,32 +17,32 @@ from mistify_client.porting.progress import Display, LineDisplay
 from mistify_client.rpc.connection import Traffic
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import current, state_directory
-from mistify_client.tuning.examples import Examples, split
+from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.fitting import Pace, Score
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
-from mistify_client.tuning.progress import ProgressFile
+from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.release import Privacy, noisy_examples
-from mistify_client.tuning.trainer import load_trainer
+from mistify_client.tuning.trainer import Trainer, load_trainer
 from mistify_client.tuning.tuner import VALIDATION, Tuner
 
-#: Below a tuner's directory: what makes it the member that it is.
+#: The file in a tuner's directory that identifies it as a member of its group.
 _SECRET = "secret"  # noqa: S105 (a file's name)
 
 
 @dataclass(frozen=True)
 class TuningOutcome:
-    """What came of a tuning.
+    """The result of a tuning.
 
     Attributes:
-        began: how the network did at first on examples that were set apart.
-        ended: how it does on them now, never worse in accuracy nor in loss.
-        rounds: how often peers have taught.
+        began: the score before the tuning, on held-out examples.
+        ended: the score after it on the same examples, never worse in accuracy nor in loss.
+        rounds: the number of rounds with peers.
         version: the directory of the new version; None where nothing was gained, and nothing installed.
-        notes: what the user should know: peers that were left out, a server that was away.
-        traffic: of all messages from and to the server.
+        notes: messages for the user, such as peers that were left out, or a server that was away.
+        traffic: bytes of all messages to and from the server.
     """
 
     began: Score
@@ -65,67 +65,86 @@ def tune(
 ) -> TuningOutcome:
     """Tune a package on a device's data, which never leave it, and make the result its current version.
 
-    A call that was broken off, also by a crash, goes on after the last pass through the data when it is made
-    again with the same package, examples and settings. What the tuner keeps lies in `PACKAGE.state/tuning/`.
+    If a call was broken off, even by a crash, the same call with the same package, examples and settings
+    continues after the last pass through the data. The tuner's files are in `PACKAGE.state/tuning/`.
 
     Args:
         package: the directory of the package that was shipped; its current version is tuned.
         examples: of the device (`examples.read_examples`).
-        peering: with whom it tunes; None to tune alone. A server that is away costs the peers, nothing else.
-        privacy: makes what is published from noisy data; None publishes what was tuned on the true ones.
+        peering: the group to tune with; None to tune alone. If the server is away, the device tunes alone.
+        privacy: trains the published model on noisy data; None publishes the model tuned on the true data.
         pace: of the training.
-        threads: how many LiteRT uses; its own choice if not given.
-        display: where progress is shown.
+        threads: the number of threads of LiteRT; None for its own choice.
+        display: shows progress.
+
+    Returns:
+        The scores before and after, and the new version.
 
     Raises:
         MistifyError: NOT_FOUND, the package cannot be trained, or there is no such group; INVALID_DATASET,
-            the examples do not fit, or are too few; INVALID_PUBLICATION, the hints are not those of the
-            group; CONFLICT, the package is being tuned already, or got another version meanwhile.
+            the examples do not fit, or are too few; INVALID_PUBLICATION, the group compares by other hints;
+            CONFLICT, the package is being tuned already, or got another version meanwhile.
     """
-    shipped, pace = Path(package), pace or Pace()
+    shipped = Path(package)
     version = current(shipped)
     trainer = load_trainer(version, threads)
     data = split(examples, VALIDATION, trainer.training.batch_size)
     with ExitStack() as stack:
-        directory = stack.enter_context(_held(state_directory(shipped) / "tuning"))
-        exchange = _exchange(peering, directory, trainer.manifest) if peering else None
-        if exchange is not None:
-            stack.enter_context(exchange)
-        of = describe_file(version / MANIFEST), examples.digest, peering and peering.group, privacy, pace
-        file = ProgressFile(directory / "progress.safetensors", sha256(repr(of).encode()).hexdigest())
-        tuner = Tuner(
-            trainer,
-            data,
+        directory = stack.enter_context(_locked_directory(state_directory(shipped) / "tuning"))
+        exchange = None
+        if peering is not None:
+            exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
+        pace = pace or Pace()
+        settings = (
+            describe_file(version / MANIFEST),
+            examples.digest,
+            peering and peering.group,
+            privacy,
             pace,
-            file,
-            exchange=exchange,
-            display=display or LineDisplay(lambda line: None),
         )
-        teachers = Teachers(
-            trainer,
-            data,
-            PeerOutputs(directory / "outputs" / examples.digest, examples),
-            PeerModels(
-                directory / "packages", trainer.manifest, exchange.fetch if exchange else _no_packages
-            ),
-        )
+        file = ProgressFile(directory / "progress.safetensors", sha256(repr(settings).encode()).hexdigest())
+        display = display or LineDisplay(lambda line: None)
+        tuner = Tuner(trainer, data, pace, file, exchange=exchange, display=display)
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
-        progress = tuner.run(teachers, noisy)
-        best, installed = progress.course.best, None
-        if best != progress.began:
-            weights = progress.course.best_weights
-            installed = install_tuned(shipped, version, weights, best, len(data.validation))
+        progress = tuner.run(_teachers(trainer, data, directory, exchange), noisy)
+        installed = _install_if_better(shipped, version, progress, len(data.validation))
         file.remove()
         traffic = exchange.traffic if exchange else Traffic()
-        return TuningOutcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
+    best = progress.course.best
+    return TuningOutcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
+
+
+def _teachers(trainer: Trainer, data: Split, directory: Path, exchange: Exchange | None) -> Teachers:
+    outputs = PeerOutputs(directory / "outputs" / data.examples.digest, data.examples)
+    fetch = exchange.fetch if exchange else _no_packages
+    packages = PeerModels(directory / "packages", trainer.manifest, fetch)
+    return Teachers(trainer, data, outputs, packages)
+
+
+def _install_if_better(shipped: Path, version: Path, progress: TuningProgress, validated: int) -> Path | None:
+    """Install the best weights as the new version, if they are better than the first ones.
+
+    Args:
+        shipped: the directory of the package that was shipped.
+        version: the directory of the version that was tuned.
+        progress: of the finished tuning.
+        validated: the number of held-out examples.
+
+    Returns:
+        The directory of the new version; None where nothing was gained.
+    """
+    course = progress.course
+    if course.best == progress.began:
+        return None
+    return install_tuned(shipped, version, course.best_weights, course.best, validated)
 
 
 def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
-    """Leave a group: the coordinator deletes what `tune` has published there. Peers may have copies.
+    """Leave a group, so that the coordinator deletes the published model. Peers may have copies.
 
     Args:
         package: the directory of the package that was shipped.
-        peering: of which the server, the group and the token matter.
+        peering: only the server, the group and the token matter.
 
     Raises:
         MistifyError: NOT_FOUND, the package was never tuned with peers; CONFLICT, it is being tuned;
@@ -138,7 +157,10 @@ def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:
             ErrorCode.NOT_FOUND,
             f"{directory / _SECRET} is missing: {shipped} was never tuned with peers; name one that was",
         )
-    with _held(directory), _exchange(peering, directory, Manifest.load(current(shipped))) as exchange:
+    with (
+        _locked_directory(directory),
+        _exchange(peering, directory, Manifest.load(current(shipped))) as exchange,
+    ):
         exchange.leave()
 
 
@@ -149,20 +171,20 @@ def _exchange(peering: Peering, directory: Path, manifest: Manifest) -> Exchange
 
 
 def _secret(path: Path) -> bytes:
-    """The member's secret, made once; whoever has it is the member."""
+    """Return the member's secret, made with the first call; whoever has it can act as the member."""
     if not path.exists():
         write_bytes(path, secrets.token_bytes(SECRET_BYTES), durable=True, private=True)
     return path.read_bytes()
 
 
 @contextmanager
-def _held(directory: Path) -> Iterator[Path]:
-    """A directory, made where there is none, of this process alone.
+def _locked_directory(directory: Path) -> Iterator[Path]:
+    """Lock a directory, made where it is missing, for this process alone.
 
     Raises:
         MistifyError: CONFLICT, another process uses it.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # weights that know the data lie there
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # its weights reveal the data
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         if not try_lock(descriptor):

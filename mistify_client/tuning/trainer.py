@@ -1,4 +1,4 @@
-"""Training a package on the device with the plain LiteRT wheel (paper 5.1), and serving what was trained."""
+"""Training of a package on the device with plain LiteRT, and its tuned `serve.tflite` (paper 5.1)."""
 
 import os
 import threading
@@ -31,13 +31,16 @@ from mistify.package.training import (
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import NETWORK
 
-#: Arrays by the names of inputs, outputs or weights; of a single input or output the array itself will do.
-Given: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+#: Arrays by the names of inputs or outputs; where there is only one, the array itself will do.
+NamedArrays: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 Weights: TypeAlias = dict[str, npt.NDArray[np.float32]]
 
 
-class Evaluation(NamedTuple):
-    """How a network does on some examples: figures are neither right nor wrong, and do not count."""
+class BatchScore(NamedTuple):
+    """The loss on a batch, the number of right targets, and the number of those that can be right or wrong.
+
+    Figures cannot, and do not count.
+    """
 
     loss: float
     correct: int
@@ -47,12 +50,12 @@ class Evaluation(NamedTuple):
 class Trainer:
     """The training network of a package, with weights and the optimizer's state of its own.
 
-    May be called from several threads, one at a time runs.
+    It may be called from several threads; calls run one at a time.
 
     Attributes:
-        manifest: What the package says about itself.
-        training: What of it is trained, and how; a step takes `training.batch_size` examples.
-        ported: The weights that it was ported with, before any tuning on a device.
+        manifest: of the package.
+        training: the trained weights, targets and signatures; a step takes `training.batch_size` examples.
+        ported: the weights of the ported package, before any tuning on a device, by name.
     """
 
     def __init__(self, manifest: Manifest, training: Training, interpreter: Interpreter) -> None:
@@ -65,60 +68,87 @@ class Trainer:
 
     def train_step(
         self,
-        inputs: Given,
-        targets: Given,
+        inputs: NamedArrays,
+        targets: NamedArrays,
         learning_rate: float,
-        teacher: Given | None = None,
+        teacher: NamedArrays | None = None,
         kd_weight: float = 1.0,
     ) -> float:
-        """One step of the optimizer; the loss before it.
+        """Run one step of the optimizer.
 
         Args:
-            inputs: [batch_size, ...].
-            targets: Classes, labels or figures [batch_size, ...], by output; a class of -1 is ignored.
-            learning_rate: Of this step.
-            teacher: The probabilities that a teacher, or the mean of several, gives, by output.
-            kd_weight: How much the teacher counts beside the targets.
+            inputs: [batch_size, ...], by input.
+            targets: classes, labels or figures [batch_size, ...], by output; a class of -1 is ignored.
+            learning_rate: of this step.
+            teacher: predictions of a teacher, or the mean of several, [batch_size, ...] by output.
+            kd_weight: the weight of the teacher beside the targets.
+
+        Returns:
+            The loss before the step.
 
         Raises:
-            MistifyError: INVALID_DATASET, with everything that does not fit.
+            MistifyError: INVALID_DATASET, with every array that does not fit.
         """
-        given = self._inputs(inputs) | self._targets(targets) | self._taught(teacher)
-        self._require_batch(given)
+        arrays = self._inputs(inputs) | self._targets(targets) | self._teacher_targets(teacher)
+        self._require_batch(arrays)
         scalars = {KD_WEIGHT: 0.0 if teacher is None else kd_weight, LEARNING_RATE: learning_rate}
-        return self._loss(TRAIN_STEP, **given, **{name: np.float32(value) for name, value in scalars.items()})
+        return self._loss(
+            TRAIN_STEP, **arrays, **{name: np.float32(value) for name, value in scalars.items()}
+        )
 
-    def adapt_step(self, inputs: Given, learning_rate: float) -> float:
-        """One plain step that makes the network surer of inputs without targets; their entropy before it.
+    def adapt_step(self, inputs: NamedArrays, learning_rate: float) -> float:
+        """Run one step of plain gradient descent that lowers the entropy of the outputs; no targets needed.
 
-        It changes scales and shifts alone.
+        Only scales and shifts change.
+
+        Args:
+            inputs: [batch_size, ...], by input.
+            learning_rate: of this step.
+
+        Returns:
+            The entropy before the step.
 
         Raises:
-            MistifyError: INVALID_DATASET, also where `training.adapts` says that there is nothing to adapt.
+            MistifyError: INVALID_DATASET, also if there is nothing to adapt (`training.adapts` is false).
         """
         if not self.training.adapts:
             reason = "the package has no scales and shifts that are trained, or no outputs with an entropy"
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)
-        given = self._inputs(inputs)
-        self._require_batch(given)
-        return self._loss(ADAPT_STEP, **given, **{LEARNING_RATE: np.float32(learning_rate)})
+        arrays = self._inputs(inputs)
+        self._require_batch(arrays)
+        return self._loss(ADAPT_STEP, **arrays, **{LEARNING_RATE: np.float32(learning_rate)})
 
-    def infer(self, inputs: Given) -> dict[str, Array]:
-        """The outputs by name, of any number of examples."""
+    def infer(self, inputs: NamedArrays) -> dict[str, Array]:
+        """Return the outputs for any number of examples.
+
+        Args:
+            inputs: [examples, ...], by input.
+
+        Returns:
+            [examples, ...] by output.
+        """
         return self._run(INFER, **self._inputs(inputs))
 
-    def evaluate(self, inputs: Given, targets: Given) -> Evaluation:
-        """The loss on any number of examples, and how many of their targets are told right."""
-        found = self._run(EVALUATE, **self._inputs(inputs), **self._targets(targets))
-        return Evaluation(float(found["loss"]), int(found["correct"]), int(found["counted"]))
+    def evaluate(self, inputs: NamedArrays, targets: NamedArrays) -> BatchScore:
+        """Return the loss on any number of examples, and how many of their targets are predicted right.
+
+        Args:
+            inputs: [examples, ...], by input.
+            targets: [examples, ...], by output; a class of -1 is ignored.
+        """
+        outputs = self._run(EVALUATE, **self._inputs(inputs), **self._targets(targets))
+        return BatchScore(float(outputs["loss"]), int(outputs["correct"]), int(outputs["counted"]))
 
     def weights(self) -> Weights:
-        """All weights that are trained, by name."""
-        found = self._run(WEIGHTS)
-        return {weight.name: np.array(found[weight.tensor]) for weight in self.training.weights}
+        """Return a copy of all trained weights, by name."""
+        outputs = self._run(WEIGHTS)
+        return {weight.name: np.array(outputs[weight.tensor]) for weight in self.training.weights}
 
     def restore(self, weights: Mapping[str, npt.ArrayLike]) -> None:
-        """Go on from other weights, of which all have to be given, and forget the optimizer's state.
+        """Replace all trained weights, and reset the optimizer.
+
+        Args:
+            weights: all of the trained ones, by name.
 
         Raises:
             MistifyError: INVALID_DATASET, naming those that are missing, have another shape, or are unknown.
@@ -129,33 +159,33 @@ class Trainer:
         others = sorted(arrays.keys() - known.keys())
         if wrong or others:
             fixes = {"mend": wrong, "leave out": others}
-            told = "; ".join(f"{fix} {', '.join(names)}" for fix, names in fixes.items() if names)
-            reason = f"expected the weights {', '.join(known)} in their shapes; {told}"
+            hints = "; ".join(f"{fix} {', '.join(names)}" for fix, names in fixes.items() if names)
+            reason = f"expected the weights {', '.join(known)} in their shapes; {hints}"
             raise MistifyError(ErrorCode.INVALID_DATASET, reason)
         self._run(RESTORE, **{weight.tensor: arrays[name] for name, weight in known.items()})
         self.reset()
 
     def reset(self) -> None:
-        """Forget the optimizer's state."""
+        """Reset the optimizer's state, such as momentum."""
         self._run(RESET)
 
-    def _run(self, signature: str, **given: Any) -> dict[str, Array]:
+    def _run(self, signature: str, **arrays: Any) -> dict[str, Array]:
         with self._lock:
-            found: dict[str, Array] = self._interpreter.get_signature_runner(signature)(**given)
-        return found
+            outputs: dict[str, Array] = self._interpreter.get_signature_runner(signature)(**arrays)
+        return outputs
 
-    def _loss(self, signature: str, **given: Any) -> float:
-        return float(self._run(signature, **given)["loss"])
+    def _loss(self, signature: str, **arrays: Any) -> float:
+        return float(self._run(signature, **arrays)["loss"])
 
-    def _inputs(self, inputs: Given) -> dict[str, Array]:
+    def _inputs(self, inputs: NamedArrays) -> dict[str, Array]:
         positional, named = ((), inputs) if isinstance(inputs, Mapping) else ((inputs,), {})
         return bind(self.manifest.inputs, positional, named)
 
-    def _targets(self, targets: Given) -> dict[str, Array]:
+    def _targets(self, targets: NamedArrays) -> dict[str, Array]:
         return self._by_output(self.training.targets, targets)
 
-    def _taught(self, teacher: Given | None) -> dict[str, Array]:
-        """What the teacher says, or nothing of it, which `train` has to be given as well."""
+    def _teacher_targets(self, teacher: NamedArrays | None) -> dict[str, Array]:
+        """Return the teacher's predictions by tensor; without one, zeros, as `train` needs all tensors."""
         if teacher is not None:
             return self._by_output(self.training.teachers, teacher)
         batch = self.training.batch_size
@@ -164,10 +194,10 @@ class Trainer:
             tensor: np.zeros(shapes[output], np.float32) for output, tensor in self.training.teachers.items()
         }
 
-    def _by_output(self, tensors: Mapping[str, str], given: Given) -> dict[str, Array]:
-        """What is said of each output, by the tensors that take it."""
+    def _by_output(self, tensors: Mapping[str, str], arrays: NamedArrays) -> dict[str, Array]:
+        """Return the array for each output, checked, by the tensor that takes it."""
         outputs = {output: self._info(output, tensor) for output, tensor in tensors.items()}
-        positional, named = ((), given) if isinstance(given, Mapping) else ((given,), {})
+        positional, named = ((), arrays) if isinstance(arrays, Mapping) else ((arrays,), {})
         narrow = {
             name: _narrowed(values, outputs[name].dtype) if name in outputs else values
             for name, values in named.items()
@@ -180,24 +210,24 @@ class Trainer:
         detail = self._steps[tensor]
         return TensorInfo(name=output, dtype=np.dtype(detail["dtype"]).name, shape=(-1, *detail["shape"][1:]))
 
-    def _require_batch(self, given: Mapping[str, Array]) -> None:
+    def _require_batch(self, arrays: Mapping[str, Array]) -> None:
         batch = self.training.batch_size
-        wrong = {name: len(values) for name, values in given.items() if len(values) != batch}
+        wrong = {name: len(values) for name, values in arrays.items() if len(values) != batch}
         if wrong:
-            fix = "give every step as many, some of them twice where they do not go round"
+            fix = "pass exactly that many, and repeat examples if there are too few"
             problems = [Problem(name, f"{count} examples", f"{batch}", fix) for name, count in wrong.items()]
             raise MistifyError(ErrorCode.INVALID_DATASET, "a step takes a fixed number of examples", problems)
 
 
 def load_trainer(package: str | os.PathLike[str], threads: int | None = None) -> Trainer:
-    """The training network of a package in a directory, with the weights that the package serves.
+    """Load the training network of a package, with the weights that the package serves.
 
     Args:
-        package: The package's directory.
-        threads: How many threads LiteRT uses; its own choice if not given.
+        package: the directory of the package.
+        threads: the number of threads of LiteRT; None for its own choice.
 
     Raises:
-        MistifyError: NOT_FOUND, also where the package has no training network, with the reason;
+        MistifyError: NOT_FOUND, there is no package, or it has no training network, with the reason;
             CORRUPT_PACKAGE.
     """
     directory = Path(package)
@@ -212,12 +242,17 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
 def write_weights(
     package: str | os.PathLike[str], weights: Mapping[str, npt.ArrayLike], out: str | os.PathLike[str]
 ) -> Path:
-    """Write the `serve.tflite` of a package with other weights, as fast as it was: nothing is converted.
+    """Write the `serve.tflite` of a package with other weights.
+
+    Nothing is converted: the values are replaced in place, so the network runs as fast as before.
 
     Args:
-        package: The package's directory.
-        weights: Some or all of those that are trained, by name.
-        out: The file to write; it is there completely or not at all.
+        package: the directory of the package.
+        weights: all or a part of the trained ones, by name.
+        out: the file to write; it is there completely or not at all.
+
+    Returns:
+        The path of the file.
 
     Raises:
         MistifyError: as `load_trainer`; INVALID_DATASET for weights that do not fit.
@@ -234,10 +269,14 @@ def write_weights(
 
 
 def training_of(directory: Path, manifest: Manifest) -> Training:
-    """What the training network of a package trains.
+    """Return the description of a package's training network.
+
+    Args:
+        directory: of the package, for the message.
+        manifest: of the package.
 
     Raises:
-        MistifyError: NOT_FOUND, there is none, with the reason.
+        MistifyError: NOT_FOUND, the package has none, with the reason.
     """
     if manifest.training is None:
         reason = manifest.training_note or "only float32 packages without branches have one"
@@ -246,6 +285,6 @@ def training_of(directory: Path, manifest: Manifest) -> Training:
 
 
 def _narrowed(values: npt.ArrayLike, dtype: str) -> npt.ArrayLike:
-    """Whole numbers and figures in the precision of the network: labels are int64 almost everywhere."""
+    """Convert integers and floats to the precision of the network: labels are int64 almost everywhere."""
     array = np.asarray(values)
     return array.astype(dtype) if np.can_cast(array.dtype, dtype, "same_kind") else array

@@ -1,7 +1,7 @@
-"""The teacher made of peers: the mean of those that can be trusted, some of them skipped (paper 5.1).
+"""The teacher made of peers: the mean of those that can be trusted, a few of them skipped (paper 5.1).
 
-A peer may be broken or hostile. What its network says of this device's own data tells: it is left out where
-that is far from what the others say, or has little to do with the true classes.
+A peer may be broken or hostile. Its predictions for this device's own data show it: a peer is left out if
+they are far from those of the others, or if they hardly agree with the true classes.
 """
 
 import math
@@ -14,75 +14,96 @@ import numpy.typing as npt
 
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.fitting import Lesson
+from mistify_client.tuning.fitting import TeacherTargets
 
-#: What a network says of examples, by output: probabilities, or figures, [examples, ...].
-Told: TypeAlias = Mapping[str, Array]
+#: The predictions of a network by output: probabilities, or figures, [examples, ...] each.
+Predictions: TypeAlias = Mapping[str, Array]
 
-#: A peer is left out that is so many times as far from the others as half of the peers are.
+#: A peer is left out if it is more than this many times as far from the median as peers usually are.
 FAR: Final = 2.0
 
-#: A peer is left out whose agreement with the true classes is less than this share of the device's own.
+#: A peer is left out if its agreement with the true classes is below this share of the device's own.
 _LEAST_AGREEMENT: Final = 0.25
 
-#: A tenth of the peers, and one at least, is skipped in a pass.
+#: One peer in so many, and at least one, is skipped in each pass.
 _SKIPPED_OF: Final = 10
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Which peers teach, and why others do not: peer -> reason."""
+    """The peers that teach, and the reasons why the others do not.
+
+    Attributes:
+        trusted: peers that teach.
+        left_out: peer -> reason.
+    """
 
     trusted: tuple[str, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 class Ensemble:
-    """The mean of what peers say of the device's data.
+    """The mean of the predictions of peers.
 
     Args:
-        told: what each of them says of all of the data.
+        predictions: of each peer, for all of the device's data.
     """
 
-    def __init__(self, told: Sequence[Told]) -> None:
-        self._told = told
+    def __init__(self, predictions: Sequence[Predictions]) -> None:
+        self._predictions = predictions
 
-    def __call__(self, rng: np.random.Generator) -> Lesson:
-        """The teacher of one pass: some peers are skipped, so that none is relied upon."""
-        count = len(self._told)
+    def __call__(self, rng: np.random.Generator) -> TeacherTargets:
+        """Return the teacher's targets for one pass.
+
+        A few peers are skipped in each pass, so that the network does not rely on any of them.
+
+        Args:
+            rng: chooses the peers to skip.
+
+        Returns:
+            A function from rows of the data to the mean predictions for them, [rows, ...] for each output.
+        """
+        count = len(self._predictions)
         skipped = min(max(count // _SKIPPED_OF, 1), count - 1)
-        chosen = [self._told[peer] for peer in rng.permutation(count)[skipped:]]
+        chosen = [self._predictions[peer] for peer in rng.permutation(count)[skipped:]]
 
-        def lesson(rows: npt.NDArray[np.int64]) -> Told:
+        def targets(rows: npt.NDArray[np.int64]) -> Predictions:
             return {
-                name: np.asarray(np.mean([told[name][rows] for told in chosen], axis=0), np.float32)
+                name: np.asarray(np.mean([peer[name][rows] for peer in chosen], axis=0), np.float32)
                 for name in chosen[0]
             }
 
-        return lesson
+        return targets
 
 
 def judge(
-    peers: Mapping[str, Told],
-    own: Told,
+    peers: Mapping[str, Predictions],
+    own: Predictions,
     targets: Mapping[str, Array],
     kinds: Mapping[str, OutputKind],
     own_agreement: float,
 ) -> Judgement:
-    """Tell the peers that can be trusted.
+    """Decide which peers can be trusted.
 
     Args:
-        peers: what each of them says of some of the device's examples.
-        own: what the device's own network says of them.
-        targets: their targets.
-        kinds: what the outputs tell.
-        own_agreement: as `agreement`, of the device's own network on examples it was not trained on.
+        peers: the predictions of each peer for a sample of the device's examples, [examples, ...] by output.
+        own: the predictions of the device's own network for the same examples, in the same shapes.
+        targets: the targets of these examples, [examples, ...] by output.
+        kinds: of the outputs.
+        own_agreement: the `agreement` of the device's own network on examples it was not trained on.
+
+    Returns:
+        The trusted peers in their order, and a reason for each of the others.
     """
-    left_out = {peer: "its outputs are not finite" for peer, told in peers.items() if not _is_finite(told)}
-    finite = {peer: told for peer, told in peers.items() if peer not in left_out}
-    for peer, ratio in _remoteness(finite, own).items():
+    left_out = {
+        peer: "its outputs are not finite"
+        for peer, predictions in peers.items()
+        if not _is_finite(predictions)
+    }
+    finite = {peer: predictions for peer, predictions in peers.items() if peer not in left_out}
+    for peer, ratio in _relative_distances(finite, own).items():
         if math.isinf(ratio):
-            left_out[peer] = "the own network and most peers say the same, and it says something else"
+            left_out[peer] = "the own network and most peers predict the same, and it predicts something else"
         elif ratio > FAR:
             left_out[peer] = f"its outputs are {ratio:.1f} times as far from the others' as is usual"
     for peer in finite.keys() - left_out.keys():
@@ -92,33 +113,43 @@ def judge(
     return Judgement(tuple(peer for peer in peers if peer not in left_out), left_out)
 
 
-def agreement(told: Told, targets: Mapping[str, Array], kinds: Mapping[str, OutputKind]) -> float:
-    """Cohen's kappa, the mean over the outputs: how far classes are told beyond chance; 0 is chance.
+def agreement(
+    predictions: Predictions, targets: Mapping[str, Array], kinds: Mapping[str, OutputKind]
+) -> float:
+    """Return Cohen's kappa: how far predicted and true classes agree beyond chance.
 
-    Whoever names the most frequent class for all examples is right often, and agrees by 0. Figures do not
-    count.
+    A network that always predicts the most frequent class is often right, and has a kappa of 0.
+
+    Args:
+        predictions: of a network, [examples, ...] by output.
+        targets: of the same examples, [examples, ...] by output; a class of -1 is ignored.
+        kinds: of the outputs; figures are ignored.
+
+    Returns:
+        The mean over the outputs with classes, at most 1; 0 is chance, and where there are no such outputs.
     """
     kappas = [
-        _kappa(_named(told[name], kind), targets[name])
+        _kappa(_classes(predictions[name], kind), targets[name])
         for name, kind in kinds.items()
         if kind is not OutputKind.FIGURES
     ]
     return float(np.mean(kappas)) if kappas else 0.0
 
 
-def _is_finite(told: Told) -> bool:
-    return all(bool(np.isfinite(output).all()) for output in told.values())
+def _is_finite(predictions: Predictions) -> bool:
+    return all(bool(np.isfinite(output).all()) for output in predictions.values())
 
 
-def _remoteness(peers: Mapping[str, Told], own: Told) -> dict[str, float]:
-    """How far each peer is from the median of all networks, the own one included; 1 for half of the peers.
+def _relative_distances(peers: Mapping[str, Predictions], own: Predictions) -> dict[str, float]:
+    """Return how far each peer is from the median of all networks, relative to the usual distance.
 
-    Where half of them are the median, 1 is how far the own network is from it; where that is the median, too,
-    any other peer is infinitely far. Of several outputs the one counts that is furthest.
+    The own network counts for the median. The usual distance is the median distance of the peers. If that is
+    0, because at least half of them equal the median, it is the distance of the own network; if that is 0 as
+    well, any peer that differs is infinitely far. Of several outputs the furthest counts.
     """
     ratios = dict.fromkeys(peers, 0.0)
     for name in own if peers else ():
-        outputs = {peer: told[name] for peer, told in peers.items()}
+        outputs = {peer: predictions[name] for peer, predictions in peers.items()}
         middle = np.median([own[name], *outputs.values()], axis=0)
         distances = {peer: _distance(output, middle) for peer, output in outputs.items()}
         usual = float(np.median(list(distances.values()))) or _distance(own[name], middle)
@@ -132,21 +163,21 @@ def _distance(output: Array, middle: Array) -> float:
     return float(np.abs(output - middle).mean())
 
 
-def _named(output: Array, kind: OutputKind) -> Array:
-    """The classes that an output names."""
+def _classes(output: Array, kind: OutputKind) -> Array:
+    """Return the classes that an output predicts."""
     if kind in (OutputKind.SIGMOID, OutputKind.LOGIT):
         return np.asarray(output > 0.5, np.int64)
     return np.asarray(output.argmax(axis=-1))
 
 
-def _kappa(named: Array, true: Array) -> float:
-    true = np.asarray(true).reshape(named.shape)
-    named, true = named[true >= 0], true[true >= 0].astype(np.int64)
+def _kappa(predicted: Array, true: Array) -> float:
+    true = np.asarray(true).reshape(predicted.shape)
+    predicted, true = predicted[true >= 0], true[true >= 0].astype(np.int64)
     if not len(true):
         return 0.0
-    shares = [_shares(classes, 1 + max(named.max(), true.max())) for classes in (named, true)]
+    shares = [_shares(classes, 1 + max(predicted.max(), true.max())) for classes in (predicted, true)]
     chance = float(shares[0] @ shares[1])
-    return (float(np.mean(named == true)) - chance) / (1 - chance) if chance < 1 else 0.0
+    return (float(np.mean(predicted == true)) - chance) / (1 - chance) if chance < 1 else 0.0
 
 
 def _shares(classes: Array, count: int) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a device that tunes tells the coordinator, and gets from it (paper 5.1, step (ii))."""
+"""The exchange of models with peers through the coordinator (paper 5.1, step (ii))."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -23,24 +23,24 @@ from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.tuning.fitting import Score
 from mistify_client.tuning.storage import stored_in
 
-#: Well within the lease of an hour.
+#: Time between renewals, well within the lease of an hour.
 _RENEWAL_SECONDS = 900.0
 
-#: Failures in a row, some 20 seconds, after which a tuner goes on without the server.
+#: Failures in a row, in about 20 seconds, after which a tuner goes on without the server.
 _ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
 class Peering:
-    """With whom a device tunes.
+    """The group that a device tunes with.
 
     Attributes:
         server: `host:port` of the coordinator.
-        group: what to join there.
-        hints: what is told of the data.
+        group: its name on that server.
+        hints: facts about the data that the coordinator is sent.
         count: the most peers to learn from.
         token: the server's access token.
-        backoff: how patiently the server is waited for.
+        backoff: how calls to the server are repeated.
     """
 
     server: str
@@ -54,15 +54,15 @@ class Peering:
 class Exchange:
     """A member of a group. A context manager; it connects with the first call.
 
-    Every method raises `MistifyError`: the coordinator's own, UNAVAILABLE where it cannot be reached or there
-    is no room for the weights of peers.
+    Every method raises `MistifyError`: any that the coordinator answers with, and UNAVAILABLE if it cannot be
+    reached or there is no room for the weights of peers.
 
     Args:
-        peering: with whom.
+        peering: the server and the group.
         secret: of the member, 32 bytes.
-        package: what is tuned.
+        package: that is tuned.
         directory: for the weights of peers.
-        clock: in seconds.
+        clock: returns seconds.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Exchange:
 
     @property
     def traffic(self) -> Traffic:
-        """What was sent and received so far."""
+        """Return the bytes sent and received so far."""
         parts = self._tuning.traffic, self._porting.traffic
         return Traffic(sum(part.sent for part in parts), sum(part.received for part in parts))
 
     def join(self) -> Membership:
-        """Become a member, or stay one, after a look at the hints.
+        """Become a member, or renew the membership, and check the hints.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, the group compares by other hints; NOT_FOUND, no such group.
@@ -116,9 +116,9 @@ class Exchange:
         return membership
 
     def stay(self) -> None:
-        """Remain a member while training takes long; to be called every now and then.
+        """Renew the membership during a long training, if it is time; to be called often.
 
-        It calls seldom, and a server that is away is no matter: publishing joins again.
+        A server that is away is ignored: publishing joins again.
         """
         if self._clock() - self._renewed_at >= _RENEWAL_SECONDS:
             with suppress(MistifyError):
@@ -126,7 +126,7 @@ class Exchange:
             self._renewed_at = self._clock()
 
     def publish(self, weights: Weights, score: Score) -> None:
-        """Publish weights in place of those before, whatever their version."""
+        """Publish weights in place of the previous ones, with the next version number."""
         content = write_weights(weights)
         model = describe(
             self._package,
@@ -139,21 +139,21 @@ class Exchange:
         self._tuning.publish(self._key, model, content)
 
     def peers(self) -> list[PeerFile]:
-        """The most correlated peers, with their weights."""
+        """Return the most correlated peers, with their weights, downloaded."""
         with stored_in(self._directory):
             return list(self._tuning.peers(self._key, self._peering.count, self._directory))
 
     def leave(self) -> None:
-        """Stop being a member; the coordinator deletes what was published."""
+        """Leave the group; the coordinator deletes the published model."""
         self._tuning.leave(self._key)
 
     def fetch(self, package: PackageReference, directory: Path) -> None:
-        """Download what runs a package, without what trains it."""
+        """Download the network and the manifest of a package, without its training network."""
         self._porting.fetch(package.job_id, package.goal_id, directory, only=(NETWORK, MANIFEST))
 
 
 def _is_known(measure: str, settings: Mapping[str, object]) -> bool:
-    """Whether a correlation measure is installed here too."""
+    """Return whether a correlation measure is installed on this device, too."""
     try:
         correlation(measure, settings)
     except MistifyError as error:

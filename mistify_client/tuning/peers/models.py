@@ -1,13 +1,13 @@
-"""What peers say of the device's data: their weights in their packages' networks, run once (paper 5.1).
+"""Predictions of peers for the device's data: their weights, in their packages' networks (paper 5.1).
 
-Below the tuner's directory lie
+Files below the tuner's directory:
 
     weights/                    of peers, by digest (`mistify_client.rpc.peer_files`)
     packages/DIGEST/            the network and the manifest of a package, by the network's digest
-    outputs/DATA/PEER/N.npy     what a peer says of all examples, the N-th output
+    outputs/DATA/PEER/N.npy     a peer's predictions for all examples, the N-th output
     outputs/partial/            the same while it is written
 
-so that nothing is downloaded or computed twice, and outputs need not fit into memory.
+So nothing is downloaded or computed twice, and outputs need not fit into memory.
 """
 
 import shutil
@@ -30,10 +30,10 @@ from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 from mistify_client.runtime.versions import check_interchangeable
 from mistify_client.tuning.examples import Examples
-from mistify_client.tuning.peers.ensemble import Told
+from mistify_client.tuning.peers.ensemble import Predictions
 from mistify_client.tuning.storage import stored_in
 
-#: Examples that a peer is asked about at a time.
+#: Examples in a batch of predictions.
 _CHUNK = 64
 
 _PARTIAL = "partial"
@@ -47,9 +47,9 @@ class PeerModels:
     """The packages that peers have tuned, each downloaded once.
 
     Args:
-        directory: where they lie.
-        own: a package whose inputs and outputs all have.
-        fetch: downloads one.
+        directory: to keep them in.
+        own: the manifest of the own package; all others have to have the same inputs and outputs.
+        fetch: downloads a package.
     """
 
     def __init__(self, directory: Path, own: Manifest, fetch: Fetch) -> None:
@@ -58,12 +58,12 @@ class PeerModels:
         self._fetch = fetch
 
     def get(self, reference: PackageReference) -> tuple[Manifest, bytes]:
-        """Its manifest and its network.
+        """Return the manifest and the network of a package, downloaded where it is missing or damaged.
 
         Raises:
-            MistifyError: whatever downloading raises; UNAVAILABLE, there is no room for it; CORRUPT_PACKAGE,
-                the network is another one than was tuned; INVALID_MODEL, it takes or gives something else
-                than the own one.
+            MistifyError: any that downloading raises; UNAVAILABLE, there is no room for it; CORRUPT_PACKAGE,
+                the network is not the one that the peer has tuned; INVALID_MODEL, its inputs or outputs
+                differ from those of the own package.
         """
         directory = self._directory / sha256(reference.sha256.encode()).hexdigest()
         try:
@@ -72,18 +72,18 @@ class PeerModels:
             if error.code not in (ErrorCode.NOT_FOUND, ErrorCode.CORRUPT_PACKAGE):
                 raise
             with stored_in(directory):
-                self._fetch(reference, directory)  # the rest of it, where that was broken off
+                self._fetch(reference, directory)  # continues a download that was broken off
             manifest, network = _read(reference, directory)
         check_interchangeable(self._own, manifest, directory)
         return manifest, network
 
 
 def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes]:
-    """The manifest and the network of a package that lies in a directory.
+    """Return the manifest and the network of a package in a directory.
 
     Raises:
-        MistifyError: NOT_FOUND, one of them is missing; CORRUPT_PACKAGE, the network is another one than was
-            tuned, or the manifest is none.
+        MistifyError: NOT_FOUND, one of them is missing; CORRUPT_PACKAGE, the network is not the one that the
+            peer has tuned, or the manifest cannot be read.
     """
     path = directory / NETWORK
     if not path.is_file():
@@ -95,11 +95,11 @@ def _read(reference: PackageReference, directory: Path) -> tuple[Manifest, bytes
 
 
 class PeerOutputs:
-    """What peers say of the device's examples.
+    """The predictions of peers for the device's examples, kept on disk.
 
     Args:
-        directory: where it is kept; of these examples alone.
-        examples: all that the device has.
+        directory: to keep them in; for these examples only.
+        examples: all of the device.
     """
 
     def __init__(self, directory: Path, examples: Examples) -> None:
@@ -107,27 +107,39 @@ class PeerOutputs:
         self._examples = examples
 
     def key(self, peer: Peer) -> str:
-        """The name under which a peer's outputs are kept: another one for other weights."""
+        """Return the name under which a peer's outputs are kept, from its package and its weights."""
         return sha256(f"{peer.package.sha256}{peer.sha256}".encode()).hexdigest()
 
     def has(self, key: str) -> bool:
-        """Whether the outputs of a peer are there."""
+        """Return whether the outputs of a peer are stored."""
         return (self._directory / key).is_dir()
 
-    def read(self, key: str, manifest: Manifest) -> Told:
-        """The outputs of a peer, [examples, ...] each, which stay on disk until they are used."""
+    def read(self, key: str, manifest: Manifest) -> Predictions:
+        """Return the outputs of a peer, [examples, ...] by output, mapped from disk and read when used.
+
+        Args:
+            key: of the peer's outputs.
+            manifest: names the outputs.
+        """
         return {
             info.name: np.load(self._directory / key / f"{at}.npy", mmap_mode="r")
             for at, info in enumerate(manifest.outputs)
         }
 
     def compute(self, file: PeerFile, packages: PeerModels) -> str:
-        """Run a peer on all examples, unless that was done; its key.
+        """Run a peer on all examples, unless its outputs are stored already.
+
+        Args:
+            file: the peer and its weights.
+            packages: provide its network.
+
+        Returns:
+            The key of its outputs.
 
         Raises:
             MistifyError: INVALID_PUBLICATION, its weights or its network cannot be used, for example because
-                it is for a newer LiteRT; UNAVAILABLE, what it says cannot be written, for example on a full
-                disk; as `PeerModels.get`.
+                it needs a newer LiteRT; UNAVAILABLE, the outputs cannot be written, for example on a full
+                disk; any that `PeerModels.get` raises.
         """
         key = self.key(file.peer)
         if self.has(key):
@@ -152,37 +164,42 @@ class PeerOutputs:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def _write(self, key: str, network: Network, training: Training) -> None:
-        """Write outputs chunk by chunk: they are there completely or not at all."""
+        """Write outputs chunk by chunk; they are there completely or not at all."""
         partial = self._directory.with_name(_PARTIAL)
         shutil.rmtree(partial, ignore_errors=True)  # left by a process that was killed
         try:
             with stored_in(self._directory):
                 self._directory.mkdir(parents=True, exist_ok=True)
                 partial.mkdir()
-                _save(_told(network, training, self._examples), len(self._examples), partial)
+                _save(_predictions(network, training, self._examples), len(self._examples), partial)
                 partial.replace(self._directory / key)
         finally:
             shutil.rmtree(partial, ignore_errors=True)  # complete outputs have left it
 
 
-def _told(network: Network, training: Training, examples: Examples) -> Iterator[list[Array]]:
-    """Chunks of what a network says of examples: the outputs in their order."""
+def _predictions(network: Network, training: Training, examples: Examples) -> Iterator[list[Array]]:
+    """Yield the predictions for chunk after chunk of the examples, a list in the order of the outputs."""
     for chunk in examples.chunks(_CHUNK):
-        found = network(bind(network.manifest.inputs, (), chunk.inputs), 0)
-        yield [training.kinds[info.name].predictions(found[info.name]) for info in network.manifest.outputs]
+        outputs = network(bind(network.manifest.inputs, (), chunk.inputs), 0)
+        yield [training.kinds[info.name].predictions(outputs[info.name]) for info in network.manifest.outputs]
 
 
-def _save(told: Iterable[list[Array]], count: int, directory: Path) -> None:
-    """Save chunks of outputs, of so many examples in all, as float32 in `.npy` files.
+def _save(chunks: Iterable[list[Array]], count: int, directory: Path) -> None:
+    """Save chunks of outputs as float32 in `.npy` files, one for each output.
 
-    They are written, not mapped: storing to a page that has no room on a full disk would kill the process.
+    They are written, not mapped: on a full disk, storing to a mapped page would kill the process.
+
+    Args:
+        chunks: lists of [examples, ...], in the order of the outputs.
+        count: of examples in all chunks together.
+        directory: for the files.
 
     Raises:
         OSError: they cannot be written.
     """
     with ExitStack() as stack:
         files: list[BinaryIO] = []
-        for outputs in told:
+        for outputs in chunks:
             for at, output in enumerate(outputs):
                 if at == len(files):
                     files.append(stack.enter_context((directory / f"{at}.npy").open("wb")))

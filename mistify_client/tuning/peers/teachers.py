@@ -1,4 +1,4 @@
-"""From the models of peers to a teacher: run, judged on the device's own data, averaged (paper 5.1)."""
+"""The teacher made from peers: run and judged on the device's own data, then averaged (paper 5.1)."""
 
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
@@ -10,17 +10,19 @@ from mistify.package.training import Training
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples, Split
-from mistify_client.tuning.peers.ensemble import Ensemble, Judgement, Told, agreement, judge
+from mistify_client.tuning.peers.ensemble import Ensemble, Judgement, Predictions, agreement, judge
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.trainer import Trainer
 
-#: Examples on which peers are judged, and those that are told of at a time.
+#: The most examples on which peers are judged.
 _JUDGED: Final = 2_000
+
+#: Examples in a batch of predictions.
 _CHUNK: Final = 64
 
 
 class Gathered(NamedTuple):
-    """Peers that teach, by the names of their outputs; and why others do not, a line for each."""
+    """Peers that teach, by the keys of their outputs, and a line for each of the others that says why not."""
 
     teachers: tuple[str, ...]
     notes: tuple[str, ...]
@@ -32,8 +34,8 @@ class Teachers:
     Args:
         trainer: of the network that is tuned.
         data: of the device.
-        outputs: what peers say of the data.
-        packages: what peers have tuned.
+        outputs: the stored predictions of peers for the data.
+        packages: the packages that peers have tuned.
     """
 
     def __init__(self, trainer: Trainer, data: Split, outputs: PeerOutputs, packages: PeerModels) -> None:
@@ -43,7 +45,7 @@ class Teachers:
         self._packages = packages
 
     def gather(self, files: Sequence[PeerFile]) -> Gathered:
-        """Those of some peers that can be trusted, compared with the network as its trainer has it now.
+        """Choose the peers that can be trusted, compared with the network in the trainer's present state.
 
         Raises:
             MistifyError: UNAVAILABLE, packages cannot be fetched.
@@ -55,32 +57,36 @@ class Teachers:
             except MistifyError as error:
                 if error.code is ErrorCode.UNAVAILABLE:
                     raise
-                notes.append(_left_out(file.peer.member, str(error)))
+                notes.append(_exclusion_note(file.peer.member, str(error)))
         judgement = self._judge(list(keys))
-        notes += [_left_out(keys[key], reason) for key, reason in judgement.left_out.items()]
+        notes += [_exclusion_note(keys[key], reason) for key, reason in judgement.left_out.items()]
         self._outputs.keep(judgement.trusted)
         return Gathered(judgement.trusted, tuple(notes))
 
     def has(self, keys: Sequence[str]) -> bool:
-        """Whether the outputs of all these peers are still there."""
+        """Return whether the outputs of all these peers are still stored."""
         return all(map(self._outputs.has, keys))
 
     def ensemble(self, keys: Sequence[str]) -> Ensemble:
-        """The teacher that some peers are."""
+        """Return the teacher made of the peers with these keys."""
         return Ensemble([self._outputs.read(key, self._trainer.manifest) for key in keys])
 
     def _judge(self, keys: Sequence[str]) -> Judgement:
-        """The peers have seen none of the data; the own network is asked what it was not trained on."""
+        """Judge peers on a sample of all data, and the own network on the held-out part.
+
+        Peers have seen none of the data; the own network was trained on the rest.
+        """
         examples, training, infer = self._data.examples, self._trainer.training, self._trainer.infer
         rows = np.random.default_rng(0).permutation(len(examples))[:_JUDGED]
-        judged, held_out = examples.subset(rows), self._data.held_out
-        told = {key: _at(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
-        own = agreement(told_by(infer, training, held_out), held_out.targets, training.kinds)
-        return judge(told, told_by(infer, training, judged), judged.targets, training.kinds, own)
+        sample, held_out = examples.subset(rows), self._data.held_out
+        peers = {key: _at(self._outputs.read(key, self._trainer.manifest), rows) for key in keys}
+        own_agreement = agreement(_predict(infer, training, held_out), held_out.targets, training.kinds)
+        own = _predict(infer, training, sample)
+        return judge(peers, own, sample.targets, training.kinds, own_agreement)
 
 
-def told_by(infer: Callable[..., dict[str, Array]], training: Training, examples: Examples) -> Told:
-    """What a network says of examples, by output: probabilities or figures."""
+def _predict(infer: Callable[..., dict[str, Array]], training: Training, examples: Examples) -> Predictions:
+    """Return a network's predictions, [examples, ...] by output."""
     parts = [infer(chunk.inputs) for chunk in examples.chunks(_CHUNK)]
     return {
         name: kind.predictions(np.concatenate([part[name] for part in parts]))
@@ -88,9 +94,9 @@ def told_by(infer: Callable[..., dict[str, Array]], training: Training, examples
     }
 
 
-def _at(told: Told, rows: Array) -> Told:
-    return {name: np.asarray(output[rows]) for name, output in told.items()}
+def _at(predictions: Predictions, rows: Array) -> Predictions:
+    return {name: np.asarray(output[rows]) for name, output in predictions.items()}
 
 
-def _left_out(member: str, reason: str) -> str:
+def _exclusion_note(member: str, reason: str) -> str:
     return f"the peer {member} is left out: {reason}"

@@ -295,7 +295,7 @@ def test_what_knows_the_data_is_the_owners_alone(device):
 
 def test_only_one_process_tunes_a_package(device):
     own = device(0)
-    with session._held(own.state), pytest.raises(MistifyError, match="already") as caught:
+    with session._locked_directory(own.state), pytest.raises(MistifyError, match="already") as caught:
         own.tune()
     assert caught.value.code is ErrorCode.CONFLICT
 

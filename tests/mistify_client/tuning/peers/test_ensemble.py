@@ -149,6 +149,6 @@ def test_where_the_own_network_says_the_same_as_most_who_says_anything_else_is_l
     found = judged_figures(0, a=0, b=0, c=0, off=1e6)
     assert found.trusted == ("a", "b", "c")
     assert found.left_out == {
-        "off": "the own network and most peers say the same, and it says something else"
+        "off": "the own network and most peers predict the same, and it predicts something else"
     }
     assert not judged_figures(0, a=0, b=0).left_out
