@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Required, TypedDict
 
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import locked
 from mistify.jobs.job import GoalState

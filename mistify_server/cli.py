@@ -18,7 +18,7 @@ from mistify.files import write_text
 from mistify.parsing.quantities import format_bytes
 from mistify_server.config import load_config, with_flags
 from mistify_server.coordinator.groups import add_group
-from mistify_server.planning.resolution.models import BUILTIN_MODELS, ModelRepository
+from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
 from mistify_server.server import serve as run_server
 from mistify_server.store.directory import open_store
 from mistify_server.store.removal import remove_jobs

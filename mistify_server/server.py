@@ -35,12 +35,12 @@ from mistify_server.coordinator.service import TuningService
 from mistify_server.coordinator.storage import MEMORY, IndexStorage
 from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
-from mistify_server.jobs.running import RunningJobs
+from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.jobs.service import PortingService
 from mistify_server.planning.inspector import BatchInspector
-from mistify_server.planning.resolution.data_roots import DataRoots
-from mistify_server.planning.resolution.models import ModelRepository
-from mistify_server.planning.resolution.resolver import BatchResolver
+from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.models import ModelRepository
+from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.store.directory import open_store, serving
 
 _log = logging.getLogger(__name__)

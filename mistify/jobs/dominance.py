@@ -34,9 +34,10 @@ def log_sums(limits: Floats, stand_ins: Floats) -> Floats:
 def nearest_looser(limits: Floats, sums: Floats) -> Indices:
     """Return for each budget the looser one with the smallest sum, the first of several; -1 if none.
 
-    The budgets are divided into ever smaller boxes. A box hands down only those candidates that are
-    not below its lowest corner, and none behind the first one that is looser than its highest corner,
-    and so than every budget in it: what is left to compare one by one is little.
+    The budgets are divided into ever smaller boxes. A box passes on only candidates that are at least as
+    loose as its tightest corner. Candidates come nearest first, and the first one that is looser than the
+    box's loosest corner is looser than every budget in the box, so all behind it are dropped. Few are left
+    to compare one by one.
 
     Args:
         limits: [axes, budgets], all budgets distinct.

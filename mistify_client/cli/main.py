@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify.jobs.job import Goal, GoalState, JobState
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, PositiveInt, ValidationError
 
-from mistify.config.batch import parse_batch
 from mistify.config.porting import PortingConfig
+from mistify.config.reading import parse_batch
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify.wire.address import is_address

@@ -37,8 +37,8 @@ class Hashes:
     """The hashes of all tables, drawn from a seed.
 
     The k hashes of a bucket are folded into one number, as Datar et al. do: a random linear combination of
-    them modulo 2^64, so that a neighbouring bucket's number is one addition away. Buckets that get the same
-    number by chance cost a distance more, and no answer.
+    them modulo 2^64, so that a neighbouring bucket's number is one addition away. If two buckets
+    get the same number by chance, a few more distances are computed; no neighbour is lost.
     """
 
     def __init__(self, parameters: Parameters, dimension: int, seed: int) -> None:

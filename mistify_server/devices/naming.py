@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from mistify.config.batch import CollectiveBatch
 from mistify.config.hardware import unknown_hardware
+from mistify.config.reading import CollectiveBatch
 from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import Problem
 from mistify_server.store.devices import DeviceStore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from mistify_server.engines.pool import DEADLINES, LEASES, PooledEngine
+from mistify_server.engines.pooled_engine import DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import WorkerConnection
 

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.engines.local import worker_command
-from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES, PooledEngine
+from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES, PooledEngine
 from mistify_server.engines.process import WorkerProcess
 from mistify_server.engines.supervision import WorkerConnection, WorkerCrashed, WorkerDied, WorkerNotStarted
 

@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, starmap
 
-from mistify.config.batch import collective_batches, parse_batch
+from mistify.config.reading import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.plan import Plan, PlannedBatch
-from mistify_server.jobs.running import RunningJobs
+from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
+from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.rejection import reject
-from mistify_server.planning.resolution.resolver import BatchResolver
 from mistify_server.planning.snapshot import JobSnapshot
-from mistify_server.planning.tree import plan_batch
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store

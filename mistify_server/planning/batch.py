@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from mistify.config.batch import CollectiveBatch, profiles_of
 from mistify.config.metric import Metric
+from mistify.config.reading import CollectiveBatch, profiles_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredProfile, Profile, by_name
 from mistify_server.planning.precision import choose_precision

@@ -67,9 +67,9 @@ def insert_goals(
     """Insert goals into the tree of a batch.
 
     The parent of a new node is its nearest looser node, as `GoalTree` has it, among the new ones and those
-    that have or will have a checkpoint; without one it is adapted from the root as that is, which already
-    serves a goal above the root's own costs. Nodes that exist keep their parents: they are made, or under
-    way. So does the root: it is not widened again.
+    that have or will have a checkpoint. Without one its parent is the root, which is not widened again:
+    a goal whose limits exceed the root's costs is met by the root as it is. Nodes that exist keep their
+    parents, since they are made or under way.
 
     A goal with the budget of such a node joins it, unless it asks for more accuracy than the node's
     checkpoint has (or aims at, while it is still to be made), or its latency is limited and it is packaged as

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
 
-from mistify.config.batch import goal_budget
 from mistify.config.porting import PortingConfig
+from mistify.config.reading import goal_budget
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import Budget, meets, share_left
 from mistify.costs.quantization import Quantization

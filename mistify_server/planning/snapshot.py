@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import chain, starmap
 from typing import TypeAlias
 
-from mistify.config.batch import CollectiveBatch, collective_batches
 from mistify.config.porting import PortingConfig
+from mistify.config.reading import CollectiveBatch, collective_batches
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import Profile
 from mistify.errors import Problem, invalid_config
@@ -15,11 +15,11 @@ from mistify.jobs.job import Goal, Job
 from mistify.parsing.validation import InvalidValue
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
+from mistify_server.planning.batch_plan import asked_goals
 from mistify_server.planning.forecast.forecast import forecast_of, with_forecast
 from mistify_server.planning.insertion import insert_goals, promises
 from mistify_server.planning.limits import unreachable
 from mistify_server.planning.rejection import reject
-from mistify_server.planning.tree import asked_goals
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, BatchState

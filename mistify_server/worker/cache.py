@@ -11,7 +11,7 @@ import keras
 from executors.data import Dataset
 from executors.readers.loading import load_dataset
 from executors.sources import builtin_source, flatten, load_application, load_source
-from executors.sources.graphs import FrozenGraph, load_graph
+from executors.sources.frozen_graphs import FrozenGraph, load_graph
 from executors.structure.signature import Signature
 from executors.timing import activity
 from mistify.config.dataset import TextSettings

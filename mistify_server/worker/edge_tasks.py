@@ -21,7 +21,7 @@ from mistify_server.worker.adaptation.latency import stopwatch
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
-from mistify_server.worker.setup import SetupVersion, TrainingSetups
+from mistify_server.worker.training_setups import SetupVersion, TrainingSetups
 
 
 @dataclass(frozen=True)

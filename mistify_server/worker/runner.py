@@ -18,14 +18,14 @@ from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.edge_tasks import EdgeRunner
-from mistify_server.worker.graphs import GraphRunner
+from mistify_server.worker.frozen_graphs import GraphRunner
 from mistify_server.worker.inspection.inspection import SourceInspector
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.params import params_of
-from mistify_server.worker.setup import TrainingSetups
 from mistify_server.worker.source_tasks import RootMaker
+from mistify_server.worker.training_setups import TrainingSetups
 
 Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult
 

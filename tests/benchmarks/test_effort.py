@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.effort import COUNTS, _lines, config_of, shares_of
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 
 
 @pytest.mark.parametrize("count", COUNTS)

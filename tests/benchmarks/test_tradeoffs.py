@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib", reason="needs the extra: pip install -e '.[ben
 from benchmarks.harness import EXIT_SKIPPED
 from benchmarks.porting import RESNET8, TEST, TRAIN
 from benchmarks.tradeoffs import AXES, COUNT, Point, _goals, _within_reach, figures_of, main
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
 

@@ -66,8 +66,9 @@ def narrow_arrays(
 def widened(structure: Structure, factor: float) -> dict[str, int]:
     """Return the widths at which a model is `factor` times as wide, rounded up, and can compute the same.
 
-    Groups below a layer norm grow by a whole factor, which keeps its statistics. Beside channels that must
-    stay they do not grow, nor do groups that share another layer norm with those.
+    Groups below a layer norm grow by a whole factor, which keeps its statistics. If the layer norm also
+    averages over channels that must stay, its groups keep their width, and so does every group that shares
+    a layer norm with one of them.
 
     Raises:
         ValueError: A factor below 1.

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from mistify.config.batch import parse_batch
 from mistify.config.branches import BranchesConfig
+from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 from mistify.parsing.validation import problems_of
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from mistify.config.batch import parse_batch
 from mistify.config.compression import CompressionConfig
+from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 
 

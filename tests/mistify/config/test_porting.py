@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.batch import collective_batches, goal_budget, goal_path, parse_batch, profiles_of
 from mistify.config.porting import AlgorithmConfig
+from mistify.config.reading import collective_batches, goal_budget, goal_path, parse_batch, profiles_of
 from mistify.costs.budget import hardware_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mistify.config.batch import goal_budget, goal_path, parse_batch
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.reading import goal_budget, goal_path, parse_batch
 from mistify.costs.budget import hardware_of, memory_axis, quantity_of, size_axis, source_axis
 from mistify.costs.quantization import STORED, Quantization
 from mistify.errors import MistifyError

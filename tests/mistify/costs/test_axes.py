@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify.costs.axes import Axis, Condition, axis_of, known_axes
 from mistify.costs.budget import axis_name, conditions_of, hardware_of, meets, share_left, source_axis
 from mistify.costs.formats import AxisFormat, format_of
@@ -164,7 +164,7 @@ def test_units_that_cannot_be_read_are_refused(units):
 CONFIG = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}}
 ASK = """
 import json, sys
-from mistify.config.batch import goal_path, parse_batch
+from mistify.config.reading import goal_path, parse_batch
 from mistify.errors import MistifyError
 from mistify.costs.axes import known_axes
 found = {"keys": [axis.key for axis in known_axes()]}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify.config.tuning import TuningConfig
 from mistify.errors import MistifyError
 from mistify.jobs.job import Goal

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobEvent, ProgressUpdate
 from mistify.package.manifest import Manifest

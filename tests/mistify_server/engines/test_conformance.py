@@ -13,7 +13,7 @@ import pytest
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.engines.base import Engine
 from mistify_server.engines.local import LocalEngine
-from mistify_server.engines.pool import ATTEMPTS, DEADLINES, LEASES
+from mistify_server.engines.pooled_engine import ATTEMPTS, DEADLINES, LEASES
 from mistify_server.tasks.results import AdaptResult, Inspection, Result, TaskFailure
 from mistify_server.tasks.tasks import Task
 from tests.mistify_server.engines.starting import patiently

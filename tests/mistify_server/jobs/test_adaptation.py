@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from mistify.jobs.job import GoalState, JobState
-from mistify_server.engines.pool import DEADLINES
+from mistify_server.engines.pooled_engine import DEADLINES
 
 
 @pytest.mark.parametrize(

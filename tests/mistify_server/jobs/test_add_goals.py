@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mistify.config.batch import parse_batch
+from mistify.config.reading import parse_batch
 from mistify.errors import ErrorCode
 from mistify.jobs.job import GoalState, Job, JobState
-from mistify_server.jobs.running import RunningJobs
+from mistify_server.jobs.running_jobs import RunningJobs
 from tests.mistify_server.outcomes import failure, goals
 
 Config = Callable[..., dict[str, object]]

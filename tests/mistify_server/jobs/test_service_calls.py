@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
 from mistify.v1.tuning_pb2_grpc import TuningStub
-from mistify_server.engines.pool import PooledEngine
+from mistify_server.engines.pooled_engine import PooledEngine
 from mistify_server.store.sql.rows import job_of
 from tests.mistify_server.outcomes import failure, goals
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.batch import goal_budget, parse_batch
 from mistify.config.metric import Metric
 from mistify.config.porting import PortingConfig
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.reading import goal_budget, parse_batch
 from mistify.costs.quantization import STORED, Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify_server.planning.precision import KNOWN_LOSS, Attempt, choose_precision, safer

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.cli import app
-from mistify_server.planning.resolution.models import ModelRepository
+from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.models import NamedModel
 from mistify_server.store.removal import remove_jobs

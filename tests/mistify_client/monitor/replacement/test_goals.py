@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.batch import collective_batches, parse_batch
 from mistify.config.porting import PortingConfig
+from mistify.config.reading import collective_batches, parse_batch
 from mistify.parsing.quantities import parse_time
 from mistify_client.monitor.replacement.goals import Shortfall, new_goal
 from mistify_client.monitor.state.targets import Targets

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mistify.config.batch import goal_budget
+from mistify.config.reading import goal_budget
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
 from mistify_server.planning.batch import ResolvedBatch
@@ -66,9 +66,9 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:
     """Return the costs that the widened source has to exceed, so that every root goal can be cut out of it.
 
-    On each axis the largest limit of a root goal, at the most `MAX_EXPANSION` times the source's cost;
-    axes on which the source is large enough as it is, in float32, are left out: an integer goal of as many
-    bytes as the source has asks for no network that is larger.
+    On each axis this is the largest limit of a root goal, at most `MAX_EXPANSION` times the source's cost.
+    Axes on which the float32 source already reaches that limit are left out. The bytes of an int8 goal are
+    compared with the bytes of the float32 source, so int8 alone does not widen the source.
     """
     largest: dict[str, float] = {}
     for budget in root_budgets:

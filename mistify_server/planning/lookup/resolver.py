@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mistify.config.batch import CollectiveBatch
 from mistify.config.dataset import DataSettings
 from mistify.config.porting import AUTO
+from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify.plugins import plug_ins
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
-from mistify_server.planning.resolution.data_roots import DataRoots
-from mistify_server.planning.resolution.models import ModelRepository, find_data, find_model
+from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.models import ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from mistify.config.batch import collective_batches, parse_batch
 from mistify.config.branches import BranchesConfig
 from mistify.config.porting import PortingConfig
+from mistify.config.reading import collective_batches, parse_batch
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import meets
 from mistify.costs.catalogue import HOST, catalogue
 from mistify.costs.profiles import NominalProfile
 from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.batch_plan import expansion, plan_batch
 from mistify_server.planning.insertion import derived_seed
 from mistify_server.planning.limits import unreachable
-from mistify_server.planning.tree import expansion, plan_batch
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
 

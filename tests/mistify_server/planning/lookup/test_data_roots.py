@@ -4,7 +4,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.resolution.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, JobState
-from mistify_server.jobs.running import RunningJobs
+from mistify_server.jobs.running_jobs import RunningJobs
 from mistify_server.store.changes import CheckpointSaved, GoalChanged, JobChanged
 from mistify_server.store.sql.jobs import SqlJobStore
 

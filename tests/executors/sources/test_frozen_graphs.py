@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from executors.inspection import SourceKind, inspect_source
 from executors.sources import load_source
-from executors.sources.graphs import FrozenGraph, load_graph
+from executors.sources.frozen_graphs import FrozenGraph, load_graph
 from executors.structure.signature import Activation
 from mistify.errors import ErrorCode, MistifyError
 from tests.saved_models import Digits, save_digits

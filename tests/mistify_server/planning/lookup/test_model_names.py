@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.resolution.data_roots import DataRoots
-from mistify_server.planning.resolution.model_names import parse_name
+from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.model_names import parse_name
 from mistify_server.tasks.sources import ModelSource
 
 

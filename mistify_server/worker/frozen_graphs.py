@@ -10,7 +10,7 @@ from typing import Final
 
 from executors.data import Dataset
 from executors.inspection.directories import is_graph
-from executors.sources.graphs import FrozenGraph
+from executors.sources.frozen_graphs import FrozenGraph
 from executors.timing import activity
 from executors.training.metrics import check_defined, default_metric
 from executors.training.objectives import objectives_for
@@ -30,7 +30,7 @@ from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, Sour
 from mistify_server.worker.adaptation.latency import calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.packaging.assemble import store_package
-from mistify_server.worker.packaging.graphs import convert_graph, package_graph
+from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner

@@ -9,8 +9,8 @@ from executors.inspection import inspect_source
 from mistify.config.dataset import generated_count
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.resolution.data_roots import DataRoots, PathKind
-from mistify_server.planning.resolution.model_names import parse_name
+from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.model_names import parse_name
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.store.models import ModelStore, NamedModel
 from mistify_server.tasks.sources import ModelSource

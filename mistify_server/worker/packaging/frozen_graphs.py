@@ -9,7 +9,7 @@ from tensorflow.lite.python.convert_phase import ConverterError
 
 from executors.data import Dataset
 from executors.inspection.errors import invalid
-from executors.sources.graphs import FrozenGraph
+from executors.sources.frozen_graphs import FrozenGraph
 from executors.training.objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.network import NetworkCost

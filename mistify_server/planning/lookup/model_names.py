@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 
 from executors.inspection.names import APPLICATIONS
 from mistify.parsing.validation import InvalidValue, unknown_name
-from mistify_server.planning.resolution.data_roots import DataRoots, PathKind
+from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
 from mistify_server.tasks.sources import ModelSource
 
 _APPLICATION, _PRESET, _HANDLE = "keras.applications/", "keras_hub/", "https://"

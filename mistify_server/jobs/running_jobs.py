@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import Engine
-from mistify_server.jobs.runner import JobRunner
+from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.store.changes import Addition
 from mistify_server.store.directory import Store
 

@@ -5,8 +5,8 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.validation import InvalidValue
-from mistify_server.planning.resolution.data_roots import DataRoots
-from mistify_server.planning.resolution.models import ModelRepository, find_data, find_model
+from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.models import ModelRepository, find_data, find_model
 from mistify_server.store.directory import Store
 from mistify_server.tasks.sources import ModelSource
 
