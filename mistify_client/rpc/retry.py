@@ -1,10 +1,12 @@
-"""Trying again: how long to wait after a failure of the connection, and when to give up."""
+"""Repeated attempts at calls and streams whose connection fails."""
 
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
 from mistify.errors import ErrorCode, MistifyError
 
@@ -21,7 +23,7 @@ class Backoff:
     """Jittered exponential delays, in seconds, between the attempts to reach a server.
 
     `attempts` counts the failures in a row after which the client gives up; the default lets a
-    server be away for about five minutes. `rng` gives numbers from [0, 1).
+    server be away for about five minutes. `rng` returns numbers from [0, 1).
     """
 
     first: float = 0.1
@@ -30,35 +32,33 @@ class Backoff:
     wait: Callable[[float], None] = time.sleep
     rng: Callable[[], float] = random.random
 
-    def pause(self, error: MistifyError, failures: int) -> None:
-        """Wait before the next attempt.
-
-        Raises:
-            MistifyError: the given one, where another attempt is of no use.
-        """
-        if error.code is not ErrorCode.UNAVAILABLE or failures > self.attempts:
-            raise error
-        self.wait(self.delay(failures))
+    def retrying(self) -> Retrying:
+        """Return attempts that are repeated while the server is away; the last error is raised."""
+        return Retrying(
+            retry=retry_if_exception(_is_outage),
+            stop=stop_after_attempt(self.attempts + 1),
+            wait=lambda state: self.delay(state.attempt_number),
+            sleep=self.wait,
+            reraise=True,
+        )
 
     def delay(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
+        """Return the delay after a number of failures in a row."""
         doublings = min(failures - 1, _MOST_DOUBLINGS)
         return min(self.longest, self.first * 2.0**doublings) * (0.5 + 0.5 * self.rng())
 
 
+def _is_outage(error: BaseException) -> bool:
+    return isinstance(error, MistifyError) and error.code is ErrorCode.UNAVAILABLE
+
+
 def retried(operation: Callable[[], Answer], backoff: Backoff) -> Answer:
-    """The answer of an operation that is tried again whenever the connection fails.
+    """Return the answer of an operation, tried again whenever the connection fails.
 
     Raises:
         MistifyError: any failure but one of the connection, or one too many of those.
     """
-    failures = 0
-    while True:
-        try:
-            return operation()
-        except MistifyError as error:
-            failures += 1
-            backoff.pause(error, failures)
+    return backoff.retrying()(operation)
 
 
 def resumed(
@@ -67,25 +67,21 @@ def resumed(
     advance: Callable[[Position, Message], Position],
     backoff: Backoff,
 ) -> Iterator[Message]:
-    """The messages of a stream that is opened again, where it broke, whenever the connection fails.
+    """Yield the messages of a stream that is opened again, where it broke, whenever the connection fails.
 
     Args:
         open_stream: opens the stream at a position.
         position: where it starts.
-        advance: the position after a message.
+        advance: returns the position after a message.
         backoff: how long to wait after how many failures in a row.
 
     Raises:
         MistifyError: any failure but one of the connection, or one too many of those.
     """
-    failures = 0
-    while True:
-        try:
+    for attempt in backoff.retrying():
+        with attempt:
             for message in open_stream(position):
                 position = advance(position, message)
-                failures = 0
+                # The count of failures starts again: this attempt has got somewhere.
+                attempt.retry_state.attempt_number = 1
                 yield message
-            return
-        except MistifyError as error:
-            failures += 1
-            backoff.pause(error, failures)
