@@ -1,4 +1,4 @@
-"""Files and directories that a user names, checked before anything is started."""
+"""Files and directories named by the user, checked before anything is started."""
 
 import os
 import tempfile
@@ -8,10 +8,10 @@ from mistify.errors import Problem, invalid_config
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it cannot be read.
+        MistifyError: INVALID_CONFIG if it cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -24,34 +24,34 @@ def read_text(path: Path) -> str:
 
 
 def read_token(path: Path | None) -> str | None:
-    """The access token in a file; None where none is named.
+    """Return the access token in a file; None if no file is named.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it cannot be read.
+        MistifyError: INVALID_CONFIG if it cannot be read.
     """
     return None if path is None else read_text(path).strip()
 
 
 def output_directory(path: Path, option: str = "--out") -> None:
-    """Make sure that there is a directory in which files can be made.
+    """Create a directory if it is absent, and check that files can be created in it.
 
     Args:
-        path: of the directory.
-        option: that names it, or a file in it.
+        path: the path of the directory.
+        option: the option that names the directory, or a file in it.
 
     Raises:
-        MistifyError: INVALID_CONFIG, there is none and none can be made.
+        MistifyError: INVALID_CONFIG if there is no such directory and none can be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        given = f"{path} ({error.strerror})"
-        problem = Problem(option, given, "a directory to write into", "give another one")
+        value = f"{path} ({error.strerror})"
+        problem = Problem(option, value, "a directory to write into", "give another one")
         raise invalid_config([problem], "the output") from error
 
 
 def cache_directory() -> Path:
-    """Where downloads are kept if nobody says where."""
+    """Return the default directory for downloads."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"

@@ -1,4 +1,4 @@
-"""In place of `tensorflow_hub.load`: the same call brings a ported model (paper 7).
+"""A replacement for `tensorflow_hub.load`: the same call loads a ported model (paper 7).
 
 from mistify_client import hub
 
@@ -32,16 +32,16 @@ logger = logging.getLogger(__name__)
 
 
 class Porting(TypedDict, total=False):
-    """Where a ported model comes from: the goal of a job, or a config to port by; either, not both.
+    """The origin of a ported model: either the goal of a job, or a config to port by.
 
     Attributes:
         server: `host:port` of the server.
         token: its access token.
-        job: the job's id there.
-        goal: the goal's id in the job.
-        config: one config of Figure 3; its model is the handle if it names none.
-        cache: where packages are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
-        threads: as of `mistify_client.load`.
+        job: the id of the job on the server.
+        goal: the id of the goal in the job.
+        config: one config of Figure 3; its model is the handle unless it names one.
+        cache: the directory for packages; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) by default.
+        threads: as in `mistify_client.load`.
     """
 
     server: Required[str]
@@ -54,22 +54,22 @@ class Porting(TypedDict, total=False):
 
 
 def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting | None = None) -> Any:
-    """Load a model: a ported one, or, without `porting`, what tensorflow_hub finds at a handle.
+    """Load a ported model; without `porting`, load the model that tensorflow_hub finds at a handle.
 
-    A config is submitted, and its job waited for, the first time only; later calls need no server.
+    A config is submitted the first time only, and its job waited for; later calls need no server.
 
     Args:
-        handle: of the model.
-        tags: as of `tensorflow_hub.load`; a ported model has none.
-        options: the same.
-        porting: where the ported model comes from.
+        handle: the handle of the model.
+        tags: as in `tensorflow_hub.load`; a ported model has none.
+        options: as in `tensorflow_hub.load`; a ported model has none.
+        porting: the origin of the ported model.
 
     Returns:
         A `PortedModel`; without `porting` a SavedModel that TensorFlow has loaded.
 
     Raises:
-        MistifyError: as `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND, the goal ended
-            without a package; UNAVAILABLE, tensorflow_hub is needed and not installed.
+        MistifyError: as `mistify_client.load`; the server's own; INVALID_CONFIG; NOT_FOUND if the goal ended
+            without a package; UNAVAILABLE if tensorflow_hub is needed and not installed.
     """
     if porting is None:
         return inspect.unwrap(_tensorflow_hub().load)(handle, tags, options)
@@ -79,32 +79,32 @@ def load(handle: str, tags: Any = None, options: Any = None, *, porting: Porting
 
 
 class Interception:
-    """While it is in force, `tensorflow_hub.load` brings ported models. A context manager, or for good.
+    """A patch of `tensorflow_hub.load` that loads ported models; a context manager, or installed for good.
 
     Args:
-        porting: where they come from, for calls that do not say; those load as ever if it is not given.
+        porting: the origin of models, for calls that name none; without it, such calls load as before.
     """
 
     def __init__(self, porting: Porting | None = None) -> None:
         self._porting = porting
-        self._before: Any = None
+        self._original: Any = None
 
     def install(self) -> None:
         """Patch tensorflow_hub.
 
         Raises:
-            MistifyError: UNAVAILABLE, it is not installed.
+            MistifyError: UNAVAILABLE if it is not installed.
         """
-        if self._before is None:
+        if self._original is None:
             module = _tensorflow_hub()
-            self._before = module.load
+            self._original = module.load
             module.load = self._patched(module.load)
 
     def restore(self) -> None:
-        """Give tensorflow_hub back what was there before."""
-        if self._before is not None:
-            _tensorflow_hub().load = self._before
-            self._before = None
+        """Undo the patch of tensorflow_hub."""
+        if self._original is not None:
+            _tensorflow_hub().load = self._original
+            self._original = None
 
     def __enter__(self) -> "Interception":
         self.install()
@@ -126,7 +126,7 @@ class Interception:
 
 
 def intercept(porting: Porting | None = None) -> Interception:
-    """An interception, to be used in a `with` statement or installed; see there."""
+    """Return an interception, for a `with` statement or to be installed."""
     return Interception(porting)
 
 
@@ -154,16 +154,16 @@ def _ported(
 
 
 def _package(client: PortingClient, config: str, server: str, cache: Path) -> Path:
-    """The package of a batch of one config, ported where the cache does not have it."""
+    """Return the directory of the package of one config, ported first if the cache does not have it."""
     (parsed,) = parse_batch(config, "porting.config", server_knows_more=True)
-    # The same config names other models and data on another server.
+    # On another server, the same config names different models and data.
     out = cache / "ported" / hashlib.sha256(f"{server}\n{config}".encode()).hexdigest()
     package = package_directory(out, parsed.id)
     try:
         verify(package)
     except MistifyError:
         out.mkdir(parents=True, exist_ok=True)
-        with locked(out):  # others that want the same wait for it
+        with locked(out):  # other processes that load the same model wait
             job = follow(client, attach(client, config, out, server), out, LineDisplay(logger.info))
         goal = next(goal for goal in job.goals if goal.id == parsed.id)
         if not goal.files:

@@ -1,4 +1,4 @@
-"""Failures of a command as the user sees them."""
+"""Errors of a command as the user sees them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ EXIT_INTERRUPTED = 130
 
 @contextmanager
 def reported_errors() -> Iterator[None]:
-    """Failures as one message and the exit code of the catalogue."""
+    """Report an error as one message, and exit with its code from the catalogue."""
     try:
         yield
     except MistifyError as error:

@@ -34,9 +34,9 @@ from mistify_client.porting.submission import attach
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 
-#: An embedded server comes back at another address or not at all: no use in waiting for it.
+#: An embedded server never returns at the same address, so waiting longer is useless.
 _EMBEDDED_ATTEMPTS = 4
-_WORTH_SAYING_SECONDS = 1.0
+_ANNOUNCED_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 monitor_commands.register(app)
@@ -129,12 +129,12 @@ def plan(
             _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
         ):
-            found = client.plan(text)
+            predicted = client.plan(text)
     if json_:
-        typer.echo(json.dumps(plan_report(found), indent=2))
+        typer.echo(json.dumps(plan_report(predicted), indent=2))
     else:
-        Console().print(plan_tree(found), highlight=False)
-    raise typer.Exit(EXIT_UNMET if found.out_of_reach else 0)
+        Console().print(plan_tree(predicted), highlight=False)
+    raise typer.Exit(EXIT_UNMET if predicted.out_of_reach else 0)
 
 
 @app.command()
@@ -158,7 +158,7 @@ def add(
         token = read_token(token_file)
         output_directory(out)
         console = Console()
-        # Models and data lie where the job has found them: no roots are needed.
+        # The job knows the paths of its models and data, so no roots are needed.
         with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
             job = client.add_goals(job_id, text)
             shown.say(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
@@ -221,12 +221,14 @@ def main() -> NoReturn:
 def _session(
     server: str | None, store: Path, roots: Sequence[Path], token: str | None, console: Console
 ) -> Iterator[tuple[PortingClient, Display]]:
-    """A client of the server to port with, and where its job is shown."""
+    """Yield a client of the server to port with, and the display for its job."""
     with (
         _resumable(server),
         _serving(server, store, roots) as (address, backoff),
         display(console) as shown,
-        PortingClient(address, token, backoff=replace(backoff, wait=_announced(shown, address))) as client,
+        PortingClient(
+            address, token, backoff=replace(backoff, wait=_announced_wait(shown, address))
+        ) as client,
     ):
         yield client, shown
 
@@ -235,7 +237,7 @@ def _session(
 def _serving(
     remote: str | None, store: Path, roots: Sequence[Path], *, resume: bool = True
 ) -> Iterator[tuple[str, Backoff]]:
-    """The address of the server to port with, and how patiently to wait for it."""
+    """Yield the address of the server to port with, and the delays of retries."""
     if remote is not None:
         yield remote, Backoff()
         return
@@ -245,7 +247,7 @@ def _serving(
 
 @contextmanager
 def _resumable(server: str | None) -> Iterator[None]:
-    """Ctrl-C leaves a job that can be resumed, and says how."""
+    """On Ctrl-C, print the command that resumes the job, and exit."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -255,11 +257,11 @@ def _resumable(server: str | None) -> Iterator[None]:
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
 
 
-def _announced(shown: Display, address: str) -> Callable[[float], None]:
-    """Waiting that says what for, unless it is short."""
+def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
+    """Return a function that sleeps and, unless the time is short, prints the reason."""
 
     def wait(seconds: float) -> None:
-        if seconds >= _WORTH_SAYING_SECONDS:
+        if seconds >= _ANNOUNCED_SECONDS:
             shown.say(f"the server at {address} is away, trying again in {seconds:.0f} s")
         time.sleep(seconds)
 
@@ -267,15 +269,15 @@ def _announced(shown: Display, address: str) -> Callable[[float], None]:
 
 
 def _warn(goals: Iterable[Goal], shown: Display) -> None:
-    """Say what is likely to be missed."""
+    """Show the warnings about goals that are likely to be missed."""
     for goal in goals:
         if goal.warning:
             shown.say(f"{goal.id}: {goal.warning}")
 
 
-def _store_directory(given: Path | None, out: Path) -> Path:
-    return (given or out / ".mistify").resolve()
+def _store_directory(store: Path | None, out: Path) -> Path:
+    return (store or out / ".mistify").resolve()
 
 
-def _roots(given: list[Path] | None, config: Path) -> list[Path]:
-    return [root.resolve() for root in given or [config.parent, Path()]]
+def _roots(data_roots: list[Path] | None, config: Path) -> list[Path]:
+    return [root.resolve() for root in data_roots or [config.parent, Path()]]

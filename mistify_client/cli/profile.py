@@ -27,8 +27,8 @@ from mistify_client.rpc.retry import Backoff
 
 _TABLE = TypeAdapter(DeviceTable)
 
-#: Some three seconds: a server that is away then is told, instead of waited for.
-_SOON = Backoff(attempts=5)
+#: About three seconds; then the command reports that the server is away, instead of waiting.
+_IMPATIENT = Backoff(attempts=5)
 
 ServerOption = Annotated[str | None, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 StoreOption = Annotated[
@@ -70,23 +70,23 @@ def profile_device(
             )
             raise invalid_config([problem], "the command line")
         counts = _numbers(threads)
-        measured = None if table is None else _kept(name, table)
+        measured = None if table is None else _saved_table(name, table)
         if measured is None:
             check_name(name)
             if table is not None:
                 output_directory(table.parent, "--table")
             if server is not None or store is not None:
-                # What is wrong with the way to the server is told before minutes are spent on measuring.
-                with _reached(server, store, token_file, _SOON) as client:
+                # Report a server that cannot be reached before minutes are spent on measuring.
+                with _connected(server, store, token_file, _IMPATIENT) as client:
                     client.devices()
             measured = _measured(name, counts)
             if table is not None:
                 write_json(table, _TABLE.dump_python(measured, mode="json"), durable=True)
         if server is None and store is None:
             return
-        with _reached(server, store, token_file) as client:
+        with _connected(server, store, token_file) as client:
             device = client.register(measured)
-        Console().print(_listed([device]))
+        Console().print(_device_table([device]))
 
 
 def report_latency(
@@ -103,33 +103,33 @@ def report_latency(
 ) -> None:
     """Measure a package on this device, and correct the server's predictions for the device."""
     with reported_errors():
-        manifest, given = Manifest.load(package), None if threads is None else _numbers(threads)
-        with _reached(server, store, token_file) as client:
-            taken = measure_package(package, given or client.threads(device))
+        manifest, counts = Manifest.load(package), None if threads is None else _numbers(threads)
+        with _connected(server, store, token_file) as client:
+            taken = measure_package(package, counts or client.threads(device))
             typer.echo(client.report(device, manifest.job, manifest.goal, taken))
 
 
 def devices(server: ServerOption = None, store: StoreOption = None, token_file: TokenFile = None) -> None:
     """List the devices that goals can name as hardware, with the error of their predictions."""
-    with reported_errors(), _reached(server, store, token_file) as client:
-        Console().print(_listed(client.devices()))
+    with reported_errors(), _connected(server, store, token_file) as client:
+        Console().print(_device_table(client.devices()))
 
 
-def _kept(name: str, path: Path) -> DeviceTable | None:
-    """The table that a file keeps of a device; None where there is no such file."""
+def _saved_table(name: str, path: Path) -> DeviceTable | None:
+    """Return the table of a device in a file; None if there is no such file."""
     if not path.exists():
         return None
-    found = _read(path)
-    if found.name != name:
+    table = _read(path)
+    if table.name != name:
         problem = Problem(
-            "--name", f'"{name}"', f'"{found.name}", as in {path}', "give it, or another --table"
+            "--name", f'"{name}"', f'"{table.name}", as in {path}', "give it, or another --table"
         )
         raise invalid_config([problem], "the command line")
-    return found
+    return table
 
 
 def _measured(name: str, threads: list[int]) -> DeviceTable:
-    """A new table of this device."""
+    """Measure this device, with a bar of progress."""
     columns = (TextColumn("measuring"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task("measuring", total=1.0)
@@ -153,18 +153,18 @@ def _read(path: Path) -> DeviceTable:
 
 
 def _numbers(text: str) -> list[int]:
-    given = [number.strip() for number in text.split(",")]
-    if not all(number.isdecimal() and 0 < int(number) <= 1024 for number in given):
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(number.isdecimal() and 0 < int(number) <= 1024 for number in numbers):
         problem = Problem("--threads", f'"{text}"', "numbers of threads", 'write for example "1,2"')
         raise invalid_config([problem], "the command line")
-    return [int(number) for number in given]
+    return [int(number) for number in numbers]
 
 
 @contextmanager
-def _reached(
+def _connected(
     server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
 ) -> Iterator[DevicesClient]:
-    """A client of the server, or of one that runs for this command."""
+    """Yield a client of the server, or of one that runs for this command."""
     token = read_token(token_file)
     if server is not None:
         with DevicesClient(server, token, backoff=backoff) as client:
@@ -180,9 +180,9 @@ def _reached(
         yield client
 
 
-def _listed(found: list[Device]) -> Table:
+def _device_table(listed: list[Device]) -> Table:
     table = Table("device", "measured", "precision", "threads", "error (9 of 10 below)", "power", "on")
-    for device in found:
+    for device in listed:
         for number, setting in enumerate(device.settings):
             first = number == 0
             table.add_row(

@@ -1,4 +1,4 @@
-"""Running a package once by hand: arrays from files, outputs to a file, and how long it takes."""
+"""A trial run of a package: inputs from files, outputs to a file, and the latency."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +20,22 @@ RUNS = 10
 def try_package(
     package: Path, inputs: Sequence[Path], output: Path | None, threads: int | None
 ) -> Iterator[str]:
-    """Run a package on `.npy` files, some times over; lines that describe outputs and latency.
+    """Run a package on `.npy` files several times; yield lines that describe outputs and latency.
+
+    Args:
+        package: the directory of the package.
+        inputs: `.npy` files, one for each input, in the order of the signature; each array begins with the
+            dimension of the batch.
+        output: the file for the outputs; None to write none.
+        threads: the number of threads; None for the fastest.
 
     Raises:
-        MistifyError: the package cannot be used, a file is no array, or an array does not fit.
+        MistifyError: the package cannot be used, a file holds no array, or an array does not fit.
     """
     model = load(package, threads=threads)
     arrays = [_read(path) for path in inputs]
-    found = model(*arrays)
-    outputs = found if isinstance(found, dict) else {model.outputs[0].name: found}
+    result = model(*arrays)
+    outputs = result if isinstance(result, dict) else {model.outputs[0].name: result}
     for name, array in outputs.items():
         yield f"{name}: {array.dtype} {array.shape}"
     if output is not None:
@@ -63,6 +70,6 @@ def _write(path: Path, outputs: Mapping[str, Any]) -> None:
             np.save(stream, next(iter(outputs.values())), allow_pickle=False)
 
 
-def _invalid(path: Path, given: str, expected: str) -> MistifyError:
-    problem = Problem(str(path), given, expected, "give another file")
+def _invalid(path: Path, value: str, expected: str) -> MistifyError:
+    problem = Problem(str(path), value, expected, "give another file")
     return MistifyError(ErrorCode.INVALID_DATASET, f"{path} cannot be used", [problem])

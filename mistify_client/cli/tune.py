@@ -77,7 +77,7 @@ def tune_package(
                 threads=threads,
                 display=shown,
             )
-        _tell(outcome, training)
+        _print_outcome(outcome, training)
 
 
 def withdraw_package(
@@ -98,7 +98,7 @@ def withdraw_package(
 
 @contextmanager
 def _resumable() -> Iterator[None]:
-    """Ctrl-C leaves a tuning that can be resumed, and says how."""
+    """On Ctrl-C, print the command that resumes the tuning, and exit."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -107,8 +107,8 @@ def _resumable() -> Iterator[None]:
         raise typer.Exit(EXIT_INTERRUPTED) from interrupt
 
 
-def _tell(outcome: TuningOutcome, training: Training) -> None:
-    """What came of it."""
+def _print_outcome(outcome: TuningOutcome, training: Training) -> None:
+    """Print accuracy and loss before and after, the traffic with peers, and the version installed."""
     began, ended = outcome.began, outcome.ended
     if training.has_answers:
         typer.echo(

@@ -1,1 +1,1 @@
-"""Submitting jobs, following them, and reporting what came of them."""
+"""Submission of jobs, their progress, and reports of their results."""

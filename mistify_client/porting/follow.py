@@ -1,4 +1,4 @@
-"""From a config to packages: submit, watch, fetch each goal as it ends, report."""
+"""A job from submission to report: watch it, fetch each package as its goal ends, write the report."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -18,10 +18,10 @@ EXIT_UNMET = 11
 
 
 def package_directory(out: Path, goal_id: str) -> Path:
-    """Where the package of a goal belongs.
+    """Return the directory for the package of a goal.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE, a server has sent an id that leads elsewhere.
+        MistifyError: CORRUPT_PACKAGE if a server has sent an id that leads elsewhere.
     """
     if not is_id(goal_id):
         raise MistifyError(
@@ -34,9 +34,17 @@ def package_directory(out: Path, goal_id: str) -> Path:
 def follow(
     client: PortingClient, job: Job, out: Path, display: Display, only: Collection[str] | None = None
 ) -> Job:
-    """Show a job while it runs, fetch the package of each goal as it ends; the job as it ended.
+    """Show a job while it runs, and fetch the package of each goal as it ends.
 
-    With the ids of `only` some of its goals nothing else is shown and fetched, and nothing else waited for.
+    Args:
+        client: the client of the server that runs the job.
+        job: the job.
+        out: the directory for the packages.
+        display: shows the progress.
+        only: the ids of the goals to show, fetch and wait for; None for all.
+
+    Returns:
+        The job in its last state.
     """
     source = job.source
     left = None if only is None else set(only)
@@ -63,9 +71,14 @@ def follow(
 
 
 def finish(job: Job, out: Path, console: Console, only: Collection[str] | None = None) -> int:
-    """Write the report, print the table and where the packages are; the exit code.
+    """Write the report, print the table and the directories of the packages, and return the exit code.
 
-    Report and table have all goals; packages and verdict are those of `only` some, where their ids are given.
+    Args:
+        job: the job that has ended.
+        out: the directory of the report and the packages.
+        console: prints the table.
+        only: the ids of the goals whose packages and verdict count; None for all. Report and table always
+            have every goal.
     """
     write_json(out / REPORT, report(job))
     console.print(table(job, console.width))

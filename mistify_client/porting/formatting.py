@@ -1,4 +1,4 @@
-"""Costs as people read them."""
+"""Costs and accuracies as text."""
 
 from collections.abc import Iterable
 
@@ -12,35 +12,34 @@ _DIGITS = 3
 
 
 def label(axis: str, formats: Iterable[AxisFormat] = ()) -> str:
-    """What an axis of costs is called: `latency on jetson-nano`, `memory in int8`.
+    """Return the label of an axis of costs: `latency on jetson-nano`, `memory in int8`.
 
     Args:
         axis: the axis.
-        formats: of axes that the server knows and Mistify itself does not. So also below.
+        formats: the formats of axes that plug-ins of the server have added, here and below.
     """
     return _format(axis, formats).on(axis)
 
 
 def amount(axis: str, value: float | None, formats: Iterable[AxisFormat] = ()) -> str:
-    """A cost in its unit, with three significant digits; a dash where there is none."""
+    """Return a cost in its unit, with three significant digits; a dash if there is none."""
     return "-" if value is None else _format(axis, formats).amount(value, _DIGITS)
 
 
 def amounts(costs: Costs, formats: Iterable[AxisFormat]) -> dict[str, float]:
-    """Costs, or limits, with amounts where costs are their reciprocals."""
-    found = {axis: format_of(axis, formats) for axis in costs}
+    """Return costs, or limits, by axis; those that count as reciprocals are converted to amounts."""
     return {
-        axis.removeprefix(INVERSE): axis_format.converted(costs[axis]) for axis, axis_format in found.items()
+        axis.removeprefix(INVERSE): format_of(axis, formats).converted(cost) for axis, cost in costs.items()
     }
 
 
 def quality(metric: Metric, figure: float | None) -> str:
-    """What a metric says: a share in per cent, a mean squared error as a number; a dash where nothing is."""
+    """Return the value of a metric: a share in per cent, an error as a number; a dash if there is none."""
     return "-" if figure is None else metric.shown(figure)
 
 
 def shares(costs: Costs, source: Source) -> str:
-    """Costs as shares of the source model's, in float32 both: `multiply-adds 48%, parameters 51%`."""
+    """Return costs relative to the source model's, both in float32: `multiply-adds 48%, parameters 51%`."""
     known = [axis for axis in costs if source.costs.get(axis) and axis == source_axis(axis)]
     shown = {axis: _format(axis, source.formats) for axis in sorted(known, key=_place)}
     ratios = {
@@ -50,7 +49,7 @@ def shares(costs: Costs, source: Source) -> str:
 
 
 def _place(axis: str) -> tuple[bool, int, str]:
-    """Mistify's own axes first, in their order."""
+    """Return a sort key: Mistify's own axes first, in their order."""
     order = [axis_format.quantity for axis_format in built_in_formats()]
     foreign = quantity_of(axis) not in order
     return foreign, 0 if foreign else order.index(quantity_of(axis)), axis

@@ -1,4 +1,4 @@
-"""A server for the time of one command: a child process on this machine, reached like any other."""
+"""A server that runs for one command, as a child process; it is reached like any other."""
 
 import importlib.util
 import subprocess
@@ -21,20 +21,20 @@ STOP_SECONDS = 20.0
 
 _POLL_SECONDS = 0.05
 _SHOWN_LINES = 15
-_NEEDED = ("mistify_server", "tensorflow")
+_REQUIRED = ("mistify_server", "tensorflow")
 
 
 @contextmanager
 def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = True) -> Iterator[str]:
-    """Run a server on a free port of the loopback interface; give its address, stop it at the end.
+    """Run a server on a free port of the loopback interface, yield its address, and stop it at the end.
 
     Args:
-        store: where it keeps its jobs, so that they can be resumed.
+        store: the directory where it keeps its jobs, so that they can be resumed.
         data_roots: the directories below which it may read models and data.
-        resume: whether unfinished jobs of the store go on.
+        resume: True to continue the unfinished jobs of the store.
 
     Raises:
-        MistifyError: it is not installed, did not start, or ended by itself; with what it said last.
+        MistifyError: the server is not installed, did not start, or ended by itself; with its last output.
     """
     _check_installed()
     with TemporaryDirectory(prefix="mistify-") as scratch:
@@ -42,14 +42,14 @@ def embedded_server(store: Path, data_roots: Sequence[Path], *, resume: bool = T
         process = _start(_command(store, data_roots, ready, resume), log)
         try:
             address = _wait_until_ready(process, ready, log)
-            with _blaming(process, log):
+            with _exit_reported(process, log):
                 yield address
         finally:
             _stop(process)
 
 
 def _check_installed() -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _REQUIRED if importlib.util.find_spec(name) is None]
     if missing:
         raise MistifyError(
             ErrorCode.UNAVAILABLE,
@@ -68,9 +68,9 @@ def _command(store: Path, data_roots: Sequence[Path], ready: Path, resume: bool)
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start the child in a session of its own: Ctrl-C is for the command, which then stops the child.
+    """Start the child in a session of its own: Ctrl-C reaches only the command, which stops the child.
 
-    The child also ends by itself when this process does, however that happens: its standard input closes.
+    The child also ends when this process does, in whatever way, because its standard input closes.
     """
     with log.open("wb") as output:
         return subprocess.Popen(  # noqa: S603 (our own module)
@@ -79,7 +79,7 @@ def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
-    """The address that the server wrote into the ready file, once its health service says it serves."""
+    """Return the address in the ready file, once the health service of the server reports that it serves."""
     deadline = time.monotonic() + START_SECONDS
     while not (ready.exists() and ready.read_text().strip()):
         if process.poll() is not None:
@@ -102,8 +102,8 @@ def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path) 
 
 
 @contextmanager
-def _blaming(process: subprocess.Popen[bytes], log: Path) -> Iterator[None]:
-    """Where the server cannot be reached because it ended by itself, say how it ended."""
+def _exit_reported(process: subprocess.Popen[bytes], log: Path) -> Iterator[None]:
+    """Report how the server ended, if it cannot be reached because it ended by itself."""
     try:
         yield
     except MistifyError as error:
@@ -125,11 +125,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _ended(process: subprocess.Popen[bytes], log: Path) -> MistifyError:
-    """The error of a server that ended by itself; its exit code tells which one of the catalogue it is."""
+    """Return the error of a server that ended by itself; its exit code identifies the error code."""
     code = next((code for code in ErrorCode if code.exit_code == process.returncode), ErrorCode.INTERNAL)
     return _failed(f"the embedded server ended with exit code {process.returncode}", log, code)
 
 
 def _failed(message: str, log: Path, code: ErrorCode = ErrorCode.INTERNAL) -> MistifyError:
     lines = log.read_text(errors="replace").strip().splitlines()[-_SHOWN_LINES:]
-    return MistifyError(code, "\n".join([f"{message}; it said last:", *(f"  {line}" for line in lines)]))
+    return MistifyError(code, "\n".join([f"{message}; its last output:", *(f"  {line}" for line in lines)]))

@@ -1,4 +1,4 @@
-"""A plan for people, as a tree, and for programs."""
+"""A plan as a tree for people, and as plain data for programs."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -13,15 +13,15 @@ from mistify.jobs.job import Source
 from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify_client.porting.formatting import amounts, shares
 
-#: Shown of every network, besides what its goals limit.
+#: Shown for every network, besides the axes that its goals limit.
 _SHOWN = (FLOPS, PARAMS, MEMORY)
 
 
 def plan_report(plan: Plan) -> dict[str, object]:
-    """A plan as plain data.
+    """Return a plan as plain data.
 
-    `deviation` is the standard deviation of a prediction, null stands for what nobody knows, `parent` is null
-    for what starts from the source, costs are in the units of `report.json`, and seconds are rough.
+    `deviation` is the standard deviation of a prediction. Null stands for an unknown value; `parent` is null
+    for a network that starts from the source. Costs are in the units of `report.json`; seconds are rough.
     """
     return {
         "seconds": plan.seconds,
@@ -53,8 +53,8 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
 
 
 def plan_tree(plan: Plan) -> RenderableType:
-    """The trees of a plan, what cannot be met, and how long it all takes."""
-    lines = [_beyond(limit) for limit in plan.out_of_reach]
+    """Return the trees of a plan, the limits that cannot be met, and the duration of the job."""
+    lines = [_unreachable(limit) for limit in plan.out_of_reach]
     lines.append(f"The job takes about {_duration(plan.seconds)}.")
     return Group(*map(_batch, plan.batches), *map(escape, lines))
 
@@ -95,7 +95,7 @@ def _estimate(metric: Metric, estimate: Estimate | None) -> str:
     return f"{metric.shown(estimate.mean)} ± {metric.shown(estimate.margin)}"
 
 
-def _beyond(limit: OutOfReach) -> str:
+def _unreachable(limit: OutOfReach) -> str:
     return (
         f"{limit.goal}: {limit.limit} {limit.given} cannot be met; the nearest that can is {limit.nearest}, "
         "or start from a smaller model"

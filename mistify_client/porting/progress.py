@@ -1,4 +1,4 @@
-"""A job while it runs: a bar per goal on a terminal, plain lines everywhere else."""
+"""The progress of a running job: a bar for each goal on a terminal, plain lines elsewhere."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,28 +12,28 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
 from mistify_client.porting.formatting import quality, shares
 
-#: Stands for the work that concerns the whole job, such as tuning the source model.
+#: The subject of work that concerns the whole job, such as tuning the source model.
 SOURCE = "source"
 
 _STEPS_SHOWN = 10
 
 
 class Display(Protocol):
-    """Where a job shows how it goes on."""
+    """A place that shows the progress of a job."""
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
-        """The work on a goal (or `SOURCE`) went on; costs are shown as shares of the source model's."""
+        """Show progress on a goal, or on `SOURCE`; costs are shown relative to the source model's."""
 
     def ended(self, goal: Goal, source: Source | None) -> None:
-        """A goal ended."""
+        """Show that a goal has ended."""
 
     def say(self, line: str) -> None:
-        """Something else happened."""
+        """Show a line of text."""
 
 
 @contextmanager
 def display(console: Console) -> Iterator[Display]:
-    """The display that suits a console."""
+    """Yield the display that suits a console."""
     if console.is_terminal:
         with _bars(console) as bars:
             yield BarDisplay(bars)
@@ -42,14 +42,14 @@ def display(console: Console) -> Iterator[Display]:
 
 
 class BarDisplay:
-    """One bar for each goal that is being worked on; goals that ended become lines above."""
+    """A bar for each goal in progress; goals that have ended become lines above the bars."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._tasks: dict[str, TaskID] = {}
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
-        """See `Display`."""
+        """Implement `Display`."""
         if subject not in self._tasks:
             self._remove(SOURCE)
             self._tasks[subject] = self._bars.add_task(escape(subject), total=None, stage="", figures="")
@@ -62,13 +62,13 @@ class BarDisplay:
         )
 
     def ended(self, goal: Goal, source: Source | None) -> None:
-        """See `Display`."""
+        """Implement `Display`."""
         self._remove(SOURCE)
         self._remove(goal.id)
         self.say(_ending(goal, source))
 
     def say(self, line: str) -> None:
-        """See `Display`."""
+        """Implement `Display`."""
         self._bars.console.print(line, markup=False, highlight=False)
 
     def _remove(self, subject: str) -> None:
@@ -77,9 +77,9 @@ class BarDisplay:
 
 
 class LineDisplay:
-    """A line whenever a stage begins or another tenth of its steps is done, for `print_line`.
+    """A line whenever a stage begins or another tenth of its steps is done, printed by `print_line`.
 
-    A stage without steps, in which work waits to start, is worth a line only where it is the first.
+    A stage without steps, in which work waits to start, gets a line only if it is the first.
     """
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
@@ -87,7 +87,7 @@ class LineDisplay:
         self._shown: dict[str, tuple[str, int]] = {}
 
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
-        """See `Display`."""
+        """Implement `Display`."""
         mark = progress.stage, _STEPS_SHOWN * progress.step // max(progress.total_steps, 1)
         waiting = progress.total_steps == 0
         if self._shown.get(subject) == mark or (waiting and subject in self._shown):
@@ -97,11 +97,11 @@ class LineDisplay:
         self.say(f"{subject}: {_stage(progress)}" + (f", {figures}" if figures else ""))
 
     def ended(self, goal: Goal, source: Source | None) -> None:
-        """See `Display`."""
+        """Implement `Display`."""
         self.say(_ending(goal, source))
 
     def say(self, line: str) -> None:
-        """See `Display`."""
+        """Implement `Display`."""
         self._print_line(line)
 
 

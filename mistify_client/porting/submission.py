@@ -1,4 +1,4 @@
-"""Which job belongs to an output directory: the same command again finds the same job."""
+"""The job that belongs to an output directory: the same command again returns to the same job."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ SUBMISSION = ".mistify-job.json"
 
 @dataclass(frozen=True)
 class SavedSubmission:
-    """A config that was submitted: under which key, its SHA-256, to which server."""
+    """The record of a submission: its key, the SHA-256 of its config, and its server."""
 
     key: str
     config_sha256: str
@@ -24,15 +24,15 @@ class SavedSubmission:
 
 
 def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
-    """Submit a config, or come back to the job that an earlier run began for it.
+    """Submit a config, or return the job that an earlier run began for it.
 
-    Another config or another server begins a new job, and so does one that failed or was cancelled.
+    A new job begins if the config or the server has changed, or if the earlier job failed or was cancelled.
 
     Args:
-        client: of the server.
+        client: the client of the server.
         config: the text of the config.
-        out: the output directory, which remembers the submission.
-        server: tells servers apart: an address, or the store of an embedded one.
+        out: the output directory, in which the submission is recorded.
+        server: identifies the server: an address, or the store of an embedded one.
     """
     digest = hashlib.sha256(config.encode()).hexdigest()
     earlier = _read(out / SUBMISSION)
@@ -40,7 +40,7 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
         job = client.submit(config, earlier.key)
         if job.state not in (JobState.FAILED, JobState.CANCELLED):
             return job
-    # The key is written down before it is used: a job never gets lost between the two.
+    # The key is recorded before it is used, so that no job is lost if the command is killed in between.
     submission = SavedSubmission(uuid.uuid4().hex, digest, server)
     write_json(out / SUBMISSION, asdict(submission), durable=True)
     try:
@@ -52,7 +52,7 @@ def attach(client: PortingClient, config: str, out: Path, server: str) -> Job:
 
 
 def _read(path: Path) -> SavedSubmission | None:
-    """What an earlier run wrote; a file that says anything else is of no use and is written anew."""
+    """Return the record of an earlier run; None if there is none, or if the file holds anything else."""
     try:
         return SavedSubmission(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,1 +1,1 @@
-"""Calls to a server, and trying them again."""
+"""Calls to a server, with retries."""

@@ -1,4 +1,4 @@
-"""What the clients of all services have in common."""
+"""The base class of the clients of all services."""
 
 from types import TracebackType
 from typing import Self
@@ -8,14 +8,14 @@ from mistify_client.rpc.retry import Backoff
 
 
 class ServiceClient:
-    """A service of the server at one address. A context manager; it connects with the first call.
+    """A client of one service of a server; a context manager that connects with the first call.
 
-    Every method raises `MistifyError`: the server's own, or UNAVAILABLE where it cannot be reached.
+    Every method raises `MistifyError`: the server's own, or UNAVAILABLE if the server cannot be reached.
 
     Args:
         address: `host:port` of the server.
         token: sent with every call as `authorization: Bearer TOKEN`.
-        backoff: how patiently broken connections are tried again.
+        backoff: the delays between attempts when the connection fails, and how many there are.
     """
 
     def __init__(self, address: str, token: str | None = None, *, backoff: Backoff | None = None) -> None:

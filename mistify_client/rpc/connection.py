@@ -1,4 +1,4 @@
-"""The connection to a server: calls with deadlines, streams, and failures as `MistifyError`s."""
+"""The connection to a server: calls with deadlines, streams, and errors as `MistifyError`s."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,61 +16,62 @@ from mistify.wire import porting
 from mistify.wire.address import TLS, is_on_this_machine
 from mistify.wire.limits import ERROR_METADATA, MAX_MESSAGE_BYTES, MAX_METADATA_BYTES
 
-#: How gRPC tells of a server whose certificate is not trusted, or is that of another one.
-_UNPROVEN = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
+#: In the details of a gRPC error: the certificate is not trusted, or belongs to another server.
+_BAD_CERTIFICATE = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
 
-#: gRPC's own variable for a PEM file of certificates.
+#: The environment variable in which gRPC looks for a PEM file of trusted certificates.
 _TRUSTED = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 
-#: Whatever proxy the environment names, it is not for this machine.
+#: Bypasses the proxy that the environment names, for addresses on this machine.
 DIRECTLY = (("grpc.enable_http_proxy", 0),)
 
 _CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", MAX_METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
-    # Go back to a restarted server soon.
+    # Reconnect to a restarted server soon.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Notice a server that vanished without a word; servers refuse pings more often than every 5 minutes.
+    # Notice a server that vanished without closing the connection; servers refuse pings more often than
+    # every 5 minutes.
     ("grpc.keepalive_time_ms", 310_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
 
 
-#: Calls in progress at the same time; a thread is started only where no other is free.
+#: Calls in progress at the same time; a thread is started only if none is idle.
 _MAX_CALLS = 256
 
-#: How long a signal may go unnoticed. One that arrives just before the wait, or that another thread is
-#: given, wakes nobody up.
-_LOOK_UP_SECONDS = 0.2
+#: How long a signal may go unnoticed: one that arrives just before the wait, or in another thread, does
+#: not end the wait.
+_WAKE_UP_SECONDS = 0.2
 
 
 @dataclass
 class Traffic:
-    """Bytes of the messages that were sent and received, without what frames them."""
+    """Bytes of the messages that were sent and received, without the framing of gRPC."""
 
     sent: int = 0
     received: int = 0
 
     def sending(self, request: Any) -> Any:
-        """A request, or several that follow each other, counted as it is sent."""
+        """Count a request, or each one of an iterator, when it is sent; return the same."""
         if isinstance(request, Iterator):
             return map(self.sending, request)
         self.sent += request.ByteSize()
         return request
 
     def receiving(self, message: Any) -> Any:
-        """A message that has arrived, counted."""
+        """Count a message that has arrived, and return it."""
         self.received += message.ByteSize()
         return message
 
 
 class _PendingCall:
-    """A call that begins on one thread and is cancelled by another, whichever of the two comes first.
+    """A call that one thread begins and another cancels, in either order.
 
     An interrupt can reach the caller before the thread that begins the call has handed it over. Each side
-    therefore leaves its own mark before it looks for that of the other: one of them cancels the call.
+    therefore sets its own mark before it looks at the other's: one of them cancels the call.
     """
 
     def __init__(self) -> None:
@@ -78,7 +79,7 @@ class _PendingCall:
         self._cancelled = False
 
     def begin(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
-        """Begin the call, and return it."""
+        """Begin the call and return it."""
         self._call = call = method(*args, **options)
         if self._cancelled:
             call.cancel()
@@ -92,10 +93,10 @@ class _PendingCall:
 
 
 class Connection:
-    """The way to the server at one address; it is opened with the first call.
+    """A connection to the server at one address; it is opened with the first call.
 
-    Calls run on threads of their own. The caller's thread only waits for them: Ctrl-C would otherwise
-    cut a call off as it begins, and gRPC then waits for its end forever.
+    Calls run on threads of their own, for which the caller's thread only waits. Otherwise Ctrl-C could
+    interrupt a call while it begins, and gRPC would wait for its end forever.
 
     Args:
         address: `host:port` of the server, or `tls://host:port`.
@@ -109,11 +110,11 @@ class Connection:
 
     @cached_property
     def channel(self) -> grpc.Channel:
-        """The gRPC channel."""
+        """Return the gRPC channel."""
         options = [*_CHANNEL_OPTIONS, *(DIRECTLY if is_on_this_machine(self.address) else ())]
         if not self.address.startswith(TLS):
             return grpc.insecure_channel(self.address, options=options)
-        # Whom to trust, gRPC takes from the file that `_TRUSTED` names, or from its own list.
+        # gRPC trusts the certificates in the file that `_TRUSTED` names, or its own list.
         credentials = grpc.ssl_channel_credentials()
         return grpc.secure_channel(self.address.removeprefix(TLS), credentials, options=options)
 
@@ -127,12 +128,12 @@ class Connection:
         self._threads.shutdown(wait=False)
 
     def call(self, method: Any, request: object, seconds: float) -> Any:
-        """Return the answer to one request; the call ends when its caller is interrupted.
+        """Return the answer to one request; an interrupt of the caller cancels the call.
 
         Args:
-            method: of a stub, with one answer.
-            request: to send, or an iterator of them.
-            seconds: until the deadline.
+            method: a method of a stub, with one answer.
+            request: the request, or an iterator of requests.
+            seconds: the time until the deadline.
         """
         pending = _PendingCall()
         with self._translated():
@@ -147,7 +148,7 @@ class Connection:
         return self.traffic.receiving(answer)
 
     def stream(self, method: Callable[..., Any], request: object) -> Iterator[Any]:
-        """Yield the messages that answer one request; the call ends with the iterator."""
+        """Yield the messages that answer one request; closing the iterator cancels the call."""
         pending = _PendingCall()
         with self._translated():
             sending = self.traffic.sending(request)
@@ -160,13 +161,13 @@ class Connection:
 
     def _wait_for(self, function: Callable[..., Any], *args: object, **options: object) -> Any:
         future = self._threads.submit(function, *args, **options)
-        while not wait([future], _LOOK_UP_SECONDS).done:
+        while not wait([future], _WAKE_UP_SECONDS).done:
             pass
         return future.result()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """The one place where a failed call becomes a `MistifyError`."""
+        """Turn the error of a failed call into a `MistifyError`."""
         try:
             yield
         except grpc.RpcError as error:
@@ -178,7 +179,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
         if attached.key == ERROR_METADATA:
             return porting.error_from_proto(pb.ErrorInfo.FromString(attached.value))
     match call.code():
-        case grpc.StatusCode.UNAVAILABLE if _UNPROVEN.search(call.details() or ""):
+        case grpc.StatusCode.UNAVAILABLE if _BAD_CERTIFICATE.search(call.details() or ""):
             return MistifyError(
                 ErrorCode.UNAUTHENTICATED,
                 f"whoever answers at {address} does not prove to be that ({call.details()}); name the "

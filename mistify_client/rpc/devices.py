@@ -1,4 +1,4 @@
-"""The client of the server's devices: register one, list them."""
+"""The client of the devices service: register a device, report latencies, list devices."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,16 +12,21 @@ from mistify.wire import devices as wire
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.retry import retried
 
-#: Deadlines of the calls, in seconds. The server fits a model before it answers.
+#: Deadlines of the calls, in seconds. The server fits a latency model before it answers.
 REGISTER_SECONDS = 300.0
 LIST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class Refinement:
-    """What a package took on a device, and what had been predicted.
+    """The measured latency of a package on a device, beside the predicted one.
 
-    From now on predictions are `factor` times those by the measured operators alone.
+    Later predictions are `factor` times the sum over the measured operators.
+
+    Attributes:
+        taken_ms: the measured latency.
+        predicted_ms: the latency that had been predicted.
+        factor: the correction of later predictions.
     """
 
     taken_ms: float
@@ -34,28 +39,34 @@ class Refinement:
 
 
 class DevicesClient(ServiceClient):
-    """The devices of a server. All methods wait for one that is away, and may be repeated."""
+    """A client of the devices service. All methods wait for a server that is away, and may be repeated."""
 
     @cached_property
     def _stub(self) -> DevicesStub:
         return DevicesStub(self._connection.channel)  # type: ignore[no-untyped-call]  # generated code
 
     def register(self, table: DeviceTable) -> Device:
-        """Let goals name a device; it takes the place of an earlier one of that name.
+        """Register a device, so that goals can name it; it replaces an earlier one of the same name.
 
         Raises:
-            MistifyError: INVALID_CONFIG with every problem of the table, and nothing was kept.
+            MistifyError: INVALID_CONFIG with every problem of the table; nothing was stored.
         """
         request, call = wire.table_to_proto(table), self._connection.call
         answer = retried(lambda: call(self._stub.RegisterDevice, request, REGISTER_SECONDS), self._backoff)
         return wire.device_from_proto(answer)
 
     def report(self, device: str, job_id: str, goal_id: str, taken_ms: float) -> Refinement:
-        """Tell what the package of a goal takes on a device; later predictions follow it.
+        """Report the measured latency of a goal's package, which corrects later predictions for the device.
+
+        Args:
+            device: the name of the device.
+            job_id: the id of the job.
+            goal_id: the id of the goal.
+            taken_ms: the median latency of one inference, in milliseconds.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such device or goal, nothing was predicted, or the device was
-                measured again since.
+            MistifyError: NOT_FOUND if there is no such device or goal, if nothing was predicted, or if the
+                device has been measured again since.
         """
         request = pb.ReportLatencyRequest(device=device, job_id=job_id, goal_id=goal_id, median_ms=taken_ms)
         call = self._connection.call
@@ -63,19 +74,19 @@ class DevicesClient(ServiceClient):
         return Refinement(taken_ms, answer.predicted_ms, answer.factor)
 
     def devices(self) -> list[Device]:
-        """All devices, by name."""
+        """Return all devices, sorted by name."""
         request, call = pb.ListDevicesRequest(), self._connection.call
         answer = retried(lambda: call(self._stub.ListDevices, request, LIST_SECONDS), self._backoff)
         return [wire.device_from_proto(device) for device in answer.devices]
 
     def threads(self, device: str) -> tuple[int, ...]:
-        """With how many threads a device was measured: what is predicted is that of the fastest of them.
+        """Return the numbers of threads a device was measured with; predictions are for the fastest of them.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such device.
+            MistifyError: NOT_FOUND if there is no such device.
         """
-        found = next((known for known in self.devices() if known.name == device), None)
-        if found is None:
+        match = next((known for known in self.devices() if known.name == device), None)
+        if match is None:
             message = f'there is no device "{device}"; `mistify devices` lists them'
             raise MistifyError(ErrorCode.NOT_FOUND, message)
-        return tuple(sorted({setting.threads for setting in found.settings}))
+        return tuple(sorted({setting.threads for setting in match.settings}))

@@ -1,4 +1,4 @@
-"""Downloading the files of a package: resumable, verified, and complete or not there at all."""
+"""Downloads of packages: resumable and verified; a file is either complete or absent."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -8,18 +8,23 @@ from mistify.files import PART, locked, sync_file
 from mistify.jobs.job import PackageFile
 from mistify.package.manifest import MANIFEST, describe_file
 
-#: Opens a file of the package: name, offset -> its bytes from there on.
+#: (name of a file of the package, offset) -> its bytes from the offset on.
 ReadFrom = Callable[[str, int], Iterable[bytes]]
 
 
 def download_package(files: Iterable[PackageFile], directory: Path, read_from: ReadFrom) -> None:
     """Download every file of a package that the directory does not have yet, the manifest last.
 
-    What an earlier download left as `*.part` is continued. Processes that download into the same
+    A `*.part` file of an interrupted download is continued. Processes that download into the same
     directory wait for each other.
 
+    Args:
+        files: the files of the package, with their sizes and digests.
+        directory: where the files belong; created if it is absent.
+        read_from: reads a file of the package from an offset on.
+
     Raises:
-        MistifyError: CORRUPT_PACKAGE where a file is not what its digest says, twice in a row.
+        MistifyError: CORRUPT_PACKAGE if a file does not match its digest, twice in a row.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with locked(directory):
@@ -29,12 +34,12 @@ def download_package(files: Iterable[PackageFile], directory: Path, read_from: R
 
 def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
     target = _target(file, directory)
-    if target.is_file() and _is(file, target):
+    if target.is_file() and _matches(file, target):
         return
     partial = target.with_name(target.name + PART)
     for _ in range(2):
         _continue(file, partial, read_from)
-        if _is(file, partial):
+        if _matches(file, partial):
             partial.replace(target)
             return
         partial.unlink()
@@ -46,7 +51,7 @@ def _download(file: PackageFile, directory: Path, read_from: ReadFrom) -> None:
 
 
 def _target(file: PackageFile, directory: Path) -> Path:
-    """Where a file belongs; its name comes from the server and must not lead anywhere else."""
+    """Return the path of a file; its name comes from the server and must not lead out of the directory."""
     if file.name in ("", ".", "..") or any(letter in "/\\\0" for letter in file.name):
         raise MistifyError(
             ErrorCode.CORRUPT_PACKAGE,
@@ -56,7 +61,7 @@ def _target(file: PackageFile, directory: Path) -> Path:
 
 
 def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
-    """Append what is missing to a partial file; stop where the server sends more than it announced."""
+    """Append the missing bytes to a partial file; stop if the server sends more than it announced."""
     with partial.open("ab") as stream:
         if stream.tell() >= file.size:
             return
@@ -67,6 +72,6 @@ def _continue(file: PackageFile, partial: Path, read_from: ReadFrom) -> None:
         sync_file(stream)
 
 
-def _is(file: PackageFile, path: Path) -> bool:
-    found = describe_file(path)
-    return (found.size, found.sha256) == (file.size, file.sha256)
+def _matches(file: PackageFile, path: Path) -> bool:
+    actual = describe_file(path)
+    return (actual.size, actual.sha256) == (file.size, file.sha256)

@@ -1,4 +1,4 @@
-"""The weights of peers on the device: resumable, verified, kept while they are used."""
+"""The weights of peers on the device: resumable, verified, kept while they are in use."""
 
 import re
 from collections import Counter
@@ -17,31 +17,34 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class PeerFile:
-    """A peer, and the file with its weights."""
+    """A peer and the file with its weights."""
 
     peer: Peer
     path: Path
 
 
 class PeerFiles:
-    """Weights by their digests in a directory, made where there is none, that one process uses at a time."""
+    """A directory of weights, named by their digests; one process uses it at a time. Created when needed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._damaged: Counter[str] = Counter()
 
     def held(self) -> dict[str, int]:
-        """SHA-256 -> how many first bytes of these weights are there."""
+        """Return SHA-256 -> the number of bytes that are already there, of all weights in the directory."""
         paths = self._directory.glob(f"*{_SUFFIX}*")
         return {path.name.partition(".")[0]: path.stat().st_size for path in paths}
 
     def receive(self, parts: Iterable[Peer | bytes]) -> Iterator[PeerFile]:
-        """Write what arrives: each peer as soon as its weights are complete.
+        """Write weights as they arrive; yield each peer as soon as its weights are complete.
+
+        Args:
+            parts: peers, each followed by the bytes of its weights that are not there yet.
 
         Raises:
-            MistifyError: UNAVAILABLE, weights are not what their digest says and were removed, so that
-                another attempt gets them again; CORRUPT_PACKAGE, they are so the second time.
-            OSError: they cannot be written, for example on a full disk.
+            MistifyError: UNAVAILABLE if weights do not match their digest; they are removed, so that the
+                next attempt downloads them again. CORRUPT_PACKAGE if that happens a second time.
+            OSError: weights cannot be written, for example because the disk is full.
         """
         peer = None
         for part in parts:
@@ -54,7 +57,7 @@ class PeerFiles:
                 peer = None
 
     def keep(self, digests: Collection[str]) -> None:
-        """Remove the weights that have none of these digests."""
+        """Remove all weights but those with these digests."""
         for path in self._directory.glob(f"*{_SUFFIX}*"):
             if path.name.partition(".")[0] not in digests:
                 path.unlink()
@@ -66,14 +69,14 @@ class PeerFiles:
             sync_file(file)
 
     def _is_complete(self, peer: Peer) -> bool:
-        """Whether all of a peer's weights are there; what has just become complete is verified."""
+        """Return True if all of a peer's weights are there; verify them as soon as they are complete."""
         part, path = self._part(peer), self._path(peer)
         if path.is_file():
             return True
         if not part.is_file() or part.stat().st_size < peer.size:
             return False
-        found = describe_file(part)
-        if (found.size, found.sha256) == (peer.size, peer.sha256):
+        actual = describe_file(part)
+        if (actual.size, actual.sha256) == (peer.size, peer.sha256):
             part.replace(path)
             return True
         part.unlink()
@@ -86,7 +89,7 @@ class PeerFiles:
         )
 
     def _path(self, peer: Peer) -> Path:
-        """Where a peer's weights belong; the name comes from the server and must not lead anywhere else."""
+        """Return the path of a peer's weights; a digest from the server must not lead elsewhere."""
         if not _DIGEST.fullmatch(peer.sha256):
             raise MistifyError(ErrorCode.CORRUPT_PACKAGE, f"{peer.sha256!r} is not the digest of weights")
         return self._directory / (peer.sha256 + _SUFFIX)

@@ -1,4 +1,4 @@
-"""The client of the porting service: plan and submit a batch of goals, add more, watch, fetch packages."""
+"""The client of the porting service: plan and submit goals, add more, watch jobs, fetch packages."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -27,9 +27,9 @@ PAGE_SIZE = 100
 
 
 class PortingClient(ServiceClient):
-    """The porting service.
+    """A client of the porting service.
 
-    Watching, fetching and looking at a job wait for a server that is away; the rest fails at once.
+    `job`, `watch` and `fetch` wait for a server that is away; the other methods fail at once.
     """
 
     @cached_property
@@ -39,18 +39,22 @@ class PortingClient(ServiceClient):
     def submit(self, config_json: str, idempotency_key: str) -> Job:
         """Start a job for a batch of configs; the same key returns the same job.
 
+        Args:
+            config_json: the text of the configs.
+            idempotency_key: identifies the submission.
+
         Raises:
-            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems found, when
-                nothing was started; CONFLICT where the key belongs to another batch.
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, when nothing
+                was started; CONFLICT if the key belongs to another batch.
         """
         request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
         return porting.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
     def plan(self, config_json: str) -> Plan:
-        """What would come of a batch of configs: its goal tree, algorithms, costs, accuracy, seconds.
+        """Predict the result of a batch of configs: goal tree, algorithms, costs, accuracy and seconds.
 
         Raises:
-            MistifyError: as `submit`, but for limits that no network can meet, which the plan has.
+            MistifyError: as `submit`, except for limits that no network can meet: the plan lists those.
         """
         request = pb.PlanRequest(config_json=config_json)
         return plan_from_proto(self._connection.call(self._stub.Plan, request, SUBMIT_SECONDS))
@@ -61,25 +65,25 @@ class PortingClient(ServiceClient):
         The same text again adds nothing twice.
 
         Args:
-            job_id: of the job.
-            config_json: configs as of `submit`, with models, data and algorithms of the job, and new ids.
+            job_id: the id of the job.
+            config_json: configs as in `submit`, with models, data and algorithms of the job, and new ids.
 
         Raises:
-            MistifyError: as `submit`; NOT_FOUND where there is no such job.
+            MistifyError: as `submit`; NOT_FOUND if there is no such job.
         """
         key = hashlib.sha256(config_json.encode()).hexdigest()
         request = pb.AddGoalsRequest(job_id=job_id, config_json=config_json, idempotency_key=key)
         return porting.job_from_proto(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
 
     def job(self, job_id: str) -> Job:
-        """A job as it stands now."""
+        """Return the current state of a job."""
         request = pb.GetJobRequest(job_id=job_id)
         return porting.job_from_proto(
             retried(lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff)
         )
 
     def jobs(self) -> Iterator[Job]:
-        """Every job of the server, page by page."""
+        """Yield every job of the server; they are requested page by page."""
         request = pb.ListJobsRequest(page_size=PAGE_SIZE)
         while True:
             page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
@@ -89,12 +93,12 @@ class PortingClient(ServiceClient):
             request.page_token = page.next_page_token
 
     def cancel(self, job_id: str) -> Job:
-        """Stop a job; the goals that are met keep their packages."""
+        """Stop a job; goals that are met keep their packages."""
         request = pb.CancelJobRequest(job_id=job_id)
         return porting.job_from_proto(self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS))
 
     def watch(self, job_id: str, after_sequence: int = 0) -> Iterator[JobEvent]:
-        """The events of a job after a sequence number, then new ones as they come, until it has ended."""
+        """Yield the events of a job after a sequence number, then new ones as they come, until it ends."""
 
         def events(seen: int) -> Iterator[JobEvent]:
             request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen)
@@ -105,23 +109,23 @@ class PortingClient(ServiceClient):
 
     @property
     def traffic(self) -> Traffic:
-        """What was sent and received."""
+        """Return the bytes that were sent and received."""
         return self._connection.traffic
 
     def fetch(self, job_id: str, goal_id: str, directory: Path, only: Collection[str] | None = None) -> Goal:
-        """Download the package of a goal into a directory, and answer with the goal as it stands.
+        """Download the package of a goal into a directory, and return the goal.
 
-        A download that broke off (a `*.part` file) goes on where it stopped, also in a later call.
+        An interrupted download (a `*.part` file) continues where it stopped, also in a later call.
 
         Args:
-            job_id: of the job.
-            goal_id: of the goal.
+            job_id: the id of the job.
+            goal_id: the id of the goal.
             directory: where the files belong.
-            only: the names of the files; None for all.
+            only: the names of the files to download; None for all.
 
         Raises:
-            MistifyError: NOT_FOUND where the goal has no package (yet); CORRUPT_PACKAGE where a file
-                is not what its digest says, twice in a row.
+            MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file does not
+                match its digest, twice in a row.
         """
         goal = self._goal_with_package(job_id, goal_id)
         files = [file for file in goal.files if only is None or file.name in only]

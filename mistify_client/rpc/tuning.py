@@ -1,4 +1,4 @@
-"""The client of the coordinator: join a group, publish a model, get those of peers (paper 5.1)."""
+"""The client of the coordinator: join a group, publish a model, fetch the models of peers (paper 5.1)."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -20,19 +20,28 @@ JOIN_SECONDS = 30.0
 PUBLISH_SECONDS = 1800.0
 LEAVE_SECONDS = 30.0
 
-#: Of weights on their way, in bytes.
+#: The size of the parts in which weights are sent, in bytes.
 CHUNK = 256 * 1024
 
 
 def describe(
     package: PackageReference, weights: bytes, *, version: int, loss: float, accuracy: float, hints: Hints
 ) -> Publication:
-    """A publication of weights, as `mistify.weights.write_weights` makes them."""
+    """Return the description of weights that are to be published.
+
+    Args:
+        package: the package whose weights were tuned.
+        weights: the bytes that `mistify.package.weights.write_weights` returns.
+        version: higher than that of every earlier publication of the device.
+        loss: the cross entropy on the data of the device, or on the data it trains on in their place.
+        accuracy: the share of these examples that are classified correctly.
+        hints: the device's summary of its data.
+    """
     return Publication(package, version, loss, accuracy, hints, len(weights), sha256(weights).hexdigest())
 
 
 class TuningClient(ServiceClient):
-    """The coordinator. All methods wait for one that is away, and may be repeated."""
+    """A client of the coordinator. All methods wait for one that is away, and may be repeated."""
 
     @cached_property
     def _stub(self) -> TuningStub:
@@ -40,14 +49,14 @@ class TuningClient(ServiceClient):
 
     @property
     def traffic(self) -> Traffic:
-        """What was sent and received."""
+        """Return the bytes that were sent and received."""
         return self._connection.traffic
 
     def join(self, key: MemberKey) -> Membership:
         """Become a member of a group, or stay one.
 
         Raises:
-            MistifyError: NOT_FOUND, there is no such group.
+            MistifyError: NOT_FOUND if there is no such group.
         """
         request = pb.JoinRequest(key=wire.key_to_proto(key))
         call = self._connection.call
@@ -56,16 +65,16 @@ class TuningClient(ServiceClient):
         )
 
     def publish(self, key: MemberKey, publication: Publication, weights: bytes) -> None:
-        """Publish a tuned model in place of the one before.
+        """Publish a tuned model; it replaces the member's earlier one.
 
         Args:
-            key: of the member.
-            publication: describes the model, as `describe` does.
-            weights: as `mistify.weights.write_weights` makes them.
+            key: identifies the member.
+            publication: the description of the model, from `describe`.
+            weights: the bytes that `mistify.package.weights.write_weights` returns.
 
         Raises:
-            MistifyError: INVALID_PUBLICATION with everything that is wrong; CONFLICT, the version is stale;
-                NOT_FOUND, the lease has ended: join again.
+            MistifyError: INVALID_PUBLICATION with all problems; CONFLICT if the version is stale;
+                NOT_FOUND if the lease has ended: join again.
         """
 
         def send() -> None:
@@ -76,18 +85,18 @@ class TuningClient(ServiceClient):
         retried(send, self._backoff)
 
     def peers(self, key: MemberKey, count: int, directory: Path) -> Iterator[PeerFile]:
-        """The models of the most correlated members, most correlated first, as their weights come.
+        """Yield the models of the most correlated members, most correlated first, as their weights arrive.
 
-        Other members have sent them: `mistify.weights.read_weights` checks them before they are used.
+        They come from other members: they have to pass `mistify.package.weights.read_weights`.
 
         Args:
-            key: of a member that has published.
-            count: the most peers.
-            directory: where weights are kept. What is there already is not sent again, also in parts.
+            key: identifies a member that has published.
+            count: the largest number of peers.
+            directory: where weights are kept. Bytes that are already there are not sent again.
 
         Raises:
-            MistifyError: NOT_FOUND, the caller is no member, or has not published; CORRUPT_PACKAGE, weights
-                are not what their digest says, twice.
+            MistifyError: NOT_FOUND if the caller is no member or has not published; CORRUPT_PACKAGE if
+                weights do not match their digest, twice.
         """
         files = PeerFiles(directory)
 
@@ -104,6 +113,6 @@ class TuningClient(ServiceClient):
         files.keep(seen.values())
 
     def leave(self, key: MemberKey) -> None:
-        """Stop being a member; the coordinator deletes what was published."""
+        """Leave a group; the coordinator deletes the publication of the member."""
         request = pb.LeaveRequest(key=wire.key_to_proto(key))
         retried(lambda: self._connection.call(self._stub.Leave, request, LEAVE_SECONDS), self._backoff)

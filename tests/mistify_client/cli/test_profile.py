@@ -83,7 +83,7 @@ def test_a_wrong_way_to_the_server_is_told_before_measuring(tmp_path, measured):
 
 
 def test_a_missing_server_is_told_before_measuring(tmp_path, measured, monkeypatch):
-    monkeypatch.setattr("mistify_client.porting.local_server._NEEDED", ("no_server_here",))
+    monkeypatch.setattr("mistify_client.porting.local_server._REQUIRED", ("no_server_here",))
     refused = mistify("profile-device", "--name", "my-board", "--store", tmp_path / "store")
     assert refused.exit_code == 8
     assert "mistify-porting[server]" in refused.stderr

@@ -53,7 +53,10 @@ def test_stops_when_the_body_fails(tmp_path):
 
 def test_says_why_the_server_did_not_start(tmp_path):
     (tmp_path / "store").write_text("not a directory")
-    with pytest.raises(MistifyError, match="it said last") as caught, embedded_server(tmp_path / "store", []):
+    with (
+        pytest.raises(MistifyError, match="its last output") as caught,
+        embedded_server(tmp_path / "store", []),
+    ):
         pass
     assert str(tmp_path / "store") in caught.value.message
 
