@@ -1,4 +1,4 @@
-"""The run-time monitor: keeps a package within its targets while conditions change (paper 6).
+"""The run-time monitor, which keeps a package within its targets while conditions change (paper 6).
 
     sensors, latency  ->  policy  ->  switchboard          the foreground path: which branch runs
                           policy  ->  replacement -> swap  the background path: a new package from the server

@@ -1,4 +1,4 @@
-"""`monitor.toml`: what the daemon keeps to, how, and where it asks for new packages."""
+"""The daemon's config `monitor.toml`: targets, policy, and the server for new packages and reports."""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ from mistify_client.monitor.policies.base import Policy, make_policy
 from mistify_client.monitor.state.targets import Targets
 
 
-def _check_address(given: str) -> str:
-    if is_address(given):
-        return given
-    raise InvalidValue(given, "HOST:PORT", 'write for example "127.0.0.1:7465"')
+def _check_address(address: str) -> str:
+    if is_address(address):
+        return address
+    raise InvalidValue(address, "HOST:PORT", 'write for example "127.0.0.1:7465"')
 
 
 Address = Annotated[str, AfterValidator(_check_address)]
 
 
 class ServerConfig(Settings):
-    """The server that something is asked of.
+    """Address of a server and access to it.
 
     Attributes:
-        server: its `host:port`.
-        token_file: of the server's access token.
+        server: address as `host:port`.
+        token_file: file with the server's access token; None if the server needs none.
     """
 
     server: Address = Field(description="HOST:PORT", examples=["127.0.0.1:7465"])
@@ -40,17 +40,18 @@ class ServerConfig(Settings):
 
 
 class ReplacementConfig(ServerConfig):
-    """The background path: where new packages come from when no branch keeps to the targets.
+    """Settings of the background path, which gets new packages when no branch keeps to the targets.
 
     Attributes:
         job: the job that goals are added to; without one, the first goal begins a job.
         goal: a porting config (JSON) with one goal: model, data and algorithm of the job, and its hardware.
-            Each new goal is this one with an id and limits of its own.
-        after: how long no branch has to fit before a new package is asked for.
-        examples: `.npz` with an array for each input, the more typical the better. A new package has to
-            agree with the one in use on them.
-        agreement: on what share of the examples.
-        probation: how long a new package is watched, and undone if it takes longer than the old one did.
+            Each new goal is a copy of this one with its own id and limits.
+        after: seconds for which no branch must fit before a new package is requested.
+        examples: `.npz` file with an array of typical examples for each input. A new package has to agree
+            with the one in use on them.
+        agreement: share of the examples, 0 to 1, on which both packages have to agree.
+        probation: seconds for which a new package is watched. It is rolled back if it is slower than the
+            old one was.
     """
 
     job: str | None = None
@@ -62,14 +63,14 @@ class ReplacementConfig(ServerConfig):
 
 
 class ReportingConfig(ServerConfig):
-    """What packages take on this device is told to the server, whose predictions for it follow.
+    """Settings for reports of measured latencies, by which the server corrects its predictions.
 
     Attributes:
-        device: what goals call this device, whose table the server has.
-        threads: a package is measured with each of these numbers; the fastest counts. Without them, those of
-            the device's table, as predictions have it.
-        free: what share of the processors has to be free, without a break ...
-        quiet: ... for so long, before a package is measured.
+        device: the name that goals use for this device; the server has a table of latencies for it.
+        threads: numbers of threads to measure a package with; the fastest counts. By default, those that the
+            server's predictions are for.
+        free: share of the processors, 0 to 1, that has to be free before a package is measured.
+        quiet: seconds for which that share has to be free without a break.
     """
 
     device: str = Field(description="the name of a measured device", examples=["my-board"])
@@ -85,14 +86,14 @@ _SERVER_TABLES: Final = ("replacement", "reporting")
 
 
 class MonitorConfig(Settings):
-    """The whole file. Paths in it are meant from its directory.
+    """The whole config. Relative paths in it start from the directory of the file.
 
     Attributes:
-        interval: between two decisions.
-        targets: to keep to; `mistify target` overrides them.
-        policy: its name, and its own settings.
-        replacement: without it, no new package is asked for.
-        reporting: without it, the server is not told what packages take.
+        interval: seconds between two decisions.
+        targets: the limits to keep to; `mistify target` overrides them.
+        policy: name and settings of the policy.
+        replacement: settings of the background path; without them, no new package is requested.
+        reporting: settings of the reports; without them, no latencies are reported to the server.
     """
 
     interval: Seconds = Field(default=0.25, description='a time such as "250ms"', examples=["250ms"])
@@ -104,20 +105,23 @@ class MonitorConfig(Settings):
     reporting: ReportingConfig | None = None
 
     def make_policy(self) -> Policy:
-        """A new policy, as configured.
+        """Return a new policy, as configured.
 
         Raises:
-            MistifyError: INVALID_CONFIG, it does not exist or refuses its settings.
+            MistifyError: INVALID_CONFIG, the policy does not exist or refuses its settings.
         """
         return make_policy(self.policy)
 
 
 def load_config(path: Path, server: str | None = None) -> MonitorConfig:
-    """Read `monitor.toml`.
+    """Read and check `monitor.toml`, and the goal that it names.
 
     Args:
-        path: of the file.
-        server: takes the place of those in the file.
+        path: the config file.
+        server: an address that replaces every server in the file; None leaves them.
+
+    Returns:
+        The config, whose paths are absolute.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the file.
@@ -133,20 +137,20 @@ def load_config(path: Path, server: str | None = None) -> MonitorConfig:
         raise invalid_config(problems_of(error, MonitorConfig), str(path)) from error
     config.make_policy()
     tables = {name: getattr(config, name) for name in _SERVER_TABLES}
-    anchored = {
-        name: _anchored(table, path.parent.resolve()) for name, table in tables.items() if table is not None
+    resolved = {
+        name: _resolved(table, path.parent.resolve()) for name, table in tables.items() if table is not None
     }
-    config = config.model_copy(update=anchored)
+    config = config.model_copy(update=resolved)
     if config.replacement is not None:
         goal_template(config.replacement.goal)
     return config
 
 
 def goal_template(path: Path) -> PortingConfig:
-    """The porting config that new goals are made from.
+    """Return the porting config that serves as template for new goals.
 
     Raises:
-        MistifyError: INVALID_CONFIG, it is none, or has several goals.
+        MistifyError: INVALID_CONFIG, the file is no porting config, or has several goals.
     """
     goals = parse_batch(read_text(path), str(path), server_knows_more=True)
     if len(goals) > 1:
@@ -168,8 +172,8 @@ def _with_server(content: Mapping[str, object], server: str | None, source: str)
     return {**content, **{name: {**table, "server": server} for name, table in tables.items()}}
 
 
-def _anchored(table: ServerConfig, directory: Path) -> ServerConfig:
-    """The same with absolute paths, and a token that can be read."""
+def _resolved(table: ServerConfig, directory: Path) -> ServerConfig:
+    """Return a copy with absolute paths, and check that its token can be read."""
     paths = {name: directory / value for name, value in table if isinstance(value, Path)}
     read_token(paths.get("token_file"))
     return table.model_copy(update=paths)

@@ -8,14 +8,14 @@ from mistify.parsing.quantities import format_time, parse_time
 from mistify.parsing.validation import InvalidValue
 
 
-def _seconds(given: object) -> float:
-    if isinstance(given, int | float):
-        raise InvalidValue(given, 'a time such as "2s"', "write its unit")
-    quantity = parse_time(given)
+def _seconds(raw: object) -> float:
+    if isinstance(raw, int | float):
+        raise InvalidValue(raw, 'a time such as "2s"', "write its unit")
+    quantity = parse_time(raw)
     if quantity.relative:
-        raise InvalidValue(given, 'a time such as "2s"', "use ms, s or min")
+        raise InvalidValue(raw, 'a time such as "2s"', "use ms, s or min")
     return quantity.value / 1000
 
 
-#: Above 0. Plain numbers are refused: elsewhere they are milliseconds.
+#: A time above 0. Numbers without a unit are refused, because elsewhere they mean milliseconds.
 Seconds = Annotated[float, PlainValidator(_seconds), PlainSerializer(lambda value: format_time(1000 * value))]

@@ -1,4 +1,4 @@
-"""The foreground path: from what is measured to the branch that runs (paper 6)."""
+"""The foreground path, from measurements to the branch that runs (paper 6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,21 +21,22 @@ from mistify_client.runtime.statistics import INFERENCE, Observed, observed
 from mistify_client.runtime.switchboard import Switchboard
 from mistify_client.runtime.versions import current, state_directory
 
-#: Older inferences say nothing of the present, however seldom there are any.
+#: Older inferences are ignored even where there are few: conditions have changed since.
 _OLDEST_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True)
 class IntervalOutcome:
-    """One decision, with what it was made of.
+    """One decision, and its inputs.
 
     Attributes:
-        manifest: of the version that was decided about.
-        situation: what the policy was told, with the branch that ran.
-        decision: what it decided.
-        predicted_ms: what each branch would take.
-        outdated_at: when the last inference of another version ended, where no model has run this one; None
-            where one has, or none has inferred since this one was noticed.
+        manifest: manifest of the version that the decision is for.
+        situation: the policy's input, with the branch that ran.
+        decision: the policy's decision.
+        predicted_ms: predicted milliseconds of one inference, for each branch.
+        outdated_at: end of the last inference of another version, in seconds of the monotonic clock, if no
+            app has run this version yet. None if one has, or if no app has run an inference since the
+            daemon first saw this version.
     """
 
     manifest: Manifest
@@ -46,20 +47,20 @@ class IntervalOutcome:
 
     @property
     def switched(self) -> bool:
-        """Whether another branch runs from now on."""
+        """Return True if another branch runs from now on."""
         return self.decision.branch != self.situation.branch
 
 
 @dataclass
 class _Version:
-    """The version of the package that is decided about.
+    """The current version of the package.
 
     Attributes:
-        generation: the switchboard's.
-        stamp: of the manifest's file; another one where the package was replaced in its place.
+        generation: the switchboard's generation for this version.
+        stamp: stamp of the manifest's file. It changes if the package is overwritten in its directory.
         hardware: the profile whose latencies are expected.
-        since: when the branch that runs was chosen.
-        noticed: when it was first seen to be current.
+        since: when the present branch was chosen, in seconds of the monotonic clock.
+        noticed: when the daemon first saw this version, on the same clock.
     """
 
     generation: int
@@ -73,13 +74,14 @@ class _Version:
 
 
 class Foreground:
-    """Lets a policy decide, and sets the switchboard.
+    """The loop body of the foreground path: measure, let the policy decide, set the switchboard.
 
     Args:
         package: the directory of the package that was shipped; its current version is what runs.
-        policy: decides.
-        sensor: reads the device.
-        hardware: the profile whose latencies are expected; the host's of a package not made for it.
+        policy: the policy that chooses the branch.
+        sensor: the sensor of the device.
+        hardware: the profile whose latencies are expected. For a package that was not made for it, the
+            host's are used.
     """
 
     def __init__(self, package: Path, policy: Policy, sensor: Sensor, hardware: str) -> None:
@@ -96,12 +98,16 @@ class Foreground:
         """Decide once.
 
         Args:
-            now: seconds of the clock of the inferences, `time.monotonic`.
-            since: when the decision before was made.
-            targets: to keep to.
+            now: seconds of the clock that inferences are recorded with, `time.monotonic`.
+            since: when the previous decision was made, on the same clock.
+            targets: the limits to keep to.
+
+        Returns:
+            The decision and its inputs.
 
         Raises:
-            MistifyError: another version was made current, or the package replaced, and cannot be read.
+            MistifyError: another version has become current, or the package was replaced, and the new
+                manifest cannot be read.
         """
         version = self._version = self._current(now)
         reading = self._sensor()
@@ -122,27 +128,27 @@ class Foreground:
         )
         decision = self._policy.decide(situation)
         if decision.branch != situation.branch:
-            # Should another version be current by now, its branches are others and stay as they are.
+            # Set by generation: if another version has become current meanwhile, its branch stays as it is.
             self._switchboard.switch_in(version.generation, decision.branch)
             version.since = now
         outdated_at = _outdated_at(runtimes, version)
         return IntervalOutcome(version.manifest, situation, decision, version.model.predicted_ms, outdated_at)
 
     def _current(self, now: float) -> _Version:
-        """The version that is current, under the conditions that the one before has met."""
+        """Return the current version; a new one starts with the ratio measured for the previous one."""
         generation, before, directory = self._switchboard.generation, self._version, current(self._package)
-        found = stamp(directory / MANIFEST)
-        if before is not None and (before.generation, before.stamp) == (generation, found):
+        manifest_stamp = stamp(directory / MANIFEST)
+        if before is not None and (before.generation, before.stamp) == (generation, manifest_stamp):
             return before
         manifest = Manifest.load(directory)
         hardware = self._hardware if made_for(manifest, self._hardware) else HOST.name
         costs = expected_costs(manifest, hardware)
-        # Ratios to what different machines take do not compare.
+        # Ratios to the latencies of different machines cannot be compared.
         ratio = before.model.ratio if before is not None and before.hardware == hardware else 1.0
         model = LatencyEstimator([each.latency_ms for each in costs], ratio)
-        # When the daemon starts, the branch is as old as can be: nothing speaks against a better one.
+        # When the daemon starts, the branch counts as chosen long ago, so that a better one need not wait.
         since = -inf if before is None else now
-        return _Version(generation, found, manifest, hardware, costs, model, since, noticed=now)
+        return _Version(generation, manifest_stamp, manifest, hardware, costs, model, since, noticed=now)
 
     def _branch(self, version: _Version) -> int:
         branch = self._switchboard.branch_in(version.generation)
@@ -150,22 +156,22 @@ class Foreground:
 
 
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
-    """Those of all processes, since the branch was chosen, in the order of time.
+    """Return the inferences of all processes since the branch was chosen, in order of time.
 
-    A process may still run the package before: one of another generation, or one that was replaced in its
-    place, which is told by the number of branches.
+    A process may still run the previous package. It then has another generation, or, if the package was
+    overwritten in its directory, possibly another number of branches.
     """
     running = version.generation, len(version.costs)
-    found = [
+    matching = [
         runtime.inferences for runtime in runtimes if (runtime.generation, len(runtime.counts)) == running
     ]
-    inferences = np.concatenate([np.empty(0, INFERENCE), *found])
-    counting = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
-    return counting[np.argsort(counting["ended"], kind="stable")]
+    inferences = np.concatenate([np.empty(0, INFERENCE), *matching])
+    recent = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
+    return recent[np.argsort(recent["ended"], kind="stable")]
 
 
 def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:
-    """What `IntervalOutcome.outdated_at` says."""
+    """Return the value of `IntervalOutcome.outdated_at`."""
     ran = [runtime for runtime in runtimes if len(runtime.inferences)]
     if any(runtime.generation == version.generation for runtime in ran):
         return None

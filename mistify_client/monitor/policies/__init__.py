@@ -1,1 +1,1 @@
-"""Policies: which branch runs."""
+"""Policies, which choose the branch that runs."""

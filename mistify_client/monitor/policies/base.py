@@ -1,4 +1,4 @@
-"""The contract of a policy, which decides what branch runs (paper 6), and the registry of policies."""
+"""The contract of a policy, which chooses the branch that runs (paper 6), and the registry of policies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ DEFAULT = "predictive"
 
 @dataclass(frozen=True)
 class Situation:
-    """What a policy is told at each interval.
+    """The input of a policy in one interval.
 
     Attributes:
         now: seconds of the monotonic clock.
-        branch: that runs.
+        branch: number of the branch that runs.
         since: when it was chosen, on the same clock.
-        branches: what is expected of each branch, its latency corrected by what it took on this device.
+        branches: expected costs of each branch, with latencies corrected by measurements on this device.
         ratio: how many times longer than expected inferences take; 1 before any was measured.
-        idle: whether no inference of the last interval stands behind the ratio, which is then an older one.
-        reading: the device's resources.
+        idle: True if the last interval had too few inferences to measure the ratio, which is then older.
+        reading: the device's present resources.
         measured_at: the resources when the ratio was measured.
         targets: the limits to keep to.
     """
@@ -48,7 +48,13 @@ class Situation:
 
 @dataclass(frozen=True)
 class Decision:
-    """Which branch runs from now on, whether it keeps to all targets, and why, in words for a log."""
+    """The decision of a policy.
+
+    Attributes:
+        branch: number of the branch that runs from now on.
+        fits: True if that branch keeps to all targets.
+        reason: an explanation for the log.
+    """
 
     branch: int
     fits: bool
@@ -56,45 +62,47 @@ class Decision:
 
 
 class Policy(ABC):
-    """Decides, once in each interval, which branch runs. One thread uses a policy; it may remember.
+    """Base of the policies, which choose the branch that runs once in each interval.
 
-    A policy never waits and reads no clock of its own: what it decides follows from what it was told.
+    A policy is used by one thread and may keep state between decisions. It never waits and reads no clock:
+    its decisions depend only on its settings and on the situations so far.
 
     Attributes:
-        params_class: what it can be told in the config's `policy`, beside its name.
+        params_class: the settings that the config's `policy` table may have beside `name`.
     """
 
     params_class: ClassVar[type[Settings]]
 
     @abstractmethod
     def __init__(self, params: Settings) -> None:
-        """Remember the settings, an instance of `params_class`; no work is done here."""
+        """Keep the settings, an instance of `params_class`, and do no other work."""
 
     @abstractmethod
     def decide(self, situation: Situation) -> Decision:
-        """Stay with the branch that runs, or choose another one.
+        """Choose the branch that runs from now on, which may be the present one.
 
-        A decision that does not fit is the best that can be done; when it lasts, a new package is asked for.
+        If no branch fits, the decision names the best of them. If that lasts, the daemon requests a new
+        package.
         """
 
 
 def make_policy(settings: Mapping[str, object]) -> Policy:
-    """The policy of a config, from the entry points `mistify.policies`.
+    """Return the policy of a config, from the entry points `mistify.policies`.
 
     Args:
-        settings: its `name`, `DEFAULT` where there is none, and its own settings.
+        settings: the policy's `name`, by default `DEFAULT`, and its own settings.
 
     Raises:
-        MistifyError: INVALID_CONFIG: an unknown name, a plug-in that cannot be loaded, or settings that it
-            refuses.
+        MistifyError: INVALID_CONFIG: the name is unknown, the plug-in cannot be loaded, or the policy refuses
+            its settings.
     """
     name = settings.get("name", DEFAULT)
-    found = plug_ins(ENTRY_POINTS)
-    if name not in found:
+    registered = plug_ins(ENTRY_POINTS)
+    if name not in registered:
         raise invalid_config(
-            [Problem("policy.name", shown(name), *unknown_name(str(name), found))], "the policy"
+            [Problem("policy.name", shown(name), *unknown_name(str(name), registered))], "the policy"
         )
-    policy_class = _loaded(found[str(name)])
+    policy_class = _load(registered[str(name)])
     try:
         own = {key: value for key, value in settings.items() if key != "name"}
         params = policy_class.params_class.model_validate(own)
@@ -103,7 +111,7 @@ def make_policy(settings: Mapping[str, object]) -> Policy:
     return policy_class(params)
 
 
-def _loaded(point: EntryPoint) -> type[Policy]:
+def _load(point: EntryPoint) -> type[Policy]:
     try:
         return load_class(point, Policy)
     except UnusablePlugInError as error:

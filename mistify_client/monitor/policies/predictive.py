@@ -1,4 +1,4 @@
-"""The policy that comes with Mistify: the most accurate branch that is predicted to keep to the targets."""
+"""The default policy: the most accurate branch that is predicted to keep to the targets."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,19 +11,19 @@ from mistify_client.monitor.durations import Seconds
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.costs import BranchCosts
 
-#: Less processor time than this share says no more about how long an inference takes.
+#: A smaller share of free processor time counts as this one, so that the predicted slowdown stays bounded.
 _LEAST_CPU: Final = 0.05
 
 
 class PredictiveParams(Settings):
-    """What the policy can be told.
+    """Settings of the predictive policy.
 
     Attributes:
-        hysteresis: how far below the target's latency a better branch has to be, as a share; one that is
-            switched down to, half as far where there is one.
-        dwell: for how many seconds a better branch has to have been clear of the target all the time, and the
-            present one to have run, before the better one takes over. A branch that exceeds a target is left
-            at once.
+        hysteresis: margin below the target's latency, as a share of it, that a better branch has to keep. On
+            the way down, a branch with half this margin is preferred, if there is one.
+        dwell: seconds for which a better branch has to keep the margin without a break, and for which the
+            present branch has to have run, before the better one takes over. A branch that exceeds a target
+            is left at once.
     """
 
     hysteresis: float = Field(default=0.1, ge=0, lt=1, description="a share from 0 to 1", examples=[0.1])
@@ -31,21 +31,21 @@ class PredictiveParams(Settings):
 
 
 class PredictivePolicy(Policy):
-    """The expected latencies times the measured ratio tell which branches keep to the target (paper 6).
+    """Policy that predicts latencies as the expected ones times the measured ratio (paper 6).
 
-    Down at once, up only with a margin that has lasted: noise around the target costs one switch down, and a
-    way up is taken only if each of several decisions in a row has found it clear.
+    It switches down at once, but up only to a branch that has kept a margin in every decision for a while.
+    Noise around the target therefore costs one switch down, and no swinging between branches.
     """
 
     params_class = PredictiveParams
 
     def __init__(self, params: PredictiveParams) -> None:
-        """See `Policy`."""
+        """Keep the settings."""
         self._params = params
         self._clear_since: dict[int, float] = {}
 
     def decide(self, situation: Situation) -> Decision:
-        """See `Policy`."""
+        """Choose the branch that runs from now on, as `Policy.decide` describes."""
         options = _Options(situation)
         steadily_clear = self._steadily_clear(options, situation.since, situation.now)
         if not options.within(situation.branch):
@@ -53,14 +53,14 @@ class PredictivePolicy(Policy):
         return options.decision(options.best([situation.branch, *steadily_clear]))
 
     def _steadily_clear(self, options: "_Options", since: float, now: float) -> list[int]:
-        """Those that have been clear of the targets for the dwell, once the present one has run as long."""
+        """Return the branches that have kept the margin for the dwell, if the present one has run as long."""
         clear = options.all_within(self._params.hysteresis)
         self._clear_since = {branch: self._clear_since.get(branch, now) for branch in clear}
         latest = now - self._params.dwell
         return [branch for branch in clear if max(since, self._clear_since[branch]) <= latest]
 
     def _way_down(self, options: "_Options") -> int:
-        """The best branch within the targets, clear of them if possible; the fastest where there is none."""
+        """Return the best branch within the targets, with a margin if possible, or else the fastest."""
         for margin in (self._params.hysteresis / 2, 0.0):
             if within := options.all_within(margin):
                 return options.best(within)
@@ -68,14 +68,14 @@ class PredictivePolicy(Policy):
 
 
 class _Options:
-    """The branches as they would do in a situation."""
+    """The branches of a situation, with their predicted latencies."""
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
         self._ratio = situation.ratio * _cpu_lost(situation)
 
     def within(self, branch: int, margin: float = 0.0) -> bool:
-        """Whether a branch stays below the limits, its latency by a margin."""
+        """Return True if a branch stays within the limits, its latency by a margin (a share of the limit)."""
         costs, targets = self._situation.branches[branch], self._situation.targets
         if targets.latency is not None and self._predicted(costs) > targets.latency * (1 - margin):
             return False
@@ -85,12 +85,12 @@ class _Options:
         return [branch for branch in range(len(self._situation.branches)) if self.within(branch, margin)]
 
     def best(self, branches: Iterable[int]) -> int:
-        """The most accurate one; of equals the fastest, and then the first."""
+        """Return the most accurate of the branches; among equals the fastest, and then the first."""
         return max(branches, key=self._rank)
 
     @property
     def fastest(self) -> int:
-        """Of the branches with memory enough, if any, the fastest."""
+        """Return the fastest branch within the memory limit, or of all branches if none is within it."""
         branches = self._situation.branches
         limit = self._situation.targets.memory
         return min(
@@ -131,10 +131,10 @@ class _Options:
 
 
 def _cpu_lost(situation: Situation) -> float:
-    """By what factor an inference may take longer now than when one was last measured, at least 1.
+    """Return the factor by which inferences may have slowed down since the last measurement, at least 1.
 
-    While there are none, only the processor tells: what it has to give now against then. It is a hint, good
-    enough to be careful with, too rough to be bold with.
+    While there are no inferences, the free processor time, now and then, is the only hint. It is good enough
+    to predict higher latencies, but too rough to predict lower ones.
     """
     then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
     if then is None or now is None:

@@ -1,1 +1,1 @@
-"""What a monitor knows of the device: its sensors, and how long inferences take."""
+"""Knowledge of the device: its sensors, and how long inferences take on it."""

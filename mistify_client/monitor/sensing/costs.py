@@ -1,4 +1,4 @@
-"""What a package's manifest promises of each branch."""
+"""Expected costs of each branch, as the package's manifest states them."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from mistify.package.manifest import Branch, Manifest
 
 @dataclass(frozen=True)
 class BranchCosts:
-    """What is expected of one branch.
+    """Expected costs and accuracy of one branch.
 
     Attributes:
-        latency_ms: of one inference at batch 1, where nothing else runs.
-        accuracy: what `metric` says of the branch.
-        metric: of the package.
-        memory_bytes: as the cost model has it; None where the manifest does not say.
+        latency_ms: milliseconds of one inference at batch size 1 on an otherwise idle device.
+        accuracy: value of `metric` for the branch.
+        metric: the package's metric.
+        memory_bytes: bytes by the cost model; None if the manifest has no figure.
     """
 
     latency_ms: float
@@ -26,16 +26,20 @@ class BranchCosts:
 
     @property
     def merit(self) -> float:
-        """The accuracy as a number that is the higher the better, whatever the metric."""
+        """Return the accuracy with the sign that makes higher values better for every metric."""
         return self.accuracy if self.metric.is_share else -self.accuracy
 
 
 def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[BranchCosts, ...]:
-    """The costs of a package's branches; of the whole package, as the only one, where it has none.
+    """Return the costs of a package's branches; a package without branches counts as a single one.
 
     Args:
-        manifest: of the package.
-        hardware: the profile whose latencies are meant, one that the package was made for.
+        manifest: the package's manifest.
+        hardware: name of the hardware profile whose latencies are returned. The package must have been made
+            for it (see `made_for`).
+
+    Returns:
+        One entry per branch, in the order of the manifest.
     """
     return tuple(
         BranchCosts(
@@ -49,7 +53,7 @@ def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[Branc
 
 
 def made_for(manifest: Manifest, hardware: str) -> bool:
-    """Whether a package's manifest has latencies of a profile; those of the host every one has."""
+    """Return True if a manifest has latencies for a hardware profile; every manifest has the host's."""
     return hardware == HOST.name or all(latency_axis(hardware) in part.measured for part in _parts(manifest))
 
 

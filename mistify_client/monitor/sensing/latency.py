@@ -1,4 +1,4 @@
-"""How long branches take now: the ratio of measured to expected latency, corrected by branch (paper 6)."""
+"""Present latency of branches: the ratio of measured to expected latency, corrected by branch (paper 6)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,31 +9,36 @@ import numpy.typing as npt
 
 from mistify_client.monitor.sensing.costs import BranchCosts
 
-#: Fewer inferences than these say nothing: one that met an interruption is no change of conditions.
+#: Fewer inferences are ignored: a single one that was interrupted does not show a change of conditions.
 LEAST_INFERENCES = 3
-#: As many are looked at where an interval has fewer, but none beyond the least that is not recent.
+#: An interval with fewer inferences is filled up with earlier ones to this number. Beyond
+#: `LEAST_INFERENCES`, only recent ones are used.
 USUAL_INFERENCES = 5
-#: How much older than the last inference the others may be to be recent.
+#: An inference is recent if it ended at most this long before the last one.
 RECENT_SECONDS = 10.0
 
-#: How much of a deviation is put down to the branch. The rest may be conditions that changed meanwhile.
+#: The share of a deviation that is attributed to the branch. The rest may come from conditions that changed
+#: in the meantime.
 _LEARNED = 0.5
-#: Branches deviate from each other by this factor at the most.
+#: The largest factor by which a branch is corrected, up or down.
 _MOST = 2.0
 
 
 class LatencyEstimator:
-    """Latency of branch b now = expected_ms[b] * corrections[b] * ratio.
+    """Estimator of the present latency of branch b: expected_ms[b] * corrections[b] * ratio.
 
-    Conditions change the ratio, for all branches alike. What a change of branch alone has changed is a
-    deviation of the one that was entered from the one that was left, such as operations that this device is
-    slow at: without a correction, a branch that always takes longer than expected would be left and chosen
-    again forever. Both are corrected, half each. Most branches are entered as conditions worsen, which the
-    ratio before has seen a part of: if only they were corrected, all corrections would rise with time.
+    Conditions such as load change the ratio, which all branches share. A change of latency that comes with a
+    switch to another branch shows that the two branches deviate from each other, for example because one
+    has operations that this device is slow at. Without a correction, a branch that always takes longer than
+    expected would be left and chosen again forever.
+
+    The correction is split equally between the branch that was entered and the one that was left. Most
+    switches happen while conditions worsen, and the ratio measured before the switch contains only part of
+    that. If only the entered branch were corrected, all corrections would rise with time.
 
     Args:
-        expected_ms: latency of each branch by the manifest.
-        ratio: by which it starts.
+        expected_ms: milliseconds of each branch by the manifest.
+        ratio: initial value of the ratio.
 
     Attributes:
         corrections: a factor for each branch.
@@ -48,22 +53,29 @@ class LatencyEstimator:
 
     @property
     def predicted_ms(self) -> tuple[float, ...]:
-        """What each branch would take now."""
+        """Return the milliseconds that an inference of each branch would take now."""
         pairs = zip(self._expected_ms, self.corrections, strict=True)
         return tuple(expected * correction * self.ratio for expected, correction in pairs)
 
     def corrected(self, costs: Sequence[BranchCosts]) -> tuple[BranchCosts, ...]:
-        """The costs of the branches, their latencies corrected."""
+        """Return the costs of the branches with corrected latencies, without the ratio."""
         pairs = zip(costs, self.corrections, strict=True)
         return tuple(replace(each, latency_ms=each.latency_ms * factor) for each, factor in pairs)
 
     def observe(self, inferences: npt.NDArray[Any], since: float) -> bool:
-        """Take in what was measured; false where that was too little to tell anything.
+        """Update the ratio and the corrections from measured inferences.
+
+        The median of the recent inferences of one branch counts: of the branch that ran last, at batch size
+        1, which the latencies in manifests refer to.
 
         Args:
-            inferences: those that may count (`runtime.statistics.INFERENCE`), in the order of time. Those of
-                the last one's branch do, by their median, and of them those at batch 1, as manifests mean it.
-            since: when the interval began that is asked for; an inference has to have ended in it.
+            inferences: candidates in order of time, an array of shape (n,) and dtype
+                `runtime.statistics.INFERENCE`.
+            since: start of the present interval, in seconds of the monotonic clock. At least one inference
+                has to have ended in the interval.
+
+        Returns:
+            True if the estimate was updated, False if there were too few inferences.
         """
         single = inferences[(inferences["batch"] == 1) & (inferences["latency_ms"] > 0)]
         same = single[single["branch"] == single["branch"][-1:]]

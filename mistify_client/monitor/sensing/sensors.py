@@ -1,4 +1,4 @@
-"""What a device has to give at the moment: processor, memory, temperature, battery (paper 6)."""
+"""Sensors for the resources of a device: processor, memory, temperature, battery (paper 6)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
-#: Of the optional group `monitor`; None where it is not installed: then nothing is known of the device.
+#: Part of the optional group `monitor`. None if it is not installed: then nothing is known of the device.
 psutil: Any = None
 with suppress(ImportError):
     psutil = import_module("psutil")
 
-#: Why nothing is known of the device; None where psutil is there.
+#: The reason why nothing is known of the device; None if psutil is installed.
 PSUTIL_MISSING = (
     "psutil is not installed, nothing is known of the device; pip install 'mistify-porting[monitor]'"
     if psutil is None
@@ -21,15 +21,15 @@ PSUTIL_MISSING = (
 
 @dataclass(frozen=True)
 class SensorReading:
-    """Resources at one moment; None stands for what the device does not tell.
+    """Resources at one moment; a value that the device does not report is None.
 
     Attributes:
-        cpu_available: share of the processors' time that nobody used since the reading before, 0 to 1.
-        cpu_mhz: clock frequency, the mean over the processors.
-        memory_available: bytes that can be had without swapping.
-        temperature: of the hottest sensor, in degrees Celsius.
+        cpu_available: share of the processors' time that was idle since the previous reading, 0 to 1.
+        cpu_mhz: clock frequency in MHz, the mean over the processors.
+        memory_available: bytes that can be allocated without swapping.
+        temperature: degrees Celsius of the hottest sensor.
         battery: charge as a share, 0 to 1.
-        plugged: whether the device runs on mains power.
+        plugged: True if the device runs on mains power.
     """
 
     cpu_available: float | None = None
@@ -40,35 +40,36 @@ class SensorReading:
     plugged: bool | None = None
 
 
-#: Takes a reading. A trace that is replayed is one as well.
+#: Takes a reading. A replayed trace is a sensor as well.
 Sensor: TypeAlias = Callable[[], SensorReading]
 
 
 class DeviceSensor:
-    """Reads the device it runs on, through psutil; a sensor that is missing or fails is absent, no error.
+    """Sensor of the device that the process runs on, through psutil.
 
-    The first reading has no `cpu_available`, since there is none before it.
+    A sensor that is missing or fails leaves its value None and raises nothing. The first reading has no
+    `cpu_available`, since there is no earlier one to compare with.
     """
 
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
     def __call__(self) -> SensorReading:
-        """See `SensorReading`."""
+        """Return the present resources of the device."""
         if psutil is None:
             return SensorReading()
-        battery = _told(_battery)
+        battery = _read_or_none(_battery)
         return SensorReading(
             cpu_available=self._cpu_available(),
-            cpu_mhz=_told(lambda: psutil.cpu_freq().current),
-            memory_available=_told(lambda: psutil.virtual_memory().available),
-            temperature=_told(lambda: max(_temperatures())),
-            battery=_told(lambda: battery.percent / 100),
-            plugged=_told(lambda: battery.power_plugged),
+            cpu_mhz=_read_or_none(lambda: psutil.cpu_freq().current),
+            memory_available=_read_or_none(lambda: psutil.virtual_memory().available),
+            temperature=_read_or_none(lambda: max(_temperatures())),
+            battery=_read_or_none(lambda: battery.percent / 100),
+            plugged=_read_or_none(lambda: battery.power_plugged),
         )
 
     def _cpu_available(self) -> float | None:
-        times: tuple[float, float] | None = _told(_cpu_times)
+        times: tuple[float, float] | None = _read_or_none(_cpu_times)
         if times is None:
             return None
         before, self._before = self._before, times
@@ -78,7 +79,7 @@ class DeviceSensor:
 
 
 def _cpu_times() -> tuple[float, float]:
-    """Seconds of all processors since the start: altogether, and unused."""
+    """Return the seconds of all processors since the system started: in total, and idle."""
     times = psutil.cpu_times()
     return sum(times), times.idle
 
@@ -92,13 +93,13 @@ def _temperatures() -> Iterator[float]:
         yield from (sensor.current for sensor in sensors)
 
 
-def _told(read: Callable[[], Any]) -> Any:
-    """What a sensor says; None where it is missing.
+def _read_or_none(read: Callable[[], Any]) -> Any:
+    """Return the value of a sensor, or None if the sensor is missing.
 
-    Sensors are missing in many ways: psutil lacks the function on this system, gives None or nothing, or the
-    file behind it cannot be read, is no number, or vanished.
+    A sensor can be missing in many ways: psutil lacks the function on this system, or returns None or an
+    empty result, or the file behind the sensor is unreadable, holds no number or has vanished.
     """
     try:
         return read()
-    except Exception:  # a monitor outlives every sensor
+    except Exception:  # no failure of a sensor may end the monitor
         return None

@@ -1,1 +1,1 @@
-"""What a monitor keeps on disk, and what it shows."""
+"""Files that a monitor keeps on disk: targets, log, status and lock."""

@@ -1,4 +1,4 @@
-"""The daemon's log: a JSON object in a line for everything that changes, kept from growing."""
+"""The daemon's log: one line of JSON for each change, in a file of limited size."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-#: The log is at most twice as large: it and the one before it.
+#: The limit for one file. The log consists of at most two: the present file and the previous one.
 LARGEST_BYTES = 1_000_000
 
 #: How many of the last entries are remembered for `mistify status`.
@@ -18,17 +18,20 @@ REMEMBERED = 10
 
 
 class Journal:
-    """Writes entries to a file and a stream, from any thread. A full disk costs entries, nothing else.
+    """Log that writes entries to a file and a stream, from any thread.
+
+    If the disk is full, entries are lost, but no error is raised.
 
     Args:
-        path: of the file. One that would exceed the limit becomes `NAME.1`, in place of the one before.
-        echo: the stream; None for none.
+        path: the log file. When it would exceed the limit, it is renamed to `NAME.1` and replaces the
+            previous file of that name.
+        echo: a stream that receives every entry as well; None for no stream.
         now: the wall clock.
-        largest: the limit in bytes.
+        largest: the limit of the file in bytes.
 
     Attributes:
-        noted: how many entries there were.
-        last: the last `REMEMBERED` of them.
+        noted: the number of entries so far.
+        last: the last `REMEMBERED` entries.
     """
 
     def __init__(
@@ -49,7 +52,13 @@ class Journal:
         self.last: deque[dict[str, object]] = deque(maxlen=REMEMBERED)
 
     def note(self, event: str, reason: str, **fields: object) -> None:
-        """Write an entry: when, what happened, why, and figures."""
+        """Write an entry.
+
+        Args:
+            event: the kind of entry, such as "switch".
+            reason: an explanation for people.
+            fields: further values of the entry, which JSON can represent.
+        """
         time = self._now().isoformat(timespec="milliseconds")
         entry = {"time": time, "event": event, "reason": reason, **fields}
         line = json.dumps(entry) + "\n"
@@ -58,12 +67,17 @@ class Journal:
             self.last.append(entry)
             self._append(line)
             if self._echo is not None:
-                with suppress(OSError):  # nobody reads it any more
+                with suppress(OSError):  # the reader of the stream may have closed it
                     self._echo.write(line)
                     self._echo.flush()
 
     def problem(self, about: str, reason: str | None) -> None:
-        """Note that something goes wrong, once, and that it does no longer, where the reason is None."""
+        """Note a problem once while it lasts, and its end.
+
+        Args:
+            about: the part that has the problem, such as "package".
+            reason: a description of the problem; None if there is none any more.
+        """
         if reason == self._problems.get(about):
             return
         if reason is None:
@@ -75,7 +89,7 @@ class Journal:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What goes wrong at the moment."""
+        """Return the present problems: reasons by the part that has the problem."""
         return dict(self._problems)
 
     def _append(self, line: str) -> None:

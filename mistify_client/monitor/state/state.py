@@ -1,4 +1,4 @@
-"""Where the daemon keeps what has to last: beside the package, in the directory of its state."""
+"""The daemon's persistent files, in the state directory beside the package."""
 
 import os
 from collections.abc import Iterator
@@ -14,64 +14,66 @@ from mistify_client.runtime.versions import state_directory
 
 @dataclass(frozen=True)
 class MonitorState:
-    """The files of the daemon of one package.
+    """Paths of the files of one package's daemon.
 
     Attributes:
-        directory: below the package's state directory.
+        directory: the daemon's own directory, below the package's state directory.
     """
 
     directory: Path
 
     @classmethod
     def of(cls, package: Path) -> "MonitorState":
-        """The files of a package's daemon; they need not be there.
+        """Return the paths of a package's daemon; the files need not exist.
 
         Raises:
-            MistifyError: as `Manifest.load`: this is no package.
+            MistifyError: the directory is no package; raised by `Manifest.load`.
         """
         Manifest.load(package)
         return cls(state_directory(package) / "monitor")
 
     @property
     def targets(self) -> Path:
-        """What `mistify target` has changed."""
+        """Return the file of the targets set by `mistify target`."""
         return self.directory / "targets.json"
 
     @property
     def status(self) -> Path:
-        """What `mistify status` shows."""
+        """Return the file that `mistify status` shows."""
         return self.directory / "status.json"
 
     @property
     def log(self) -> Path:
-        """The decisions, one JSON object in a line."""
+        """Return the file of the decisions, one JSON object per line."""
         return self.directory / "decisions.jsonl"
 
     @property
     def replacement(self) -> Path:
-        """How far the work on a new package is."""
+        """Return the file with the progress of the work on a new package."""
         return self.directory / "replacement.json"
 
     @property
     def reports(self) -> Path:
-        """What packages were measured to take, and whether the server knows."""
+        """Return the file of the measured latencies of packages, and whether they were reported."""
         return self.directory / "reports.json"
 
     @property
     def candidate(self) -> Path:
-        """The directory that a new package is downloaded into."""
+        """Return the directory that a new package is downloaded into."""
         return self.directory / "candidate"
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Be the only daemon of the package, until the end or the death of the process.
+        """Hold the lock that makes this process the package's only daemon.
+
+        The lock is released at the end of the context, or when the process dies.
 
         Raises:
-            MistifyError: CONFLICT, another one is.
+            MistifyError: CONFLICT, another daemon holds the lock.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         with self._lock.open("a+") as file:
-            with locked(self.directory):  # one who only asks whether the lock is held takes it as well
+            with locked(self.directory):  # `is_held` takes the daemon's lock for a moment as well
                 if not try_lock(file):
                     file.seek(0)
                     raise _held_by(file.read(), self.directory)
@@ -82,7 +84,7 @@ class MonitorState:
 
     @property
     def is_held(self) -> bool:
-        """Whether a daemon runs."""
+        """Return True if a daemon runs."""
         if not self._lock.exists():
             return False
         with locked(self.directory), self._lock.open() as file:
@@ -94,12 +96,16 @@ class MonitorState:
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
-    """Tells a file from the one that takes its place, or is written over it; None where there is none."""
+    """Return a value that changes when a file is replaced or overwritten.
+
+    Returns:
+        The inode and the time of the last change in nanoseconds; None if there is no file.
+    """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def _held_by(pid: str, directory: Path) -> MistifyError:

@@ -1,4 +1,4 @@
-"""What a package has to keep to on its device: targets of the config, and those set while the daemon runs."""
+"""Targets of a package on its device: those of the config, and those set while the daemon runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,33 +15,33 @@ from mistify.parsing.validation import InvalidValue, Settings, problems_of
 from mistify_client.monitor.state.state import stamp
 
 
-def _absolute(quantity: Quantity, given: object, example: str) -> float:
+def _absolute(quantity: Quantity, raw: object, example: str) -> float:
     if quantity.relative:
         raise InvalidValue(
-            given, f'a limit such as "{example}"', "give a number with its unit: no source is here"
+            raw, f'a limit such as "{example}"', "give a number with its unit: no source is here"
         )
     return quantity.value
 
 
 Milliseconds = Annotated[
     float,
-    PlainValidator(lambda given: _absolute(parse_time(given), given, "20ms")),
+    PlainValidator(lambda raw: _absolute(parse_time(raw), raw, "20ms")),
     PlainSerializer(format_time),
 ]
 ByteCount = Annotated[
     float,
-    PlainValidator(lambda given: _absolute(parse_bytes(given), given, "20MB")),
+    PlainValidator(lambda raw: _absolute(parse_bytes(raw), raw, "20MB")),
     PlainSerializer(format_bytes),
 ]
 
 
 class Targets(Settings):
-    """Limits of one inference on the device, None where there is none.
+    """Limits of one inference on the device; None means no limit.
 
     Attributes:
-        latency: the most milliseconds.
-        accuracy: what the package's metric has to reach at the least; of `mse`, at the most.
-        memory: the most bytes of the branch that runs, by the cost model.
+        latency: upper limit in milliseconds.
+        accuracy: lower limit of the package's metric; for `mse`, the upper limit.
+        memory: upper limit in bytes for the branch that runs, by the cost model.
     """
 
     latency: Milliseconds | None = Field(default=None, description='a time such as "20ms"', examples=["20ms"])
@@ -49,20 +49,26 @@ class Targets(Settings):
     memory: ByteCount | None = Field(default=None, description='bytes such as "2MB"', examples=["2MB"])
 
     def replaced(self, changes: Mapping[str, object]) -> "Targets":
-        """These targets with some of them set anew, or lifted by None.
+        """Return a copy of these targets with changes.
+
+        Args:
+            changes: new values by the name of the target; None removes the target.
 
         Raises:
-            ValidationError: a change is no target.
+            ValidationError: a change is no valid target.
         """
         return Targets.model_validate(self.model_dump(exclude_none=True) | dict(changes))
 
 
 class LiveTargets:
-    """The targets of a config, overridden by a file that may change at any time.
+    """Targets of a config, overridden by a file that may change at any time.
 
     Args:
-        configured: the targets where the file sets none.
-        path: of the file.
+        configured: the targets that hold where the file sets none.
+        path: the file, as `write_changes` writes it.
+
+    Attributes:
+        current: the targets that hold now.
     """
 
     def __init__(self, configured: Targets, path: Path) -> None:
@@ -72,24 +78,27 @@ class LiveTargets:
         self.current = configured
 
     def refresh(self) -> bool:
-        """Read the file again where it is another one; whether it was.
+        """Read the file again if it has changed.
+
+        Returns:
+            True if the file has changed.
 
         Raises:
-            MistifyError: INVALID_CONFIG, the file says no targets; those before stay.
+            MistifyError: INVALID_CONFIG, the file holds no valid targets; the previous targets stay.
         """
-        found = stamp(self._path)
-        if found == self._read:
+        latest = stamp(self._path)
+        if latest == self._read:
             return False
-        self._read = found
+        self._read = latest
         self.current = self._configured.replaced(read_changes(self._path))
         return True
 
 
 def parse_changes(assignments: Sequence[str]) -> dict[str, str | None]:
-    """Changes from texts such as `latency=20ms`; `latency=none` lifts a target.
+    """Return the changes that texts such as `latency=20ms` describe; `latency=none` removes a target.
 
     Raises:
-        MistifyError: INVALID_CONFIG with everything that is wrong.
+        MistifyError: INVALID_CONFIG with every problem of the texts.
     """
     problems = [
         Problem("target", repr(text), "NAME=VALUE", "write for example latency=20ms")
@@ -105,10 +114,10 @@ def parse_changes(assignments: Sequence[str]) -> dict[str, str | None]:
 
 
 def read_changes(path: Path) -> dict[str, str | None]:
-    """The changes that `write_changes` has kept; none where there are none.
+    """Return the changes that `write_changes` wrote; an empty mapping if there is no file.
 
     Raises:
-        MistifyError: INVALID_CONFIG, the file says something else.
+        MistifyError: INVALID_CONFIG, the file holds no valid changes.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -124,7 +133,7 @@ def read_changes(path: Path) -> dict[str, str | None]:
 
 
 def write_changes(path: Path, changes: Mapping[str, str | None]) -> None:
-    """Keep changes, so that a reader finds the old or the new ones, nothing between; power cuts included."""
+    """Write changes to a file atomically: a reader sees the old or the new ones, even after a power cut."""
     write_json(path, dict(changes), durable=True)
 
 
