@@ -1,4 +1,4 @@
-"""The daemon: reads, decides, writes the switchboard and tells of it, once in each interval (paper 6)."""
+"""The daemon: a loop that reads sensors, decides, sets the switchboard and logs changes (paper 6)."""
 
 import os
 import select
@@ -28,25 +28,25 @@ from mistify_client.monitor.state.targets import LiveTargets
 from mistify_client.monitor.status import replacement_status, status, targets
 from mistify_client.runtime.versions import current
 
-#: The status is written whenever something changes, and as often as this while nothing does: flash wears out.
+#: The status is written after every change, and otherwise only this often, because flash memory wears out.
 _STATUS_SECONDS: Final = 5.0
 
-#: SIGHUP reads the config again, the others end the daemon.
+#: The signals that the daemon handles: SIGHUP reads the config again, the others end it.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-#: Waits so many seconds for a signal; None where none came.
+#: Waits for a signal for at most the given seconds, and returns it; None if none came.
 Waiting = Callable[[float], signal.Signals | None]
 
 
 class Monitor:
-    """Looks after one package. One thread calls it; background path and reporting have their own.
+    """Monitor of one package. It is used by one thread; background path and reports have their own threads.
 
     Args:
         package: the directory of the package that was shipped.
         load_config: reads the config; called again by `reload`.
-        journal: where changes are told.
-        sensor: reads the device.
-        clock: the one of the inferences, in seconds.
+        journal: the log for changes and problems.
+        sensor: the sensor of the device.
+        clock: the clock that inferences are recorded with, in seconds.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Monitor:
 
     @property
     def interval(self) -> float:
-        """Seconds between two steps."""
+        """Return the seconds between two steps."""
         return self._config.interval
 
     def step(self) -> None:
-        """Decide once. What is wrong with targets, package, server or disk is told, and lived with."""
+        """Decide once; problems with targets, package, server or disk are logged and not raised."""
         now = self.clock()
         since = now - self.interval if self._before is None else self._before
         self._before = now
@@ -89,7 +89,7 @@ class Monitor:
             self._journal.problem("package", str(error))
         else:
             self._journal.problem("package", None)
-            self._tell(outcome)
+            self._note_decision(outcome)
             self._outcome = outcome
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
@@ -97,7 +97,7 @@ class Monitor:
         self._write_status(now)
 
     def reload(self) -> None:
-        """Read the config again; one that is wrong is told, and the one before stays."""
+        """Read the config again; if it is invalid, log that and keep the previous one."""
         try:
             self._configure(self._load_config())
         except (MistifyError, OSError) as error:
@@ -107,7 +107,7 @@ class Monitor:
             self._journal.note("config", "read again")
 
     def close(self) -> None:
-        """End the threads; their work goes on with the next daemon."""
+        """End the threads; the next daemon continues their work."""
         for path in (self._background, self._reporting):
             if path is not None:
                 path.stop()
@@ -116,7 +116,7 @@ class Monitor:
         asks, reports = config.replacement, config.reporting
         template = None if asks is None else goal_template(asks.goal)
         if asks is not None and asks.examples is not None:
-            # Those that do not fit are told now, and not once a server has made a package to be compared.
+            # Examples that do not fit are reported now, not when a new package has to be compared on them.
             read_examples(asks.examples, Manifest.load(self._package))
         hardware = HOST.name if template is None else template.hardware_name
         foreground = Foreground(self._package, config.make_policy(), self._sensor, hardware)
@@ -140,8 +140,8 @@ class Monitor:
         if self._targets.current != before:
             self._journal.note("targets", "changed by mistify target", **targets(self._targets.current))
 
-    def _tell(self, outcome: IntervalOutcome) -> None:
-        """Note a decision, unless it is the one before again."""
+    def _note_decision(self, outcome: IntervalOutcome) -> None:
+        """Note a decision in the log, unless nothing has changed."""
         decision, situation = outcome.decision, outcome.situation
         figures = {"branch": decision.branch, "ratio": round(situation.ratio, 4), "fits": decision.fits}
         if outcome.switched:
@@ -150,7 +150,7 @@ class Monitor:
             self._journal.note("stay", decision.reason, **figures)
 
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
-        """Where no branch has kept to the targets for a while, ask for a new package."""
+        """Request a new package if no branch has kept to the targets for a while."""
         fits, situation = outcome.decision.fits, outcome.situation
         if self._short_since is None or fits:
             self._short_since = None if fits else now
@@ -191,7 +191,13 @@ class Monitor:
 
 
 def run(monitor: Monitor, journal: Journal, wait: Waiting) -> None:
-    """Step after step until a signal ends it."""
+    """Run the monitor's steps until a signal ends it.
+
+    Args:
+        monitor: the monitor, which is closed at the end.
+        journal: the log, which gets the signal.
+        wait: waits for a signal between two steps.
+    """
     try:
         while True:
             started = monitor.clock()
@@ -210,7 +216,10 @@ def run(monitor: Monitor, journal: Journal, wait: Waiting) -> None:
 
 @contextmanager
 def signals_waited_for() -> Iterator[Waiting]:
-    """Waiting that signals end, instead of interrupting whatever is being done; for the main thread."""
+    """Yield a function that waits for signals; meanwhile they do not interrupt other work.
+
+    Only the main thread may use it.
+    """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
 
@@ -219,7 +228,7 @@ def signals_waited_for() -> Iterator[Waiting]:
         return signal.Signals(reader.recv(1)[0]) if ready else None
 
     with reader, writer:
-        # A handler has to be there for the number of the signal to be written to the socket.
+        # Python writes a signal's number to the socket only if the signal has a handler.
         before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
         earlier = signal.set_wakeup_fd(writer.fileno())
         try:

@@ -1,11 +1,11 @@
-"""What packages take on the device, told to the server once they were measured undisturbed (paper 4.1, 6)."""
+"""Reports to the server of the latencies that packages have on a quiet device (paper 4.1, 6)."""
 
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from mistify.errors import MistifyError
 from mistify.files import write_json
@@ -21,28 +21,36 @@ from mistify_client.runtime.versions import current
 _ABOUT = "reporting"
 
 
-class Taken(BaseModel):
-    """What an inference of a package took, and whether the server knows, or wants to know nothing of it."""
+class DeviceLatency(BaseModel):
+    """Latency of a package on this device.
+
+    Attributes:
+        milliseconds: of one inference.
+        reported: True if the server has accepted the report, or refused it for good. Files call it `told`.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
 
     milliseconds: float
-    told: bool = False
+    reported: bool = Field(default=False, alias="told")
 
 
-_KNOWN = TypeAdapter(dict[str, Taken])
+_LATENCIES = TypeAdapter(dict[str, DeviceLatency])
 
 
 class Reporting:
-    """Measures each version of a package once, and tells the server, in a thread of its own.
+    """Background thread that measures each version of a package once and reports it to the server.
 
-    A server that is away is waited for; what was measured lasts on disk.
+    If the server is away, the thread waits for it. Measurements are kept on disk.
 
     Args:
         package: the directory of the package that was shipped.
-        path: of the file for what was measured.
-        config: of reporting.
-        journal: where it tells what came of it, and what goes wrong.
-        retry: how long to wait after a failure; it never gives up.
-        measure: what a package takes with the fastest of some numbers of threads, in milliseconds.
+        path: the file that keeps the measurements.
+        config: settings of the reports.
+        journal: the log for outcomes and problems.
+        retry: the time to wait after a failure; the number of attempts is not limited.
+        measure: returns the milliseconds of an inference of a package, with the fastest of several numbers
+            of threads.
     """
 
     def __init__(
@@ -64,31 +72,31 @@ class Reporting:
         self._thread: threading.Thread | None = None
         self._quiet_since: float | None = None
         self._failures = 0
-        self._known: dict[str, Taken] = {}
+        self._latencies: dict[str, DeviceLatency] = {}
         with suppress(OSError, ValidationError):
-            self._known = _KNOWN.validate_json(path.read_bytes())
+            self._latencies = _LATENCIES.validate_json(path.read_bytes())
 
     def observe(self, now: float, package: Manifest, cpu_available: float | None) -> None:
-        """Begin what there is to do, once the moment has come; to be called again and again.
+        """Start to measure or report the current version if it is time to; called in each interval.
 
         Args:
             now: seconds of the monotonic clock.
-            package: the current version.
-            cpu_available: the share of the processors that is free; None where that is not known.
+            package: manifest of the current version.
+            cpu_available: share of the processors that is free, 0 to 1; None if it is not known.
         """
         quiet = cpu_available is not None and cpu_available >= self._config.free
         self._quiet_since = (self._quiet_since or now) if quiet else None
-        taken = self._known.get(_key(package))
-        if taken is None:
+        latency = self._latencies.get(_key(package))
+        if latency is None:
             due = self._quiet_since is not None and now - self._quiet_since >= self._config.quiet
         else:
-            due = not taken.told
+            due = not latency.reported
         if due and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._work, name="mistify-reporting", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, once it has measured; the next daemon tells what was."""
+        """End the thread after a running measurement; the next daemon reports its result."""
         self._access.stop()
         if self._thread is not None:
             self._thread.join()
@@ -97,10 +105,10 @@ class Reporting:
         try:
             directory = current(self._package)
             package = Manifest.load(directory)
-            taken = self._known.get(_key(package)) or Taken(
+            latency = self._latencies.get(_key(package)) or DeviceLatency(
                 milliseconds=self._measure(directory, self._config.threads or self._predicted_threads())
             )
-        except Exception as error:  # whatever a package or a server does: the daemon goes on
+        except Exception as error:  # no failure of a package or a server may end the daemon
             if not self._access.stopped:
                 self._journal.problem(_ABOUT, f"the package cannot be measured: {error}")
             self._failures += 1
@@ -108,23 +116,23 @@ class Reporting:
             self._quiet_since = None
             return
         self._failures = 0
-        self._keep(package, taken)
+        self._keep(package, latency)
         failures = 0
-        while not self._access.stopped and not self._told(package, taken):
+        while not self._access.stopped and not self._report(package, latency):
             failures += 1
             self._access.wait(failures)
 
     def _predicted_threads(self) -> tuple[int, ...]:
-        """Those of which the server's predictions are the fastest."""
+        """Return the numbers of threads that the server's predictions for the device are based on."""
         with self._access.connected() as client:
             return client.threads(self._config.device)
 
-    def _told(self, package: Manifest, taken: Taken) -> bool:
-        """Whether the server knows now, or wants to know nothing of it."""
+    def _report(self, package: Manifest, latency: DeviceLatency) -> bool:
+        """Report a latency to the server; return False if it has to be tried again."""
         try:
             with self._access.connected() as client:
                 outcome = str(
-                    client.report(self._config.device, package.job, package.goal, taken.milliseconds)
+                    client.report(self._config.device, package.job, package.goal, latency.milliseconds)
                 )
         except (MistifyError, OSError) as error:
             if self._access.stopped:
@@ -135,15 +143,16 @@ class Reporting:
             outcome = f"the server takes no report: {error}"
         self._journal.problem(_ABOUT, None)
         self._journal.note("latency", outcome, goal=package.goal, job=package.job)
-        self._keep(package, taken.model_copy(update={"told": True}))
+        self._keep(package, latency.model_copy(update={"reported": True}))
         return True
 
-    def _keep(self, package: Manifest, taken: Taken) -> None:
-        self._known = {**self._known, _key(package): taken}
+    def _keep(self, package: Manifest, latency: DeviceLatency) -> None:
+        self._latencies = {**self._latencies, _key(package): latency}
+        content = _LATENCIES.dump_python(self._latencies, mode="json", by_alias=True)
         with suppress(OSError):  # then the next daemon measures again
-            write_json(self._path, _KNOWN.dump_python(self._known, mode="json"), durable=True)
+            write_json(self._path, content, durable=True)
 
 
 def _key(package: Manifest) -> str:
-    """A tuned version takes what the one before it took."""
+    """Return the key of a package in the file; a tuned version has the key, and latency, of its origin."""
     return f"{package.job}/{package.goal}"

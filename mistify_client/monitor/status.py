@@ -1,4 +1,4 @@
-"""What the daemon says of itself: a file for programs, lines for people."""
+"""The daemon's status: a file for programs, lines of text for people."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -13,7 +13,7 @@ _DIGITS = 3
 
 
 def status(outcome: IntervalOutcome) -> dict[str, object]:
-    """The present decision as plain data; null stands for what is not known."""
+    """Return the present decision as plain data; values that are not known are None."""
     situation = outcome.situation
     return {
         "branch": outcome.decision.branch,
@@ -30,18 +30,22 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
     }
 
 
-def targets(given: Targets) -> dict[str, object]:
-    """Targets as they are written, without those that are not set."""
-    return given.model_dump(mode="json", exclude_none=True)
+def targets(limits: Targets) -> dict[str, object]:
+    """Return the targets that are set as texts with units, by name."""
+    return limits.model_dump(mode="json", exclude_none=True)
 
 
 def replacement_status(replacement: Replacement | None) -> dict[str, object] | None:
-    """A replacement without the text of its config."""
+    """Return a replacement as plain data, without its config and key; None if there is none."""
     return None if replacement is None else replacement.model_dump(mode="json", exclude={"config", "key"})
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """A status file for people; `running` says whether the daemon does."""
+    """Yield the lines of text for the content of a status file.
+
+    Args:
+        status: the content, and `running`, which is True if the daemon runs.
+    """
     running = "running" if status["running"] else "not running"
     yield f"monitor: {running}, process {status['pid']}, seen {status['time']}"
     yield f"version: {status['version']}"
