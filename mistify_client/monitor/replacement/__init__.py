@@ -1,1 +1,1 @@
-"""Asking the server for a new package when no branch fits, and trying it."""
+"""The background path: requests to the server for a new package when no branch fits, and its trial."""

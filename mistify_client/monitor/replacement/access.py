@@ -1,4 +1,4 @@
-"""The server as the monitor's threads reach it: patiently, and so that they can be ended at any moment."""
+"""Access to the server for the monitor's threads, with retries, and calls that can be ended at any time."""
 
 import threading
 from collections.abc import Iterator
@@ -13,26 +13,26 @@ from mistify_client.rpc.retry import Backoff
 
 Client = TypeVar("Client", bound=ServiceClient)
 
-#: Failures that pass by themselves, or once somebody mends the token.
+#: Failures that may pass by themselves, or once somebody corrects the token.
 _PASSING: Final = (ErrorCode.UNAVAILABLE, ErrorCode.ADDRESS_IN_USE, ErrorCode.UNAUTHENTICATED)
 
-#: Between the attempts of what has no end.
+#: Waiting times in seconds for work that is attempted without limit.
 RETRY: Final = Backoff(first=1.0, longest=300.0)
 _ONE_ATTEMPT: Final = Backoff(attempts=0)
 
 
 def passes(error: Exception) -> bool:
-    """Whether another attempt may succeed."""
+    """Return True if another attempt may succeed."""
     return isinstance(error, OSError) or (isinstance(error, MistifyError) and error.code in _PASSING)
 
 
 class ServerAccess(Generic[Client]):
-    """Connections for one thread at a time, which another one can break off for good.
+    """Connections to the server for one thread, which another thread can end for good.
 
     Args:
-        settings: where the server is.
-        client: of one of its services.
-        retry: how long to wait after a failure.
+        settings: address and token of the server.
+        client: client class of the service to connect to.
+        retry: the time to wait after a failure.
     """
 
     def __init__(self, settings: ServerConfig, client: type[Client], retry: Backoff = RETRY) -> None:
@@ -44,19 +44,19 @@ class ServerAccess(Generic[Client]):
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing is to be begun any more."""
+        """Return True after `stop`: no new work may begin."""
         return self._stopping.is_set()
 
     @contextmanager
     def connected(self) -> Iterator[Client]:
-        """A client that does not wait for a server that is away.
+        """Yield a client whose calls fail at once if the server is away.
 
         Raises:
-            MistifyError: UNAUTHENTICATED, there is no token to read, as while another one takes its place.
+            MistifyError: UNAUTHENTICATED, the token cannot be read, for example while it is being replaced.
         """
         with self._make(self._settings.server, self._token(), backoff=_ONE_ATTEMPT) as client:
             self._client = client
-            if self.stopped:  # then `stop` may have come too early to close this one
+            if self.stopped:  # `stop` may have been called before it could see this client
                 client.close()
             try:
                 yield client
@@ -71,11 +71,15 @@ class ServerAccess(Generic[Client]):
             raise MistifyError(ErrorCode.UNAUTHENTICATED, message, error.problems) from error
 
     def wait(self, failures: int) -> None:
-        """Wait after so many failures in a row, until `stop` at the most."""
+        """Wait before the next attempt, at most until `stop`.
+
+        Args:
+            failures: the number of failures in a row.
+        """
         self._stopping.wait(self._retry.delay(failures))
 
     def stop(self) -> None:
-        """Break off what is being done, and whatever is begun after it."""
+        """Cancel the present call, and all later ones."""
         self._stopping.set()
         if self._client is not None:
             self._client.close()

@@ -1,4 +1,4 @@
-"""The background path: asks the server for a new package, and watches over what becomes of it (paper 6)."""
+"""The background path, which requests a new package and follows it up to its probation (paper 6)."""
 
 import threading
 import uuid
@@ -28,19 +28,20 @@ _ABOUT: Final = "new package"
 
 
 class Background:
-    """One replacement at a time, worked on in a thread of its own; the phase it is in lasts on disk.
+    """Background thread that works on one replacement at a time, whose phase is kept on disk.
 
     Args:
         package: the directory of the package that was shipped.
         state: the daemon's files.
-        config: of the background path.
-        template: the goal that new ones are made from.
-        journal: where it tells of every phase, and of what goes wrong.
-        retry: how long to wait after a failure; it never gives up.
+        config: settings of the background path.
+        template: the template of new goals.
+        journal: the log for phases and problems.
+        retry: the time to wait after a failure; the number of attempts is not limited.
         trying: tries a candidate beside the package in use.
 
     Attributes:
-        fastest_ms: what the fastest branch in use takes now, as the foreground path last saw it.
+        fastest_ms: present milliseconds of the fastest branch in use, set by the foreground path; None before
+            the first measurement.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class Background:
 
     @property
     def replacement(self) -> Replacement | None:
-        """What is worked on, or was last."""
+        """Return the present or the last replacement; None if there was none."""
         return self._ledger.replacement
 
     def resume(self) -> None:
-        """See to it that what has to be done next, if anything, is being done; to be called now and then."""
+        """Start the thread if there is work for it and it does not run; called in each interval."""
         replacement = self.replacement
         if replacement is None or self._steps.of(replacement.phase) is None:
             return
@@ -88,11 +89,18 @@ class Background:
             self._thread.start()
 
     def ask(self, shortfall: Shortfall, package: Manifest) -> None:
-        """Ask for a package that makes up for a shortfall, but for the same only once, and one at a time."""
+        """Request a package that makes up for a shortfall.
+
+        Nothing happens while another replacement is in progress, or if the same goal was requested before.
+
+        Args:
+            shortfall: the reason why no branch fits.
+            package: manifest of the version in use.
+        """
         last = self.replacement
         if last is not None and not last.phase.ended:
             return
-        with self._telling():
+        with self._noting_problems():
             goal = new_goal(self._template, package, shortfall)
             if goal.id not in self._ledger.asked:
                 job = self._config.job or (None if last is None else last.job)
@@ -102,11 +110,11 @@ class Background:
                 self._advance(asked.at(Phase.SUBMITTING, goal.reason))
 
     def measured(self, now: float, fits: bool) -> None:
-        """Judge a package on probation by what its fastest branch takes, `fastest_ms`.
+        """Judge a package on probation by the latency of its fastest branch, `fastest_ms`.
 
         Args:
             now: seconds of the monotonic clock.
-            fits: whether a branch keeps to the targets.
+            fits: True if a branch keeps to the targets.
         """
         self._outdated_since = None
         replacement = self.replacement
@@ -121,16 +129,17 @@ class Background:
         if before is not None:
             reason += f", that of the package before took {format_time(before, 3)}"
         worse = not fits and before is not None and takes > before
-        with self._telling():
+        with self._noting_problems():
             self._advance(replacement.at(Phase.ROLLING_BACK if worse else Phase.KEPT, reason))
 
     def outdated(self, ended: float) -> None:
-        """Judge a package on probation that no app has run, although apps infer: it may be that none can.
+        """Judge a package on probation that no app has run, although apps run inferences.
 
-        They have time for probation once more after they have tried to load it a second time.
+        Perhaps no app can load it. It is rolled back if apps have not run it within the time after which
+        they try to load it again, plus the length of the probation.
 
         Args:
-            ended: when the last inference of another version did, in seconds of the monotonic clock.
+            ended: end of the last inference of another version, in seconds of the monotonic clock.
         """
         replacement = self.replacement
         if replacement is None or replacement.phase is not Phase.PROBATION:
@@ -140,11 +149,11 @@ class Background:
         if ended - self._outdated_since < RETRY_SECONDS + self._config.probation:
             return
         reason = "no app has loaded it: those that infer go on with another version, their logs say why"
-        with self._telling():
+        with self._noting_problems():
             self._advance(replacement.at(Phase.ROLLING_BACK, reason))
 
     def stop(self) -> None:
-        """End the thread, once a trial or an installation is done; the next daemon goes on from there."""
+        """End the thread after a running trial or installation; the next daemon continues the work."""
         self._access.stop()
         if self._thread is not None:
             self._thread.join()
@@ -155,17 +164,17 @@ class Background:
             step = self._steps.of(replacement.phase)
             if step is None:
                 return
-            with self._telling() as problems:
-                self._advance(self._done(step, replacement))
+            with self._noting_problems() as problems:
+                self._advance(self._apply(step, replacement))
             failures = failures + 1 if problems else 0
             if problems:
                 self._access.wait(failures)
 
-    def _done(self, step: Callable[[Replacement], Replacement], replacement: Replacement) -> Replacement:
-        """The replacement after a step; rejected where that failed for good."""
+    def _apply(self, step: Callable[[Replacement], Replacement], replacement: Replacement) -> Replacement:
+        """Return the replacement after a step; rejected if the step failed for good."""
         try:
             return step(replacement)
-        except Exception as error:  # whatever a package or a server does: the daemon goes on
+        except Exception as error:  # no failure of a package or a server may end the daemon
             if self._access.stopped:
                 return replacement
             if passes(error):
@@ -177,12 +186,12 @@ class Background:
         if replacement == self.replacement:
             return
         self._ledger.save(replacement)
-        told = {"goal": replacement.goal, "job": replacement.job, "phase": replacement.phase.value}
-        self._journal.note("replacement", replacement.reason, **told)
+        fields = {"goal": replacement.goal, "job": replacement.job, "phase": replacement.phase.value}
+        self._journal.note("replacement", replacement.reason, **fields)
 
     @contextmanager
-    def _telling(self) -> Iterator[list[Exception]]:
-        """Tell of failures, which the list then has, and of their end."""
+    def _noting_problems(self) -> Iterator[list[Exception]]:
+        """Note a failure, or the end of earlier ones, in the log; the list then holds the failure."""
         problems: list[Exception] = []
         try:
             yield problems

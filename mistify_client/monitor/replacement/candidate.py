@@ -1,4 +1,4 @@
-"""Whether a package from the server is fit to take the place of the one in use: tried on this device."""
+"""Trial of a new package on this device, beside the one in use that it may replace."""
 
 import time
 import zipfile
@@ -23,15 +23,18 @@ from mistify_client.runtime.versions import check_interchangeable, current, stat
 _RUNS: Final = 30
 _RANDOM_EXAMPLES: Final = 16
 
-#: Figures agree that differ by less than this share of the largest one.
+#: Numbers agree if they differ by at most this share of the largest one.
 _TOLERANCE: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a candidate was found to do: its latency and that of the package in use, under equal conditions.
+    """Result of a trial, in which both packages ran under equal conditions.
 
-    `agreement` is the share of the examples on which both say the same; None where there were no examples.
+    Attributes:
+        candidate_ms: median milliseconds of an inference of the candidate.
+        running_ms: the same of the package in use.
+        agreement: share of the examples, 0 to 1, on which both packages agree; None without examples.
     """
 
     candidate_ms: float
@@ -47,31 +50,36 @@ def try_candidate(
 ) -> Trial:
     """Verify a candidate, run it beside the package in use, and compare them.
 
-    Of a package with branches the candidate's default runs, which is the goal's own network, and the
-    fastest of the package in use. Both run in the way
-    that was found best for the package, and take turns, so that what else the device does meets both.
+    The candidate runs its default branch, which is the network of the goal; the package in use runs its
+    fastest branch. Both run with the execution that is best for the package in use, and take turns, so that
+    other load on the device affects both alike.
 
     Args:
         candidate: the directory of the new package.
         package: the directory of the package that was shipped; its current version is in use.
-        examples: `.npz` with an array for each input; random inputs are run where there is none.
-        clock: in seconds.
+        examples: `.npz` file with an array for each input; None for random inputs.
+        clock: the clock that inferences are measured with, in seconds.
+
+    Returns:
+        Latencies and agreement of both packages.
 
     Raises:
-        MistifyError: CORRUPT_PACKAGE or INVALID_MODEL: the candidate is damaged, cannot be run, or gives
-            numbers that are not finite; INVALID_DATASET: the examples do not fit.
+        MistifyError: CORRUPT_PACKAGE or INVALID_MODEL: the candidate is damaged, cannot be run, or has
+            outputs that are not finite; INVALID_DATASET: the examples do not fit.
     """
     running = current(package)
     new_manifest, old_manifest = verify(candidate), verify(running)
     check_interchangeable(old_manifest, new_manifest, candidate)
-    values = _random(old_manifest.inputs) if examples is None else read_examples(examples, old_manifest)
+    values = (
+        _random_inputs(old_manifest.inputs) if examples is None else read_examples(examples, old_manifest)
+    )
     open_old = partial(open_network, running, old_manifest)
     execution = best_execution(state_directory(package), old_manifest, open_old)
     new, old = open_network(candidate, new_manifest, execution), open_old(execution)
-    said = answers(new, values)
-    if not all(np.isfinite(output).all() for output in said.values()):
+    outputs = compute_outputs(new, values)
+    if not all(np.isfinite(output).all() for output in outputs.values()):
         raise MistifyError(ErrorCode.INVALID_MODEL, f"{candidate} gives outputs that are not finite")
-    agreement = None if examples is None else agreeing(said, answers(old, values))
+    agreement = None if examples is None else share_of_agreement(outputs, compute_outputs(old, values))
     single = next(_singles(values))
     new_single, old_single = _bound(new, single), _bound(old, single)
     new_ms, old_ms = _alternating(
@@ -83,10 +91,17 @@ def try_candidate(
 
 
 def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
-    """The examples in a file, by the names of the inputs.
+    """Return the examples in a file.
+
+    Args:
+        path: `.npz` file with an array for each input.
+        package: manifest of the package whose inputs the examples have to fit.
+
+    Returns:
+        Arrays by the names of the inputs, whose first axis counts the examples.
 
     Raises:
-        MistifyError: INVALID_DATASET, the file has no arrays, or others than the network takes.
+        MistifyError: INVALID_DATASET, the file has no arrays, or they do not fit the inputs.
     """
     try:
         with np.load(path, allow_pickle=False) as arrays:
@@ -100,31 +115,47 @@ def read_examples(path: Path, package: Manifest) -> dict[str, Array]:
         raise MistifyError(error.code, f"{path} does not fit the network", error.problems) from error
 
 
-def answers(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:
-    """What the default branch says of examples, as values.
+def compute_outputs(network: Network, examples: Mapping[str, Array]) -> dict[str, Array]:
+    """Run the default branch on examples, one at a time, and return its dequantized outputs.
 
-    They run one by one: beside an app a device has no memory to spare, and none is allocated for that.
+    A batch of all examples would need memory that a device beside an app does not have to spare.
+
+    Args:
+        network: the network to run.
+        examples: arrays of shape (examples, ...) by the names of the inputs.
+
+    Returns:
+        Arrays of shape (examples, ...) by the names of the outputs.
     """
-    outputs, branch = network.manifest.outputs, network.manifest.default_branch
-    found = [network(_bound(network, single), branch) for single in _singles(examples)]
+    infos, branch = network.manifest.outputs, network.manifest.default_branch
+    results = [network(_bound(network, single), branch) for single in _singles(examples)]
     return {
-        info.name: info.dequantized(np.concatenate([each[info.name] for each in found])) for info in outputs
+        info.name: info.dequantized(np.concatenate([each[info.name] for each in results])) for info in infos
     }
 
 
-def agreeing(some: Mapping[str, Array], others: Mapping[str, Array]) -> float:
-    """The share of examples on which all outputs agree: their classes, or figures where there is only one."""
-    agreed = [_same(some[name], others[name]) for name in some]
-    return float(np.mean(np.logical_and.reduce(agreed)))
+def share_of_agreement(new: Mapping[str, Array], old: Mapping[str, Array]) -> float:
+    """Return the share of examples, 0 to 1, on which all outputs of two networks agree.
+
+    Outputs with several values along the last axis agree if their largest values are at the same place, as
+    for scores of classes. Single numbers agree if they are close, relative to the largest of `old`.
+
+    Args:
+        new: arrays of shape (examples, ...) by the names of the outputs.
+        old: the same of the other network.
+    """
+    agreements = [_agreements(new[name], old[name]) for name in new]
+    return float(np.mean(np.logical_and.reduce(agreements)))
 
 
-def _same(some: Array, others: Array) -> Array:
-    if some.ndim > 1 and some.shape[-1] > 1:
-        same = some.argmax(axis=-1) == others.argmax(axis=-1)
+def _agreements(new: Array, old: Array) -> Array:
+    """Return for each example whether one output agrees, as an array of shape (examples,)."""
+    if new.ndim > 1 and new.shape[-1] > 1:
+        equal = new.argmax(axis=-1) == old.argmax(axis=-1)
     else:
-        same = np.abs(some - others) <= _TOLERANCE * max(float(np.abs(others).max()), 1e-12)
-    whole: Array = same.reshape(len(same), -1).all(axis=1)
-    return whole
+        equal = np.abs(new - old) <= _TOLERANCE * max(float(np.abs(old).max()), 1e-12)
+    per_example: Array = equal.reshape(len(equal), -1).all(axis=1)
+    return per_example
 
 
 def _fastest(package: Manifest) -> int:
@@ -132,8 +163,8 @@ def _fastest(package: Manifest) -> int:
     return expected.index(min(expected))
 
 
-def _random(inputs: Sequence[TensorInfo]) -> dict[str, Array]:
-    """Values that any network takes; integers may be indices, and are 0 and 1."""
+def _random_inputs(inputs: Sequence[TensorInfo]) -> dict[str, Array]:
+    """Return inputs that any network accepts; integers are 0 or 1, since they may be indices."""
     random = np.random.default_rng(0)
     values: dict[str, Array] = {}
     for info in inputs:
@@ -157,11 +188,11 @@ def _singles(examples: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
 def _alternating(
     first: Callable[[], object], second: Callable[[], object], clock: Callable[[], float]
 ) -> tuple[float, float]:
-    """The median milliseconds of each."""
-    taken: tuple[list[float], list[float]] = [], []
+    """Run two functions in turn and return the median milliseconds of each."""
+    durations: tuple[list[float], list[float]] = [], []
     for _ in range(_RUNS):
-        for run, seconds in zip((first, second), taken, strict=True):
+        for run, seconds in zip((first, second), durations, strict=True):
             start = clock()
             run()
             seconds.append(clock() - start)
-    return 1000 * median(taken[0]), 1000 * median(taken[1])
+    return 1000 * median(durations[0]), 1000 * median(durations[1])

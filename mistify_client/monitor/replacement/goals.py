@@ -1,4 +1,4 @@
-"""The goal of a new package: what would keep to the targets under the present conditions (paper 6)."""
+"""The goal of a new package that would keep to the targets under the present conditions (paper 6)."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from mistify.parsing.quantities import format_bytes, format_count, format_share,
 from mistify_client.monitor.sensing.costs import made_for
 from mistify_client.monitor.state.targets import Targets
 
-#: Limits are rounded down to powers of this: conditions that are nearly the same ask for the same goal.
+#: Limits are rounded down to powers of this, so that nearly equal conditions lead to the same goal.
 _STEP = 1.1
 
 _DIGITS = 4
@@ -21,12 +21,12 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True)
 class Shortfall:
-    """Why no branch fits.
+    """Conditions under which no branch fits.
 
     Attributes:
         targets: the limits.
         ratio: how many times longer than expected inferences take.
-        fastest_ms: what the fastest branch takes now.
+        fastest_ms: present milliseconds of an inference of the fastest branch.
     """
 
     targets: Targets
@@ -35,18 +35,18 @@ class Shortfall:
 
     @property
     def too_slow(self) -> bool:
-        """Whether latency is among the targets that are missed."""
+        """Return True if latency is among the targets that are missed."""
         return self.targets.latency is not None and self.fastest_ms > self.targets.latency
 
 
 @dataclass(frozen=True)
 class NewGoal:
-    """A goal to ask the server for.
+    """A goal to submit to the server.
 
     Attributes:
-        id: the same for equal limits.
-        config: the text of its porting config.
-        reason: why it is asked for, and why so.
+        id: id of the goal; goals with equal limits have equal ids.
+        config: porting config of the goal, as JSON text.
+        reason: an explanation of the goal and its limits for the log.
     """
 
     id: str
@@ -55,11 +55,17 @@ class NewGoal:
 
 
 def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -> NewGoal:
-    """A goal like the template's, with limits that keep to the targets.
+    """Return a copy of the template with limits that keep to the targets.
 
-    An inference on the template's hardware may take the target's latency divided by the ratio. Where the
-    template limits `FLOP`, so is the new goal: to as much less than the package has as it is too slow. That
-    takes the place of a latency for which the package was not made: the ratio is then one to the host's.
+    On the template's hardware, the latency is limited to the target's latency divided by the ratio. If the
+    template limits `FLOP`, so does the new goal, to the multiply-adds of the smallest branch times
+    target / fastest_ms. The limit of `FLOP` also replaces one of latency if the package was not made for the
+    template's hardware, because the ratio then refers to the host.
+
+    Args:
+        template: porting config with one goal.
+        package: manifest of the version in use.
+        shortfall: the targets, and the conditions under which they are missed.
     """
     limits = template.adaptation_goal.model_dump(mode="json", exclude_none=True)
     targets, reason = shortfall.targets, "no branch keeps to the targets"
@@ -88,5 +94,5 @@ def _least_flops(package: Manifest) -> float:
 
 
 def _rounded(limit: float) -> float:
-    # The tiny addition keeps a limit that is such a power already, up to its last bits.
+    # Without the tiny addition, rounding errors could lower a limit that already is such a power.
     return float(_STEP ** floor(log(limit, _STEP) + 1e-9))

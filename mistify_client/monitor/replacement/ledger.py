@@ -1,4 +1,4 @@
-"""The work on a new package, as it is kept on disk: in which phase it is, and what was asked for before."""
+"""The record on disk of the work on a new package: its phase, and the goals requested so far."""
 
 import json
 from contextlib import suppress
@@ -11,7 +11,7 @@ from mistify.files import write_json
 
 
 class Phase(StrEnum):
-    """How far the work on a new package is."""
+    """Phase of the work on a new package."""
 
     SUBMITTING = "submitting"
     ADAPTING = "adapting"
@@ -26,26 +26,25 @@ class Phase(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return True if nothing is left to do."""
         return self in (Phase.KEPT, Phase.REJECTED, Phase.ROLLED_BACK)
 
 
 class Replacement(BaseModel):
-    """A new package that was asked for.
+    """A new package that was requested.
 
     Attributes:
         goal: the goal's id.
-        config: the text that is submitted. It is written down before it is used, with the key that makes
-            submitting it again harmless: no crash leads to a second goal, or loses the first.
-        key: see `config`.
-        job: the server's job, which goals are added to; None while there is none.
-        phase: what has to be done next.
-        faster: whether it has to be faster than the package in use, which is too slow.
-        fastest_ms: what the fastest branch of the package before takes under the conditions under which the
-            new one was installed; None where that is not known.
-        trials: how many times it was begun to try the package on this device, by daemons that it may have
-            ended.
-        reason: why the phase is the present one.
+        config: porting config of the goal, as JSON text. It is kept on disk before it is submitted, so that
+            a crash neither loses the goal nor submits a second one.
+        key: idempotency key, with which the config can be submitted again without effect.
+        job: id of the server's job that goals are added to; None while there is none.
+        phase: the phase of the work that comes next.
+        faster: True if the new package has to be faster than the one in use, which is too slow.
+        fastest_ms: milliseconds of the fastest branch of the previous package when the new one was
+            installed; None if not known.
+        trials: number of trials that were begun on this device, including those that ended the daemon.
+        reason: the reason for the present phase.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,17 +60,27 @@ class Replacement(BaseModel):
     reason: str = ""
 
     def at(self, phase: Phase, reason: str, **changes: object) -> "Replacement":
-        """The same in another phase."""
+        """Return a copy in another phase.
+
+        Args:
+            phase: the new phase.
+            reason: the reason for it.
+            changes: new values of other attributes.
+        """
         return self.model_copy(update={"phase": phase, "reason": reason, **changes})
 
 
 class Ledger:
-    """The replacement that is being worked on, or was last, and every goal that was asked for; kept on disk.
+    """Record on disk of the present or last replacement, and of all goals requested so far.
 
-    A goal is asked for once: what came of it the first time would come of it again.
+    A goal is requested only once, because a second request would have the same outcome.
 
     Args:
-        path: of the file. One that says anything else is of no use and is written anew.
+        path: the file. If it has no valid content, the record starts empty.
+
+    Attributes:
+        replacement: the present or the last replacement; None if there was none.
+        asked: ids of all requested goals.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,10 +93,10 @@ class Ledger:
             self.replacement, self.asked = Replacement.model_validate(content["replacement"]), asked
 
     def save(self, replacement: Replacement) -> None:
-        """Keep a replacement in its present phase.
+        """Write a replacement in its present phase to disk.
 
         Raises:
-            OSError: it cannot be written; the one before stays.
+            OSError: the file cannot be written; the previous record stays.
         """
         asked = tuple(dict.fromkeys((*self.asked, replacement.goal)))
         content = {"replacement": replacement.model_dump(mode="json"), "asked": asked}

@@ -1,4 +1,4 @@
-"""What is done in each phase of a replacement; after a crash in the middle of a step, it is done again."""
+"""Steps of a replacement, one for each phase; a step that a crash interrupted is repeated."""
 
 import shutil
 from collections.abc import Callable
@@ -16,25 +16,25 @@ from mistify_client.monitor.replacement.ledger import Phase, Replacement
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.runtime.versions import announce, current, install, roll_back
 
-#: A trial may take more memory than the daemon has, and end it: then another one would, too.
+#: A trial may need more memory than the daemon has and so end it; further trials would do the same.
 _MOST_TRIALS: Final = 3
 
 Trying = Callable[[Path, Path, Path | None], Trial]
 
 
 class Steps:
-    """The steps, each of which gives the replacement in its next phase.
+    """Steps of the background path, each of which returns the replacement in its next phase.
 
-    A step raises `MistifyError` where the server cannot be reached or refuses, or the package is no good, and
-    `OSError` where a disk is full.
+    A step raises `MistifyError` if the server cannot be reached or refuses, or if the package is unusable,
+    and `OSError` if a disk is full.
 
     Args:
         package: the directory of the package that was shipped.
-        candidate: where a new package is downloaded to.
-        config: of the background path.
-        connect: gives a client of the server, new for each step.
-        keep: writes down a replacement in the middle of a step.
-        fastest_ms: what the fastest branch in use takes now; None where that is not known.
+        candidate: the directory that a new package is downloaded to.
+        config: settings of the background path.
+        connect: returns a new client of the server for each step.
+        keep: writes a replacement to disk in the middle of a step.
+        fastest_ms: returns the present milliseconds of the fastest branch in use; None if not known.
         trying: tries a candidate beside the package in use.
     """
 
@@ -66,11 +66,11 @@ class Steps:
         }
 
     def of(self, phase: Phase) -> Callable[[Replacement], Replacement] | None:
-        """The step of a phase; None where there is nothing to do but wait, or nothing at all."""
+        """Return the step of a phase; None if the phase has no work for the thread."""
         return self._steps.get(phase)
 
     def rejected(self, replacement: Replacement, reason: str) -> Replacement:
-        """A replacement of which nothing comes; what was downloaded is removed."""
+        """Remove the downloaded package, and return the replacement as rejected."""
         shutil.rmtree(self._candidate, ignore_errors=True)
         return replacement.at(Phase.REJECTED, reason)
 
@@ -80,7 +80,7 @@ class Steps:
         return replacement.at(Phase.ADAPTING, f"submitted to job {job.id}", job=job.id)
 
     def _added(self, client: PortingClient, replacement: Replacement) -> Job | None:
-        """The job that the goal was added to; None where there is none, or that of the last goal is gone."""
+        """Add the goal to its job; return None if there is no job, or the last goal's job is gone."""
         if replacement.job is None:
             return None
         try:
@@ -91,7 +91,7 @@ class Steps:
             return None
 
     def _adapt(self, replacement: Replacement) -> Replacement:
-        """Wait until the server is done with the goal."""
+        """Wait until the server has finished the goal."""
         job_id = str(replacement.job)
         with self._connect() as client:
             for event in client.watch(job_id):
@@ -114,7 +114,7 @@ class Steps:
         return replacement.at(Phase.VALIDATING, "downloaded")
 
     def _validate(self, replacement: Replacement) -> Replacement:
-        """Try the candidate beside the package in use (verified, run, compared, measured)."""
+        """Try the candidate beside the package in use: verify, run, compare and measure it."""
         if replacement.trials >= _MOST_TRIALS:
             return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
         replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
@@ -133,7 +133,7 @@ class Steps:
         return replacement.at(Phase.INSTALLING, figures, fastest_ms=self._fastest_ms())
 
     def _install(self, replacement: Replacement) -> Replacement:
-        if self._is_current(replacement):  # a crash came between this and writing it down
+        if self._is_current(replacement):  # installed already, but a crash came before that was recorded
             announce(self._package)
         else:
             install(self._package, self._candidate)
@@ -143,7 +143,7 @@ class Steps:
     def _roll_back(self, replacement: Replacement) -> Replacement:
         if self._is_current(replacement):
             roll_back(self._package)
-        else:  # as above
+        else:  # rolled back already, as above
             announce(self._package)
         return replacement.at(Phase.ROLLED_BACK, replacement.reason)
 

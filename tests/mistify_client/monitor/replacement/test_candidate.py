@@ -7,7 +7,12 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.monitor.replacement.candidate import agreeing, answers, read_examples, try_candidate
+from mistify_client.monitor.replacement.candidate import (
+    compute_outputs,
+    read_examples,
+    share_of_agreement,
+    try_candidate,
+)
 from mistify_client.runtime.interpreter import Execution, open_network
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 
@@ -34,9 +39,9 @@ def test_a_network_that_says_the_same(fast, slow, examples):
 
 def test_examples_take_no_more_memory_than_one_of_them(slow, expected):
     network = open_network(slow, Manifest.load(slow), Execution())
-    said = answers(network, {"image": expected["image"]})
+    outputs = compute_outputs(network, {"image": expected["image"]})
     assert network.shapes == [((1, 4, 4, 1),)]
-    np.testing.assert_allclose(said["scores"], expected["scores"], atol=1e-5)
+    np.testing.assert_allclose(outputs["scores"], expected["scores"], atol=1e-5)
 
 
 def test_examples_are_not_converted_as_they_are_read(fast, tmp_path):
@@ -117,14 +122,14 @@ def test_examples_that_do_not_fit_are_told(fast, tmp_path, content, message):
 
 
 def test_classes_agree_where_the_largest_score_is_the_same():
-    some = {"scores": np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.6, 0.4]])}
-    others = {"scores": np.array([[0.6, 0.4], [0.4, 0.6], [0.8, 0.2], [0.9, 0.1]])}
-    assert agreeing(some, others) == 0.75
+    new = {"scores": np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.6, 0.4]])}
+    old = {"scores": np.array([[0.6, 0.4], [0.4, 0.6], [0.8, 0.2], [0.9, 0.1]])}
+    assert share_of_agreement(new, old) == 0.75
 
 
 def test_figures_agree_where_they_are_near_and_all_outputs_have_to():
-    some = {"age": np.array([[10.0], [50.0]]), "tag": np.array([[[1.0, 0.0]], [[1.0, 0.0]]])}
-    others = {"age": np.array([[14.0], [100.0]]), "tag": np.array([[[1.0, 0.0]], [[1.0, 0.0]]])}
-    assert agreeing(some, others) == 0.5
-    others["tag"][0] = [[0.0, 1.0]]
-    assert agreeing(some, others) == 0.0
+    new = {"age": np.array([[10.0], [50.0]]), "tag": np.array([[[1.0, 0.0]], [[1.0, 0.0]]])}
+    old = {"age": np.array([[14.0], [100.0]]), "tag": np.array([[[1.0, 0.0]], [[1.0, 0.0]]])}
+    assert share_of_agreement(new, old) == 0.5
+    old["tag"][0] = [[0.0, 1.0]]
+    assert share_of_agreement(new, old) == 0.0
