@@ -1,4 +1,4 @@
-"""A porting service that adapts to every goal at once, over real gRPC; its calls can be held up."""
+"""A porting service over real gRPC that adapts to every goal at once, and whose calls can be held up."""
 
 # ruff: noqa: N802 (gRPC names the methods of a servicer)
 
@@ -26,7 +26,7 @@ PATIENCE = 60.0
 
 @dataclass
 class Gate:
-    """Where calls are held up: whether one has come so far, and whether they may go on."""
+    """A point where calls wait: `reached` is set when one arrives, `opened` lets them continue."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
@@ -34,9 +34,10 @@ class Gate:
 
 @dataclass
 class AdaptingFake(PortingFake):
-    """Every goal gets a package with the network of a file, or fails.
+    """A service that makes a package with the network of a file for every goal, or fails every goal.
 
-    `gates` hold calls up until they are opened. One that has forgotten its jobs adds no goals.
+    Calls wait at `gates` until these are opened. With `forgotten`, the service has lost its jobs, and adds
+    no goals.
     """
 
     network: Path = Path()
@@ -85,12 +86,12 @@ class AdaptingFake(PortingFake):
             self.files = package_of(self.network, goal_id, self.job.id)
             goal = replace(goal, files=package_files(self.files))
         self.job = replace(self.job, goals=(*self.job.goals, goal))
-        for told in (GoalState.RUNNING, ProgressUpdate("adapt", 1, 2, {"flops": 1e6}), outcome):
-            self.events.append(JobEvent(len(self.events) + 1, 0, goal_id, told))
+        for event in (GoalState.RUNNING, ProgressUpdate("adapt", 1, 2, {"flops": 1e6}), outcome):
+            self.events.append(JobEvent(len(self.events) + 1, 0, goal_id, event))
 
 
 def package_of(network: Path, goal_id: str, job_id: str) -> dict[str, bytes]:
-    """The files of a package with a network."""
+    """Return the files of a package with a network, by name."""
     with TemporaryDirectory() as scratch:
         directory = make_package(Path(scratch) / "package", network, (IMAGE,), (SCORES,))
         manifest = Manifest.load(directory).model_copy(update={"goal": goal_id, "job": job_id})
@@ -114,7 +115,7 @@ class Entries(io.TextIOBase):
         return len(line)
 
     def until(self, **wanted: object) -> dict[str, Any]:
-        """The next entry with these fields."""
+        """Return the next entry with these fields."""
         while True:
             entry = json.loads(self._lines.get(timeout=PATIENCE))
             self.read.append(entry)
@@ -123,7 +124,7 @@ class Entries(io.TextIOBase):
 
     @property
     def phases(self) -> list[str]:
-        """The phases of the entries that were read."""
+        """Return the phases of the entries that were read."""
         return [entry["phase"] for entry in self.read if entry["event"] == "replacement"]
 
 

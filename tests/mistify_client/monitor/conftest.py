@@ -1,4 +1,4 @@
-"""A device with a clock of its own: inferences take what a trace says, and nobody waits for anything."""
+"""A simulated device with its own clock: a trace sets how long inferences take, and no test waits."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def branch(latency_ms: float, accuracy: float, memory: float = 1000.0) -> Branch
 
 def manifest(branches: Sequence[Branch] = (), default_branch: int = 1, **changes: object) -> Manifest:
     own = branches[default_branch] if branches else branch(10.0, 0.8)
-    given = {
+    values = {
         "job": "job-0",
         "goal": "shipped",
         "budget": {"latency_ms@host": 10.0},
@@ -65,7 +65,7 @@ def manifest(branches: Sequence[Branch] = (), default_branch: int = 1, **changes
         "files": {},
         "created": datetime(2026, 1, 2, tzinfo=UTC),
     }
-    return Manifest.model_validate(given | changes)
+    return Manifest.model_validate(values | changes)
 
 
 def three_branches(metric: Metric = Metric.ACCURACY) -> Manifest:
@@ -80,14 +80,14 @@ def three_branches(metric: Metric = Metric.ACCURACY) -> Manifest:
 
 @pytest.fixture
 def turns() -> Callable[[], float]:
-    """A clock on which calls take 1 ms and 3 ms in turn: the candidate's, and those of the package in use."""
+    """Return a clock on which calls take 1 ms (the candidate) and 3 ms (the package in use) in turn."""
     durations = itertools.cycle([0.0, 0.001, 0.0, 0.003])
     return itertools.accumulate(durations).__next__
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A package of three branches, of which there is only the manifest."""
+    """Return a package of three branches that consists of the manifest only."""
     directory = tmp_path / "package"
     directory.mkdir()
     three_branches().save(directory)
@@ -100,11 +100,13 @@ def steady(now: float) -> float:
 
 @dataclass
 class Device:
-    """Runs inferences one after the other, as long as each takes, and a decision in each interval.
+    """A device that runs one inference after the other, and makes a decision in each interval.
 
-    `load` says by time how many times longer than expected inferences take, `deviations` how much longer
-    each branch does by itself, `noise` is the standard deviation of the logarithm of the rest. `pause` are
-    seconds between inferences; None means that there are none.
+    Attributes:
+        load: returns how many times longer than expected inferences take, by time in seconds.
+        deviations: a further factor for each branch.
+        noise: standard deviation of the logarithm of a random factor.
+        pause: seconds between inferences; None for no inferences.
     """
 
     package: Path
@@ -129,20 +131,20 @@ class Device:
 
     @property
     def branch(self) -> int:
-        """That the next inference runs."""
-        given = self.switchboard.branch
-        return self.manifest.default_branch if given < 0 else given
+        """Return the branch that the next inference runs."""
+        switched = self.switchboard.branch
+        return self.manifest.default_branch if switched < 0 else switched
 
     @property
     def switches(self) -> list[IntervalOutcome]:
         return [outcome for outcome in self.outcomes if outcome.switched]
 
     def latency_ms(self, branch: int, now: float) -> float:
-        """What an inference takes, without noise."""
+        """Return the milliseconds of an inference, without noise."""
         return EXPECTED_MS[branch] * self.deviations[branch] * self.load(now)
 
     def run(self, seconds: float) -> IntervalOutcome:
-        """Let time pass; the last decision."""
+        """Let time pass, and return the last decision."""
         for _ in range(round(seconds / INTERVAL)):
             before, self.now = self.now, self.now + INTERVAL
             self._infer(self.now)
@@ -167,7 +169,7 @@ def device(package: Path) -> Callable[..., Device]:
 
 @pytest.fixture
 def service(data):
-    """A porting service that adapts at once, or when a test says so."""
+    """Yield a porting service that adapts at once, or when a test opens a gate."""
     fake = adapting_fake(data / "tiny.tflite")
     service = Service(fake, *serve(fake, "127.0.0.1:0"))
     yield service

@@ -92,7 +92,7 @@ def test_a_server_takes_the_place_of_the_configs(write):
         (REPORTING + 'token_file = "none"', "none: got No such file"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place(write, text, message):
+def test_a_problem_is_reported_with_its_place(write, text, message):
     with pytest.raises(MistifyError, match=message) as caught:
         load_config(write(text))
     assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -43,7 +43,7 @@ class Daemon:
         )
 
     def until(self, **wanted: object) -> dict:
-        """The next entry with these fields."""
+        """Return the next entry with these fields."""
         for line in self.process.stdout:
             entry = json.loads(line)
             if all(entry.get(key) == value for key, value in wanted.items()):
@@ -66,13 +66,13 @@ def mistify(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def shown(*arguments: object) -> Result:
-    """What a command that only reads or writes files says, without a process of its own."""
+    """Return the result of a command that only reads or writes files, run in this process."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "140"})
 
 
 @contextmanager
 def running_app(package: Path):
-    """Something that runs inferences without a pause."""
+    """Run inferences without a pause, as an app does."""
     model, image = load(package, threads=1), np.zeros((1, 4, 4, 1), np.float32)
     ending = threading.Event()
 
@@ -91,7 +91,7 @@ def running_app(package: Path):
 
 @pytest.fixture
 def package(tmp_path, data):
-    """Three branches, of which each is expected to take ten times as long as the one before."""
+    """Return a package of three branches, each expected to take ten times as long as the previous one."""
     expected = tuple(branch(latency, accuracy) for latency, accuracy in ((1, 0.7), (10, 0.8), (100, 0.9)))
     return make_package(tmp_path / "package", data / "tiny_branches.tflite", (IMAGE,), (SCORES,), expected)
 
@@ -176,7 +176,7 @@ def test_a_wrong_config_starts_nothing(package, config, text, code):
     assert not MonitorState.of(package).directory.exists()
 
 
-def test_what_is_no_package_is_told(tmp_path, config):
+def test_a_directory_that_is_no_package_is_refused(tmp_path, config):
     refused = mistify("monitor", "--package", tmp_path, "--config", config)
     assert refused.returncode == 3
     assert "is no package" in refused.stderr
@@ -197,7 +197,7 @@ def test_status_shows_what_it_does(package, start):
     daemon.until(event="switch", branch=2)
     shown("target", "latency=1ns", "accuracy=95%", "--package", package)
     daemon.until(event="switch", branch=0)
-    daemon.process.send_signal(signal.SIGHUP)  # the status is written after what is told
+    daemon.process.send_signal(signal.SIGHUP)  # the status is written after the log
     daemon.until(event="config")
     text = shown("status", "--package", package).stdout
     assert f"monitor: running, process {daemon.process.pid}" in text
@@ -210,7 +210,7 @@ def test_status_shows_what_it_does(package, start):
 
 
 @pytest.mark.parametrize("content", ["", '{"pid": 5, "time"', "{}", "[5]"])
-def test_a_status_that_a_power_cut_has_left_is_told(package, content):
+def test_a_status_that_a_power_cut_damaged_is_refused(package, content):
     state = MonitorState.of(package)
     state.directory.mkdir(parents=True)
     state.status.write_text(content)
@@ -246,7 +246,7 @@ def slow_package(tmp_path, data):
 
 @pytest.fixture
 def asking(config, service):
-    """A config under which no branch ever fits."""
+    """Return a config under which no branch ever fits."""
     (config.parent / "goal.json").write_text(json.dumps(GOAL))
     config.write_text(
         CONFIG.replace("60min", "1ns") + f'[replacement]\nserver = "{service.address}"\ngoal = "goal.json"\n'

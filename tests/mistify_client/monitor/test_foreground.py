@@ -1,4 +1,4 @@
-"""The foreground path on traces of load: against a reference, and without swinging to and fro."""
+"""The foreground path on traces of load: compared with a reference, and without swinging."""
 
 import os
 from itertools import pairwise
@@ -30,7 +30,7 @@ def on_board(package) -> Foreground:
 
 
 def reference(device) -> int:
-    """The most accurate branch within the target, by trying them all; the fastest where none is."""
+    """Return the most accurate branch within the target, by trying all of them, or else the fastest."""
     taken = [device.latency_ms(branch, device.now) for branch in range(3)]
     within = [branch for branch in range(3) if taken[branch] <= 20.0]
     return max(within, key=lambda branch: ACCURACIES[branch]) if within else taken.index(min(taken))

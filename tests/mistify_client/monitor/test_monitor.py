@@ -1,4 +1,4 @@
-"""When the daemon asks for a new package, on a simulated clock."""
+"""The monitor on a simulated clock: requests for new packages, probation, problems."""
 
 import json
 
@@ -43,11 +43,11 @@ class Watched:
         )
 
     def load(self):
-        """What the app does that infers: from now on it runs the version that is current."""
+        """Let the app load the current version, which it runs from now on."""
         self.recorder = Recorder.open(state_directory(self.package), 3, self.switchboard.generation)
 
     def step(self, load, seconds):
-        """So many seconds in which inferences take `load` times what is expected; None for no inferences."""
+        """Let seconds pass; inferences take `load` times as long as expected; with None, none run."""
         for _ in range(seconds):
             branch = max(self.switchboard.branch, 0)
             for part in range(1, 9 if load else 0):
@@ -120,7 +120,7 @@ def test_goes_on_switching_while_the_server_is_away(watched):
 
 @pytest.fixture
 def newer(tmp_path):
-    """A package that came from the server."""
+    """Return a package that came from the server."""
     directory = tmp_path / "newer"
     directory.mkdir()
     three_branches().model_copy(update={"goal": "phone-1", "job": "job-1"}).save(directory)
@@ -129,7 +129,7 @@ def newer(tmp_path):
 
 @pytest.fixture
 def on_probation(watched, newer):
-    """A package that was installed while an app infers."""
+    """Install a package while an app runs inferences, and return the monitored package."""
     watched.step(1.0, 5)
     install(watched.package, newer)
     installed = Replacement(goal="phone-1", job="job-1", config="[]", key="key", phase=Phase.PROBATION)
@@ -170,7 +170,7 @@ def test_a_package_has_time_until_an_app_infers(on_probation):
     assert on_probation.phase is Phase.KEPT
 
 
-def test_a_package_that_cannot_be_read_for_a_while_is_told(watched, newer):
+def test_a_package_that_cannot_be_read_for_a_while_is_reported(watched, newer):
     install(watched.package, newer)
     watched.step(1.0, 1)
     manifest = watched.package / "manifest.json"

@@ -1,4 +1,4 @@
-"""What packages take, told to a service over real gRPC, at moments that a made-up clock decides."""
+"""Reports of latencies to a service over real gRPC, on a simulated clock."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.mistify_client.monitor.adapting import Entries
 
 
 class Site:
-    """A package, and daemons that report what it takes; `let_pass` lets seconds pass on their clock."""
+    """A package, and daemons that report its latency; `let_pass` lets seconds pass on their clock."""
 
     def __init__(self, package):
         self.package = package
@@ -31,8 +31,8 @@ class Site:
     def daemon(self, **changes):
         self.stop()
         self.entries = Entries()
-        given = {"server": self.address, "device": "my-board", "threads": [1, 2], "quiet": "10s"}
-        config = ReportingConfig.model_validate(given | changes)
+        values = {"server": self.address, "device": "my-board", "threads": [1, 2], "quiet": "10s"}
+        config = ReportingConfig.model_validate(values | changes)
         self.reporting = Reporting(
             self.package,
             self.state.reports,
@@ -54,7 +54,7 @@ class Site:
             self.reporting.observe(self.now, Manifest.load(current(self.package)), free)
 
     def settle(self):
-        """Until the reporting thread, if there is one, has nothing to do any more."""
+        """Wait until the reporting thread, if there is one, has finished."""
         if self.reporting._thread is not None:
             self.reporting._thread.join()
 
@@ -106,7 +106,7 @@ def test_a_new_version_is_measured_as_well(site, tmp_path, data):
     assert [report[2] for report in site.devices.reports] == ["shipped", "half"]
 
 
-def test_a_server_that_is_away_is_told_later_without_measuring_again(site):
+def test_a_server_that_is_away_gets_the_report_later_without_measuring_again(site):
     site.server.stop(None).wait()
     site.let_pass(11, 1.0)
     assert "no server answers" in site.entries.until(event="problem")["reason"]
@@ -149,7 +149,7 @@ def test_what_cannot_be_asked_yet_is_asked_again_when_the_device_is_quiet(site):
     assert len(site.measured) == 1
 
 
-def test_what_the_server_does_not_want_is_not_told_again(site):
+def test_a_report_that_the_server_refuses_is_not_repeated(site):
     site.devices.error = MistifyError(ErrorCode.NOT_FOUND, "nothing was predicted")
     site.let_pass(11, 1.0)
     assert "nothing was predicted" in site.entries.until(event="latency")["reason"]

@@ -1,4 +1,4 @@
-"""What every registered policy has to do, and what the one that comes along promises."""
+"""Conformance of every registered policy, and properties of the default one."""
 
 import pytest
 from hypothesis import given, settings
@@ -26,14 +26,14 @@ targets = st.builds(Targets, latency=st.none() | figures, memory=st.none() | st.
 
 @st.composite
 def courses(draw):
-    """Situations one after the other; a policy's own choice is the branch that runs in the next."""
+    """Draw branches and successive moments, from which `follow` makes situations."""
     branches = tuple(draw(st.lists(costs, min_size=1, max_size=5)))
     moments = st.tuples(st.floats(0.05, 3), figures, st.booleans(), readings, targets)
     return branches, draw(st.lists(moments, min_size=1, max_size=40))
 
 
 def follow(policy, branches, moments):
-    """Every situation with what was decided in it."""
+    """Yield each situation and the decision in it; the chosen branch runs in the next situation."""
     now, since, branch, measured_at = 0.0, float("-inf"), 0, SensorReading()
     for step, ratio, idle, reading, wanted in moments:
         now += step
@@ -85,7 +85,7 @@ def test_what_fits_is_within_the_targets(course):
 
 
 def over_a_target(situation, branch=None):
-    """Whether a branch, by default the one that runs, exceeds a limit by all that the policy may fear."""
+    """Return True if a branch, by default the one that runs, exceeds a limit in the policy's prediction."""
     chosen = situation.branches[situation.branch if branch is None else branch]
     then, now = situation.measured_at.cpu_available, situation.reading.cpu_available
     lost = 1.0 if then is None or now is None else max(1.0, then / max(now, 0.05))
@@ -114,7 +114,7 @@ def test_settings_are_those_of_the_policy():
     assert problems["policy.dwell"].fix == "write its unit"
 
 
-def test_an_unknown_policy_is_told_with_those_that_there_are():
+def test_an_unknown_policy_is_refused_with_a_suggestion():
     with pytest.raises(MistifyError, match=r"policy\.name") as caught:
         make_policy({"name": "predictiv"})
     assert caught.value.problems[0].fix == 'did you mean "predictive"?'
@@ -127,7 +127,7 @@ def test_an_unknown_policy_is_told_with_those_that_there_are():
         ("policy = 5", "is 5, no mistify_client.monitor.policies.base.Policy"),
     ],
 )
-def test_a_policy_that_cannot_be_loaded_is_told(tmp_path, monkeypatch, module, message):
+def test_a_policy_that_cannot_be_loaded_is_refused(tmp_path, monkeypatch, module, message):
     name = f"theirs_{len(module)}"
     monkeypatch.syspath_prepend(installed(tmp_path, name, module, {"theirs": f"{name}:policy"}, ENTRY_POINTS))
     with pytest.raises(MistifyError, match=message) as caught:

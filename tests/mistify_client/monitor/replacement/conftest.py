@@ -31,12 +31,12 @@ def package(tmp_path, data):
 
 @pytest.fixture
 def other(tmp_path, data):
-    """A version that somebody else has installed."""
+    """Return a version that somebody else has installed."""
     return make_package(tmp_path / "other", data / "tiny.tflite", (IMAGE,), (SCORES,))
 
 
 class Site:
-    """A package, and the background paths of daemons that look after it one after the other."""
+    """A package, and the background paths of the successive daemons that monitor it."""
 
     def __init__(self, package, tmp_path, service, trying):
         self.package = package
@@ -89,7 +89,7 @@ def site(package, tmp_path, service, turns):
 
 
 def on_probation(site, *, fastest_ms, before_ms, fits=False):
-    """A package that was installed, and then measured for as long as probation lasts."""
+    """Install a package and measure it for as long as probation lasts; return the background path."""
     background = site.daemon()
     background.fastest_ms = before_ms
     background.ask(SHORT, Manifest.load(site.package))

@@ -33,7 +33,7 @@ def examples(tmp_path, expected):
     return tmp_path / "examples.npz"
 
 
-def test_a_network_that_says_the_same(fast, slow, examples):
+def test_a_network_with_the_same_outputs_agrees(fast, slow, examples):
     assert try_candidate(fast, slow, examples).agreement == 1.0
 
 
@@ -57,7 +57,7 @@ def test_examples_are_not_converted_as_they_are_read(fast, tmp_path):
         tracemalloc.stop()
 
 
-def test_without_examples_nothing_is_said_of_agreement(fast, slow):
+def test_without_examples_agreement_is_not_known(fast, slow):
     assert try_candidate(slow, fast).agreement is None
 
 
@@ -110,7 +110,7 @@ def test_outputs_that_are_not_finite_are_refused(fast, slow, tmp_path):
         (b"PK\x03\x04 an archive that was cut short", "an .npz file"),
     ],
 )
-def test_examples_that_do_not_fit_are_told(fast, tmp_path, content, message):
+def test_examples_that_do_not_fit_are_refused(fast, tmp_path, content, message):
     path = tmp_path / "examples.npz"
     if isinstance(content, bytes):
         path.write_bytes(content)

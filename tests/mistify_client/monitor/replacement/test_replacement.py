@@ -23,7 +23,7 @@ def test_a_new_package_becomes_the_current_one_and_the_old_one_is_kept(site, pac
     assert not site.state.candidate.exists()
 
 
-def test_it_is_told_where_no_latency_is_asked_for(site):
+def test_the_reason_names_hardware_without_a_latency(site):
     site.config.goal.write_text(json.dumps({**GOAL, "hardware": "jetson-nano"}))
     site.ask()
     reason = site.until("submitting")["reason"]

@@ -1,4 +1,4 @@
-"""Daemons that end, at any time, and what the next one makes of what they left."""
+"""Daemons that end at any time, and the next daemon, which continues their work."""
 
 import signal
 import subprocess
@@ -35,7 +35,7 @@ signal.pause()
 
 @pytest.mark.parametrize("phase", WHOLE_WAY[:5])
 def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
-    """As the disk is when a daemon was killed: the phase is written down, its step may be done or not."""
+    """The files are as a killed daemon leaves them: the phase is recorded, its step may be done or not."""
     site.ask()
     site.until("probation")
     whole = site.background.replacement
@@ -64,15 +64,15 @@ def test_running_models_are_told_of_a_change_whose_daemon_was_killed_before_that
     if left == "rolling back":
         roll_back(package)
     switchboard = Switchboard.open(state_directory(package))
-    told = switchboard.generation
+    generation = switchboard.generation
     Ledger(site.state.replacement).save(whole.at(Phase(left), "left"))
     site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
     site.until(end)
-    assert switchboard.generation == told + 1
+    assert switchboard.generation == generation + 1
 
 
 def test_a_package_that_ends_every_daemon_is_rejected(site, package, tmp_path):
-    """As one does that takes more memory than the daemon may have."""
+    """For example a package that takes more memory than the daemon may have."""
     left = Replacement(goal="phone-1", config="[]", key="key", job="job-1", phase=Phase.VALIDATING)
     Ledger(site.state.replacement).save(left)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Which inferences count, and what is made of them."""
+"""The selection of inferences that count, and the estimate from them."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from mistify_client.runtime.statistics import INFERENCE
 
 
 def inferences(ratios, apart, branch=0):
-    """Of a branch that is expected to take 10 ms, some seconds apart; the last one has just ended."""
+    """Return inferences of a branch expected to take 10 ms, `apart` seconds apart; the last just ended."""
     count = len(ratios)
     return np.array(
         [(1000.0 - apart * (count - 1 - n), 10.0 * ratio, branch, 1) for n, ratio in enumerate(ratios)],
@@ -32,7 +32,7 @@ def test_of_a_long_interval_the_recent_ones_count():
     assert model.ratio == pytest.approx(3.0)
 
 
-def test_nothing_is_told_by_an_interval_without_an_inference_or_by_too_few():
+def test_an_interval_without_an_inference_or_with_too_few_changes_nothing():
     model = LatencyEstimator([10.0])
     assert not model.observe(inferences([3.0] * 5, 1.0), 1000.1)
     assert not model.observe(inferences([3.0] * 2, 1.0), 999.9)

@@ -58,8 +58,8 @@ def test_a_missing_sensor_is_absent_and_the_others_are_not(monkeypatch, function
 
 
 def test_of_several_temperatures_the_highest_counts(monkeypatch):
-    found = {"cpu": [SimpleNamespace(current=41.0), SimpleNamespace(current=67.5)], "disk": []}
-    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: found, raising=False)
+    temperatures = {"cpu": [SimpleNamespace(current=41.0), SimpleNamespace(current=67.5)], "disk": []}
+    monkeypatch.setattr(psutil, "sensors_temperatures", lambda: temperatures, raising=False)
     assert DeviceSensor()().temperature == 67.5
 
 

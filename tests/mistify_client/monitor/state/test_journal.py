@@ -39,29 +39,29 @@ def test_the_log_never_exceeds_twice_its_limit(tmp_path):
     assert numbers == list(range(numbers[0], 200))
 
 
-def test_a_problem_is_told_once_and_so_is_its_end(tmp_path):
-    told = journal(tmp_path / "log")
+def test_a_problem_is_noted_once_and_so_is_its_end(tmp_path):
+    log = journal(tmp_path / "log")
     for reason in (None, "server away", "server away", "token refused", None, None):
-        told.problem("new package", reason)
+        log.problem("new package", reason)
     events = [(entry["event"], entry["reason"]) for entry in entries(tmp_path / "log")]
     assert events == [
         ("problem", "server away"),
         ("problem", "token refused"),
         ("recovered", "new package is all right again"),
     ]
-    assert told.problems == {}
+    assert log.problems == {}
 
 
 def test_a_full_disk_costs_entries_and_is_a_problem_until_there_is_room(tmp_path):
     path = tmp_path / "log"
     path.symlink_to("/dev/full")
-    told = journal(path)
-    told.note("stay", "nobody reads this")
-    assert "No space left" in told.problems["log"]
-    assert [entry["reason"] for entry in told.last] == ["nobody reads this"]
+    log = journal(path)
+    log.note("stay", "nobody reads this")
+    assert "No space left" in log.problems["log"]
+    assert [entry["reason"] for entry in log.last] == ["nobody reads this"]
     path.unlink()
-    told.note("stay", "there is room again")
-    assert told.problems == {}
+    log.note("stay", "there is room again")
+    assert log.problems == {}
     assert [entry["reason"] for entry in entries(path)] == ["there is room again"]
 
 

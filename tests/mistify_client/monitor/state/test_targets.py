@@ -30,7 +30,7 @@ def test_changes_from_the_command_line():
         ("accuracy=", 'accuracy: got ""'),
     ],
 )
-def test_wrong_assignments_are_told(assignment, message):
+def test_wrong_assignments_are_refused(assignment, message):
     with pytest.raises(MistifyError, match=message) as caught:
         parse_changes([assignment])
     assert caught.value.code is ErrorCode.INVALID_CONFIG
