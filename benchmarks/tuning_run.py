@@ -19,7 +19,7 @@ from mistify.package.training import with_weights
 from mistify.package.weights import write_weights
 from mistify.peers.membership import PackageReference, Peer
 from mistify_client.privacy.ledger import PrivacyLedger
-from mistify_client.privacy.noise import Mechanism, Unit, privatized
+from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import NETWORK, Execution, Network
@@ -213,7 +213,7 @@ def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
         with TemporaryDirectory() as directory:
             ledger = PrivacyLedger(Path(directory) / "ledger", EPSILON)
             mechanism = Mechanism(0.0, 255.0, Unit.VALUE, EPSILON)
-            images, labels = privatized(images, labels, mechanism, ledger, classes=CLASSES)
+            images, labels = privatize(images, labels, mechanism, ledger, classes=CLASSES)
     (image,), (output,) = trainer.manifest.inputs, trainer.training.targets
     examples = Examples({image.name: images}, {output: labels})
     return split(examples, VALIDATION, trainer.training.batch_size)

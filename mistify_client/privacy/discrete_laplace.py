@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 
-#: Gives so many random bytes.
+#: Returns this many random bytes.
 RandomBytes = Callable[[int], bytes]
 
-#: To so many bits are probabilities right.
+#: The number of bits to which probabilities are exact.
 PROBABILITY_BITS: Final = 256
 
 _WORD_BITS: Final = 64
@@ -37,15 +37,18 @@ _MOST_DIGITS: Final = 61
 
 
 def discrete_laplace(scale: Fraction, count: int, random_bytes: RandomBytes = os.urandom) -> Integers:
-    """Independent samples of the discrete Laplace distribution.
+    """Draw independent samples of the discrete Laplace distribution.
 
-    Each is within 2^-240 of the exact one in total variation. The time taken does not depend on what is
-    drawn, but for digits that 64 bits do not decide, one in 2^64.
+    Each is within 2^-240 of the exact distribution in total variation. The time taken does not depend on the
+    samples, except for digits that 64 bits do not decide, one in 2^64.
 
     Args:
         scale: t, above 0; the standard deviation is about its square root of 2 times.
         count: of samples.
-        random_bytes: the source of randomness, the operating system's.
+        random_bytes: the source of randomness, by default the operating system's.
+
+    Returns:
+        [count].
 
     Raises:
         ValueError: the scale is not above 0, or so large that samples may not fit 64 bits.
@@ -56,7 +59,7 @@ def discrete_laplace(scale: Fraction, count: int, random_bytes: RandomBytes = os
 
 
 def _geometric(scale: Fraction, count: int, random_bytes: RandomBytes) -> Integers:
-    """[count], P(g) proportional to exp(-g / scale)."""
+    """Draw geometric samples [count], with P(g) proportional to exp(-g / scale)."""
     samples = np.zeros(count, np.int64)
     for position in range(_digits(scale)):
         words = _probability(Fraction(2**position) / scale)
@@ -65,7 +68,7 @@ def _geometric(scale: Fraction, count: int, random_bytes: RandomBytes) -> Intege
 
 
 def _digits(scale: Fraction) -> int:
-    """How many binary digits a sample can have."""
+    """Return how many binary digits a sample can have."""
     digits = 1
     while Fraction(2**digits) / scale <= _LEAST_LIKELY:
         digits += 1
@@ -75,7 +78,7 @@ def _digits(scale: Fraction) -> int:
 
 
 def _probability(exponent: Fraction) -> list[int]:
-    """The bits of 1 / (1 + exp(exponent)) behind the binary point, in words of 64 bits."""
+    """Return the bits of 1 / (1 + exp(exponent)) after the binary point, in words of 64 bits."""
     power = _CONTEXT.exp(_CONTEXT.divide(Decimal(exponent.numerator), Decimal(exponent.denominator)))
     probability = Fraction(_CONTEXT.divide(Decimal(1), _CONTEXT.add(Decimal(1), power)))
     bits = int(probability * 2**PROBABILITY_BITS)
@@ -85,7 +88,7 @@ def _probability(exponent: Fraction) -> list[int]:
 
 
 def _bernoulli(words: list[int], count: int, random_bytes: RandomBytes) -> NDArray[np.bool_]:
-    """[count], each true where random bits are below those of the probability."""
+    """Draw booleans [count], true where random bits are below those of the probability."""
     drawn = np.frombuffer(random_bytes(count * _WORD.itemsize), _WORD)
     below: NDArray[np.bool_] = drawn < np.uint64(words[0])
     undecided = np.flatnonzero(drawn == np.uint64(words[0]))

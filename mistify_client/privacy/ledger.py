@@ -1,12 +1,12 @@
-"""What a device has spent of its privacy budget: an append-only file that a crash cannot make forget.
+"""The ledger of a device's privacy budget: an append-only file that loses no record in a crash.
 
-Every line is a record: the SHA-256 of the line before and of its own content, then the content as JSON. The
-first one has the budget. A release is recorded, and the record is on the disk, before the caller may go on.
+Every line is a record: the SHA-256 of the previous digest and of its own content, then the content as JSON.
+The first one has the budget. A release is recorded, and the record is on the disk, before the caller may
+continue.
 
 A crash can leave a part of the last line, or zeros in its place. Its release did not happen, as `spend` had
-not returned: such a rest is removed. A whole record that lacks the end of its line counts, as an editor may
-have taken that. Anything else that does not fit makes the ledger damaged, and nothing is released by it any
-more.
+not returned, so this remainder is removed. A complete record without the end of its line counts, as an
+editor may have removed that. With any other damage nothing is released any more.
 """
 
 import json
@@ -30,18 +30,18 @@ _DIGEST_LETTERS: Final = 64
 
 @dataclass(frozen=True)
 class PrivacyLedger:
-    """The ledger of one data set in a file, which is made with the first release.
+    """The ledger of one data set in a file, which is made with the first call.
 
     Attributes:
-        path: of the file. Whoever deletes it forgets what was spent.
-        budget: the most epsilon of all releases together; it stays what it was at first.
+        path: of the file. If it is deleted, the device no longer knows what was spent.
+        budget: the most epsilon of all releases together; it cannot be changed later.
     """
 
     path: Path
     budget: Fraction
 
     def spent(self) -> Fraction:
-        """The epsilon of all releases so far: by sequential composition, their sum.
+        """Return the epsilon of all releases so far: by sequential composition, their sum.
 
         Raises:
             MistifyError: PRIVACY_BUDGET, the ledger is damaged, or was begun with another budget.
@@ -50,13 +50,13 @@ class PrivacyLedger:
             return Fraction(sum(self._entries(file)), _UNIT)
 
     def spend(self, epsilon: Fraction, purpose: str) -> None:
-        """Record a release that is about to happen. Returns when the record survives a power cut.
+        """Record a release that is about to happen, and return when the record survives a power cut.
 
         Processes that share a ledger wait for each other.
 
         Args:
-            epsilon: of the release; counted as the next higher billionth.
-            purpose: what is released.
+            epsilon: of the release, rounded up to billionths.
+            purpose: of the release, for the record and the message.
 
         Raises:
             MistifyError: PRIVACY_BUDGET, less than this is left, the ledger is damaged, or was begun with
@@ -81,12 +81,12 @@ class PrivacyLedger:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
-        """The file, of this process alone, begun and without the rest of a broken write."""
+        """Open and lock the file, begin it if it is empty, and repair what a crash has left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             lock(file)
-            self._mend(file)
+            self._repair(file)
             if not os.fstat(file).st_size:
                 self._append(file, {"budget_billionths": self._budget_units()})
                 sync_path(self.path.parent)
@@ -94,8 +94,8 @@ class PrivacyLedger:
         finally:
             os.close(file)
 
-    def _mend(self, file: int) -> None:
-        """Remove what a crash has left of a record that was being written; end the line of a whole one."""
+    def _repair(self, file: int) -> None:
+        """Remove a part of a record that a crash has left; end the line of a complete one."""
         content = _content(file)
         written = content.rstrip(b"\0")
         end = written.rfind(b"\n") + 1
@@ -109,7 +109,7 @@ class PrivacyLedger:
             sync_file(file)
 
     def _entries(self, file: int) -> Iterator[int]:
-        """The billionths of every release, all records checked."""
+        """Yield the billionths of every release, each after its record was checked."""
         before = ""
         for number, line in enumerate(_content(file).splitlines()):
             digest, content = line[:_DIGEST_LETTERS].decode(errors="replace"), line[_DIGEST_LETTERS + 1 :]
@@ -129,7 +129,7 @@ class PrivacyLedger:
         self._write(file, _digest(before, content).encode() + b" " + content + b"\n")
 
     def _write(self, file: int, data: bytes) -> None:
-        """Append data. Returns when they are on the disk."""
+        """Append data, and return when they are on the disk."""
         try:
             written = os.write(file, data)
             sync_file(file)
@@ -147,7 +147,7 @@ class PrivacyLedger:
 
 
 def _is_record(line: bytes) -> bool:
-    """Whether a line has all of its JSON, of which no part is JSON; its digest may be wrong."""
+    """Return whether a line has all of its JSON, no part of which is JSON; its digest may be wrong."""
     try:
         json.loads(line[_DIGEST_LETTERS + 1 :])
     except ValueError:

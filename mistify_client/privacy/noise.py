@@ -1,6 +1,6 @@
 """Noise on local training data, so that a model trained on them can be shared (paper 5.1).
 
-docs/privacy.md says what this protects, against whom, and what it does not.
+docs/privacy.md describes what this protects, against whom, and what it does not.
 """
 
 import math
@@ -20,15 +20,15 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.privacy.discrete_laplace import Integers, RandomBytes, discrete_laplace
 from mistify_client.privacy.ledger import PrivacyLedger
 
-#: Steps of the grid between the bounds.
+#: The number of steps of the grid between the bounds.
 LEVELS: Final = 2**12
 
-#: One label other than the true one has this weight in randomized response.
+#: The weight of each wrong label in randomized response.
 _WEIGHT: Final = 2**32
 
 
 class Unit(StrEnum):
-    """What an epsilon protects: two data sets are neighbours if they differ in one of these."""
+    """The unit that an epsilon protects: two data sets are neighbours if they differ in one of these."""
 
     #: One number of one example, such as a pixel.
     VALUE = "value"
@@ -38,14 +38,14 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How data are made noisy. None of this may be read off the data.
+    """The noise on data. No setting may be derived from the data.
 
     Attributes:
-        lower: of values; what is below is clipped.
-        upper: of values.
-        unit: what the epsilons protect.
-        epsilon: of the inputs of one release.
-        label_epsilon: of the labels of one release; None leaves them as they are, unprotected.
+        lower: bound of values; lower ones are clipped.
+        upper: bound of values; higher ones are clipped.
+        unit: that the epsilons protect.
+        epsilon: for the inputs of one release.
+        label_epsilon: for the labels of one release; None leaves them as they are, unprotected.
         radius: the most L1 distance of an example from the middle of the bounds; examples further away are
             moved towards it. Only for `Unit.EXAMPLE`, where it keeps the noise small; None for no limit.
     """
@@ -70,16 +70,16 @@ class Mechanism:
 
     @property
     def total_epsilon(self) -> Fraction:
-        """What a release costs: inputs and labels of an example add up."""
+        """Return the epsilon of a release: that of inputs plus that of labels."""
         return self.epsilon + (self.label_epsilon or 0)
 
     @property
     def step(self) -> float:
-        """Of the grid on which values lie."""
+        """Return the step of the grid on which values lie."""
         return (self.upper - self.lower) / LEVELS
 
 
-def privatized(
+def privatize(
     inputs: NDArray[Any],
     labels: NDArray[np.int64],
     mechanism: Mechanism,
@@ -89,26 +89,26 @@ def privatized(
     random_bytes: RandomBytes = os.urandom,
     randbelow: Callable[[int], int] = secrets.randbelow,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Noisy data in place of the true ones. The ledger is debited, durably, before any noise is drawn.
+    """Return noisy data in place of the true ones. The ledger is debited, durably, before noise is drawn.
 
-    Whatever is computed from the noisy data alone costs nothing more: draw them once, and train on them as
-    often as needed.
+    Computing with the noisy data alone costs nothing more: draw them once, and train on them as often as
+    needed.
 
     Args:
         inputs: [examples, ...], finite.
         labels: [examples], from 0 to `classes` - 1.
-        mechanism: how much noise.
+        mechanism: the noise.
         ledger: of these data.
-        classes: how many there are.
-        random_bytes: source of the noise on inputs, the operating system's.
-        randbelow: source of the noise on labels, the operating system's.
+        classes: their number.
+        random_bytes: source of the noise on inputs, by default the operating system's.
+        randbelow: source of the noise on labels, by default the operating system's.
 
     Returns:
-        Inputs [examples, ...], beyond the bounds too, and labels.
+        Inputs [examples, ...], which may lie beyond the bounds, and labels [examples].
 
     Raises:
-        MistifyError: PRIVACY_BUDGET, the ledger refuses; INVALID_DATASET, inputs are not finite, or labels no
-            classes. Nothing was released.
+        MistifyError: PRIVACY_BUDGET, the ledger refuses; INVALID_DATASET, inputs are not finite, or labels
+            are no classes. Nothing was released.
     """
     if not np.isfinite(inputs).all():
         raise MistifyError(ErrorCode.INVALID_DATASET, "inputs are NaN or infinite; expected finite numbers")
@@ -130,7 +130,19 @@ def randomized_response(
     epsilon: Fraction,
     randbelow: Callable[[int], int] = secrets.randbelow,
 ) -> NDArray[np.int64]:
-    """Labels that are true exp(epsilon) times as often as any other class is named, and never more often."""
+    """Return labels by randomized response: the true one is at most exp(epsilon) times as likely as another.
+
+    The factor is rounded down, so epsilon is never exceeded.
+
+    Args:
+        labels: [examples], from 0 to `classes` - 1.
+        classes: their number.
+        epsilon: for each label.
+        randbelow: returns a random integer from 0 to its argument - 1.
+
+    Returns:
+        [examples].
+    """
     context = Context(prec=60)
     factor = context.exp(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)))
     kept = int(factor * _WEIGHT)
@@ -141,9 +153,17 @@ def randomized_response(
 
 
 def _on_grid(values: NDArray[Any], mechanism: Mechanism) -> tuple[Integers, Fraction]:
-    """Steps from the middle of the bounds [examples, values], and by how many of them neighbours can differ.
+    """Return values as steps from the middle of the bounds, and their sensitivity.
 
-    The sensitivity holds for the integers, so that no rounding before them matters.
+    The sensitivity is the most steps by which neighbours can differ. It holds for the integers, so that no
+    rounding before them matters.
+
+    Args:
+        values: [examples, values].
+        mechanism: of the noise.
+
+    Returns:
+        Steps [examples, values], and the sensitivity.
     """
     middle = (mechanism.lower + mechanism.upper) / 2
     steps = np.rint((values.astype(np.float64) - middle) / mechanism.step)

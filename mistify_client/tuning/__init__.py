@@ -1,4 +1,4 @@
-"""Tuning a package on the device, alone and with the help of peers (paper 5.1)."""
+"""Tuning of a package on the device, alone and with the help of peers (paper 5.1)."""
 
 from mistify_client.tuning.examples import Examples, read_examples
 from mistify_client.tuning.fitting import Pace, Score

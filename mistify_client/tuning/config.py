@@ -1,4 +1,4 @@
-"""What `mistify tune` is told in a file: `tuning.toml`."""
+"""The settings file of `mistify tune`: `tuning.toml`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -24,16 +24,17 @@ COUNTED = "counted"
 
 
 class TuningFile(Settings):
-    """With whom a device tunes, and how.
+    """The group that a device tunes with, and the settings of the training.
 
     Attributes:
-        group: what to join at the server.
+        group: its name on the server.
         peers: the most peers to learn from.
-        hints: what is told of the data, as `mistify.hints.Hints`; `labels = "counted"` tells the share of
-            each class among the examples.
-        privacy: how noisy the data are from which the published model is made; None for not at all.
-        learning_rate: of every step.
-        patience: passes through the data without gain after which steps become smaller, or it has converged.
+        hints: facts about the data, as in `mistify.peers.hints.Hints`; `labels = "counted"` stands for the
+            share of each class among the examples.
+        privacy: the noise on the data that the published model is trained on; None for no noise.
+        learning_rate: at first.
+        patience: passes through the data without gain after which the learning rate is lowered, or the
+            training ends.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])
@@ -44,12 +45,12 @@ class TuningFile(Settings):
     patience: Annotated[int, Field(ge=1, description="1 or more", examples=[5])] = Pace.patience
 
     def pace(self) -> Pace:
-        """How the network is trained."""
+        """Return the settings of the training."""
         return Pace(learning_rate=self.learning_rate, patience=self.patience)
 
 
 def read_tuning_file(path: Path) -> TuningFile:
-    """The settings in a TOML file.
+    """Read the settings from a TOML file.
 
     Raises:
         MistifyError: INVALID_CONFIG, with every problem.
@@ -68,26 +69,32 @@ def read_tuning_file(path: Path) -> TuningFile:
     return settings
 
 
-def hints_of(given: Mapping[str, Any], examples: Examples, manifest: Manifest, training: Training) -> Hints:
-    """The hints that a file gives, the labels counted where it says so.
+def hints_of(raw: Mapping[str, Any], examples: Examples, manifest: Manifest, training: Training) -> Hints:
+    """Return the hints of a settings file, with the labels counted if it asks for that.
+
+    Args:
+        raw: the table `hints` of the file.
+        examples: to count the labels of.
+        manifest: of the package.
+        training: of the package.
 
     Raises:
         MistifyError: INVALID_PUBLICATION, with every problem.
     """
-    if given.get("labels") != COUNTED:
-        return Hints.of(given)
+    if raw.get("labels") != COUNTED:
+        return Hints.of(raw)
     classes = [
         name for name, kind in training.kinds.items() if kind in (OutputKind.SOFTMAX, OutputKind.LOGITS)
     ]
     if len(classes) != 1:
-        raise _uncountable(f"{len(classes)} outputs that tell classes")
+        raise _uncountable(f"{len(classes)} outputs that name classes")
     targets = np.asarray(examples.targets[classes[0]], np.int64).ravel()
     size = next(info.shape[-1] for info in manifest.outputs if info.name == classes[0])
     counts = np.bincount(targets[targets >= 0], minlength=size)
     if not counts.sum():
         raise _uncountable("no example with a class")
-    return Hints.of({**given, "labels": (counts / counts.sum()).tolist()})
+    return Hints.of({**raw, "labels": (counts / counts.sum()).tolist()})
 
 
-def _uncountable(given: str) -> MistifyError:
-    return invalid_hints([Problem("hints.labels", given, "one, to count its classes", "give the shares")])
+def _uncountable(value: str) -> MistifyError:
+    return invalid_hints([Problem("hints.labels", value, "one, to count its classes", "give the shares")])

@@ -15,15 +15,15 @@ from mistify.package.manifest import Manifest
 from mistify.package.training import OutputKind, Training
 from mistify_client.runtime.inputs import Array, bind
 
-#: Examples that are enough to tell when to stop.
-MOST_APART = 1_000
+#: The most examples that are held out to decide when to stop.
+MOST_HELD_OUT = 1_000
 
-#: Stand for the one input and the one output.
+#: Array names that stand for the only input and the only output.
 _ALIASES = "x", "y"
 
 _KINDS_OF_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
 
-#: What reading a file raises that is none of arrays, or a damaged one.
+#: Errors from reading a file that is damaged or holds no arrays.
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -48,7 +48,7 @@ class Examples:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of names, types, shapes and contents."""
+        """Return the SHA-256 (hex) of names, types, shapes and contents."""
         digest = sha256()
         for name, array in (*self.inputs.items(), *self.targets.items()):
             digest.update(f"{name} {array.dtype} {array.shape};".encode())
@@ -56,26 +56,30 @@ class Examples:
         return digest.hexdigest()
 
     def subset(self, rows: Array) -> "Examples":
-        """Some of the examples."""
+        """Return a part of the examples.
+
+        Args:
+            rows: [count], their numbers.
+        """
         return Examples(
             {name: array[rows] for name, array in self.inputs.items()},
             {name: array[rows] for name, array in self.targets.items()},
         )
 
     def chunks(self, size: int) -> Iterator["Examples"]:
-        """All of them in their order, so many at a time; the last ones may be fewer."""
+        """Yield all examples in order, in chunks of this size; the last one may be smaller."""
         for start in range(0, len(self), size):
             yield self.subset(np.arange(start, min(start + size, len(self))))
 
 
 @dataclass(frozen=True)
 class Split:
-    """Examples, and which of them are trained on.
+    """Examples, split into a training and a validation part.
 
     Attributes:
-        examples: all.
-        training: rows of those that are trained on.
-        validation: rows of the others, which tell when to stop.
+        examples: all of them.
+        training: [count], rows of the examples to train on.
+        validation: [count], rows of the held-out ones, which decide when to stop.
     """
 
     examples: Examples
@@ -84,29 +88,40 @@ class Split:
 
     @cached_property
     def held_out(self) -> Examples:
-        """The examples that tell when to stop."""
+        """Return the examples that decide when to stop."""
         return self.examples.subset(self.validation)
 
 
 def split(examples: Examples, share: float, batch_size: int) -> Split:
-    """Set a share of the examples apart, but no more than `MOST_APART`, always the same ones.
+    """Hold out a share of the examples, at most `MOST_HELD_OUT`, always the same ones.
+
+    Args:
+        examples: all of them.
+        share: of the examples to hold out, from 0 to 1.
+        batch_size: of a training step.
 
     Raises:
-        MistifyError: INVALID_DATASET, not enough for a step and one more are left.
+        MistifyError: INVALID_DATASET, fewer examples are left than a step takes.
     """
     rows = np.random.default_rng(0).permutation(len(examples))
-    apart = min(max(1, round(share * len(rows))), MOST_APART)
-    if len(rows) - apart < batch_size:
-        least = f"{batch_size} for a step, and {apart} to tell when to stop"
+    held_out = min(max(1, round(share * len(rows))), MOST_HELD_OUT)
+    if len(rows) - held_out < batch_size:
+        least = f"{batch_size} for a step, and {held_out} to decide when to stop"
         raise _invalid(Problem("examples", f"{len(rows)}", least, "gather more"))
-    return Split(examples, np.sort(rows[apart:]), np.sort(rows[:apart]))
+    return Split(examples, np.sort(rows[held_out:]), np.sort(rows[:held_out]))
 
 
 def read_examples(path: Path, manifest: Manifest, training: Training) -> Examples:
-    """The examples in an `.npz` file: arrays named as inputs and outputs, or `x` and `y` where there is one.
+    """Read examples from an `.npz` file.
+
+    Args:
+        path: of the file. Its arrays, [examples, ...], are named like inputs and outputs; an only input may
+            be named `x`, an only output `y`.
+        manifest: of the package.
+        training: of the package.
 
     Raises:
-        MistifyError: INVALID_DATASET, with everything that does not fit the package.
+        MistifyError: INVALID_DATASET, with every problem: arrays that are missing or do not fit the package.
     """
     arrays = _read(path)
     inputs, missing_inputs = _named(arrays, [info.name for info in manifest.inputs], _ALIASES[0])
@@ -132,10 +147,10 @@ def _read(path: Path) -> dict[str, Array]:
 
 
 def _named(arrays: Mapping[str, Array], names: list[str], alias: str) -> tuple[dict[str, Array], list[str]]:
-    """The arrays of some names, and the names of which there is none."""
+    """Return the arrays with these names, and the names that have none."""
     stored = {name: alias if len(names) == 1 and name not in arrays else name for name in names}
-    found = {name: arrays[stored[name]] for name in names if stored[name] in arrays}
-    return found, [name for name in names if name not in found]
+    present = {name: arrays[stored[name]] for name in names if stored[name] in arrays}
+    return present, [name for name in names if name not in present]
 
 
 def _problems(examples: Examples, manifest: Manifest, training: Training, path: Path) -> Iterator[Problem]:
@@ -143,10 +158,18 @@ def _problems(examples: Examples, manifest: Manifest, training: Training, path: 
     for name, array in (*examples.inputs.items(), *examples.targets.items()):
         if not array.ndim:
             yield Problem(
-                f"{path}: {name}", "a single value", "an array [examples, ...]", "give one for each"
+                f"{path}: {name}",
+                "a single value",
+                "an array [examples, ...]",
+                "give one value for each example",
             )
         elif len(array) != len(examples):
-            yield Problem(f"{path}: {name}", f"{len(array)} examples", f"{len(examples)}", "give all as many")
+            yield Problem(
+                f"{path}: {name}",
+                f"{len(array)} examples",
+                f"{len(examples)}",
+                "give every array the same number",
+            )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             yield Problem(f"{path}: {name}", "NaN or infinite numbers", "finite ones", "leave them out")
     for name, kind in training.kinds.items():
@@ -159,8 +182,8 @@ def _problems(examples: Examples, manifest: Manifest, training: Training, path: 
         elif array.size:
             lowest, highest = int(array.min()), int(array.max())
             if lowest < -1 or highest >= classes:
-                given = f"classes from {lowest} to {highest}"
-                yield Problem(f"{path}: {name}", given, f"0 to {classes - 1}, or -1", "correct them")
+                value = f"classes from {lowest} to {highest}"
+                yield Problem(f"{path}: {name}", value, f"0 to {classes - 1}, or -1", "correct them")
 
 
 def _invalid(*problems: Problem) -> MistifyError:

@@ -1,4 +1,4 @@
-"""Tuned weights as the new version of a package, which running models go over to."""
+"""The new version of a package with tuned weights, which running models switch to."""
 
 import shutil
 import tempfile
@@ -15,22 +15,22 @@ from mistify_client.tuning.trainer import Weights, write_weights
 
 
 def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:
-    """Make a package with tuned weights the current version, unless another one has become it meanwhile.
+    """Install a package with tuned weights as the current version, unless that has changed meanwhile.
 
     Args:
         package: the directory of the package that was shipped.
         tuned: the directory of the version that was tuned.
-        weights: what became of it.
-        score: on examples that were set apart.
-        examples: how many these were.
+        weights: the tuned ones, by name.
+        score: on held-out examples.
+        examples: the number of held-out examples.
 
     Returns:
         The directory of the new version.
 
     Raises:
-        MistifyError: CONFLICT, the package has another current version than was tuned; as `install`.
+        MistifyError: CONFLICT, the current version is not the one that was tuned; any that `install` raises.
     """
-    check_current(package, tuned)  # else that one may be gone by now
+    check_current(package, tuned)  # otherwise the tuned version may have been removed
     with tempfile.TemporaryDirectory(prefix="mistify-") as directory:
         new = Path(directory)
         write_weights(tuned, weights, new / NETWORK)
@@ -40,11 +40,11 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
 
 
 def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:
-    """The manifest of a tuned package; a share of right answers is that on the device's own data."""
+    """Return the manifest of a tuned package; its accuracy is that on the device's own data."""
     scored = {"accuracy": score.accuracy, "accuracy_examples": examples}
     return manifest.model_copy(
         update={
-            **(scored if manifest.metric is Metric.ACCURACY else {}),  # a tuner tells no other metric
+            **(scored if manifest.metric is Metric.ACCURACY else {}),  # a tuner measures no other metric
             "tuned_from": manifest.tuned_from or manifest.files[NETWORK].sha256,
             "files": {**manifest.files, NETWORK: describe_file(new / NETWORK)},
             "created": datetime.now(UTC),

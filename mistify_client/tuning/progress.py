@@ -1,4 +1,4 @@
-"""How far a tuning is, in a file that a crash at any moment leaves with the old or the new content."""
+"""The progress of a tuning, in a file that always has the old or the new content, even after a crash."""
 
 import json
 from contextlib import suppress
@@ -20,7 +20,7 @@ _HEADER: Final = "progress"
 
 
 class Stage(StrEnum):
-    """What a tuning has to do next; paper 5.1 counts the steps from (i) to (iv)."""
+    """The next step of a tuning; paper 5.1 counts the steps from (i) to (iv)."""
 
     #: (i) Tune on the own data.
     LOCAL = "alone"
@@ -36,16 +36,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class TuningProgress:
-    """How far a tuning is.
+    """The progress of a tuning.
 
     Attributes:
-        stage: what has to be done next.
-        began: how the network did at first.
-        course: of the network's training; its best weights are the best of all so far.
-        round: how often peers have taught.
-        before: the best score before the round.
-        noisy: of the training on noisy data; None where there is none.
-        teachers: the outputs of the peers that teach in this round, by `PeerOutputs.key`.
+        stage: the next step.
+        began: the score before any tuning.
+        course: the state of the network's training; its best weights are the best of all so far.
+        round: the number of the present round with peers, from 1; 0 before the first.
+        before: the best score before that round.
+        noisy: the state of the training on noisy data; None where there is none.
+        teachers: the peers that teach in that round, by `PeerOutputs.key`.
     """
 
     stage: Stage
@@ -57,7 +57,7 @@ class TuningProgress:
     teachers: tuple[str, ...] = ()
 
     def at(self, stage: Stage, **changes: object) -> "TuningProgress":
-        """The same in another stage."""
+        """Return this progress at another stage, with other changes."""
         return replace(self, stage=stage, **changes)  # type: ignore[arg-type]
 
 
@@ -87,26 +87,26 @@ class _Header(BaseModel):
 
 
 class ProgressFile:
-    """Keeps the progress of a tuning.
+    """The file that keeps the progress of a tuning.
 
     Args:
         path: of the file.
-        of: what is tuned on what; the progress of anything else is forgotten.
+        fingerprint: of the package, data and settings; the progress of any other tuning is ignored.
     """
 
-    def __init__(self, path: Path, of: str) -> None:
+    def __init__(self, path: Path, fingerprint: str) -> None:
         self._path = path
-        self._of = of
+        self._fingerprint = fingerprint
 
     def load(self) -> TuningProgress | None:
-        """The progress; None where there is none of this tuning."""
+        """Return the progress of this tuning; None if the file has none."""
         try:
             with safe_open(str(self._path), framework="numpy") as file:
                 header = _Header.model_validate_json((file.metadata() or {}).get(_HEADER, ""))
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         except (OSError, SafetensorError, ValidationError):
             return None
-        if header.of != self._of:
+        if header.of != self._fingerprint:
             return None
         courses = {name: _course(name, course, tensors) for name, course in header.courses.items()}
         return TuningProgress(
@@ -120,34 +120,34 @@ class ProgressFile:
         )
 
     def save(self, progress: TuningProgress) -> None:
-        """Keep a progress in place of the one before.
+        """Replace the progress in the file.
 
         Raises:
-            OSError: it cannot be written; the one before stays.
+            OSError: it cannot be written; the old one stays.
         """
         courses = {"own": progress.course, **({"noisy": progress.noisy} if progress.noisy else {})}
         tensors = {
-            f"{course}/{which}/{name}": np.ascontiguousarray(values)
-            for course, of in courses.items()
-            for which, weights in (("best", of.best_weights), ("last", of.weights))
+            f"{key}/{which}/{name}": np.ascontiguousarray(values)
+            for key, course in courses.items()
+            for which, weights in (("best", course.best_weights), ("last", course.weights))
             for name, values in weights.items()
         }
         header = {
-            "of": self._of,
+            "of": self._fingerprint,
             "stage": progress.stage,
             "began": progress.began,
             "round": progress.round,
             "before": progress.before,
             "courses": {
-                name: {field: getattr(of, field) for field in _Course.model_fields}
-                for name, of in courses.items()
+                name: {field: getattr(course, field) for field in _Course.model_fields}
+                for name, course in courses.items()
             },
             "teachers": progress.teachers,
         }
         write_bytes(self._path, save(tensors, {_HEADER: json.dumps(header)}), durable=True)
 
     def remove(self) -> None:
-        """Forget it: the tuning has ended."""
+        """Remove the file, as the tuning has ended."""
         with suppress(FileNotFoundError):
             self._path.unlink()
 

@@ -1,4 +1,4 @@
-"""The noisy data from which a private device makes the model that it publishes (paper 5.1)."""
+"""The noisy data on which a private device trains the model that it publishes (paper 5.1)."""
 
 from fractions import Fraction
 from hashlib import sha256
@@ -13,7 +13,7 @@ from mistify.files import replacing
 from mistify.package.training import OutputKind, Training
 from mistify.parsing.validation import InvalidValue, Settings, shown
 from mistify_client.privacy.ledger import PrivacyLedger
-from mistify_client.privacy.noise import Mechanism, Unit, privatized
+from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.storage import stored_in
@@ -23,17 +23,17 @@ Epsilon = Annotated[float, Field(gt=0, description="a number above 0", examples=
 
 
 class Privacy(Settings):
-    """How the training data of what is published are made noisy; docs/privacy.md says what that protects.
+    """The settings of the noise on training data; docs/privacy.md describes what it protects.
 
     Attributes:
-        lower: of values; what is below is clipped.
-        upper: of values.
+        lower: bound of values; lower ones are clipped.
+        upper: bound of values; higher ones are clipped.
         unit: what the epsilons protect: "value" or "example".
-        epsilon: of the inputs of one release.
-        label_epsilon: of the labels of one release; None leaves them unprotected.
+        epsilon: for the inputs of one release.
+        label_epsilon: for the labels of one release; None leaves them unprotected.
         radius: the most L1 distance of an example from the middle of the bounds, for the unit "example".
         budget: the most epsilon of all releases from this device.
-        ledger: the file that keeps what was spent; beside the package where it is None.
+        ledger: the file that records the spent epsilon; None for one beside the package.
     """
 
     lower: Annotated[float, Field(description="a number, such as 0 for pixels", examples=[0])]
@@ -54,23 +54,29 @@ class Privacy(Settings):
         return self
 
     def mechanism(self) -> Mechanism:
-        """What makes data noisy.
+        """Return the mechanism with these settings.
 
         Raises:
-            ValueError: there is none of these settings.
+            ValueError: the settings contradict each other or are out of range.
         """
         labels = None if self.label_epsilon is None else Fraction(str(self.label_epsilon))
         return Mechanism(self.lower, self.upper, self.unit, Fraction(str(self.epsilon)), labels, self.radius)
 
 
 def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, directory: Path) -> Examples:
-    """Noisy data in place of the true ones: those that were drawn before, or new ones, for which is paid.
+    """Return noisy data in place of the true data.
+
+    They are drawn once for each data set and mechanism, debited to the ledger and stored; later calls read
+    them from the file.
 
     Args:
-        examples: the true ones.
+        examples: the true data, [examples, ...] each.
         trainer: of the network that is trained on them.
-        privacy: how noisy.
-        directory: where noisy data and the ledger are kept.
+        privacy: settings of the noise.
+        directory: for noisy data and the ledger.
+
+    Returns:
+        As many examples in the same shapes.
 
     Raises:
         MistifyError: PRIVACY_BUDGET, the ledger refuses; UNAVAILABLE, the data or the ledger cannot be
@@ -83,25 +89,31 @@ def noisy_examples(examples: Examples, trainer: Trainer, privacy: Privacy, direc
         ledger = PrivacyLedger(privacy.ledger or directory / "ledger", Fraction(str(privacy.budget)))
         labels = np.asarray(targets, np.int64)
         with stored_in(directory):
-            noisy, told = privatized(inputs, labels, privacy.mechanism(), ledger, classes=classes)
+            noisy_inputs, noisy_labels = privatize(
+                inputs, labels, privacy.mechanism(), ledger, classes=classes
+            )
             with replacing(path, durable=True) as file:
-                np.savez(file, x=noisy, y=told)
+                np.savez(file, x=noisy_inputs, y=noisy_labels)
     with np.load(path, allow_pickle=False) as arrays:
         return Examples({name: arrays["x"]}, {output: arrays["y"]})
 
 
 def _single(examples: Examples, training: Training) -> tuple[tuple[str, Array], tuple[str, Array]]:
-    """The one input and the one output, each with its name and array."""
+    """Return the only input and the only output, each with its name and array.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, there are more, or the targets are not one class for each example.
+    """
     kinds = set(training.kinds.values())
     fits = len(examples.inputs) == len(examples.targets) == 1 and kinds <= {
         OutputKind.SOFTMAX,
         OutputKind.LOGITS,
     }
     if not fits or next(iter(examples.targets.values())).ndim != 1:
-        given = f"{shown(list(examples.inputs))} and {shown(list(examples.targets))}"
+        value = f"{shown(list(examples.inputs))} and {shown(list(examples.targets))}"
         expected = "one input, and one class for each example"
         raise invalid_config(
-            [Problem("privacy", given, expected, "tune without privacy, or alone")], "privacy"
+            [Problem("privacy", value, expected, "tune without privacy, or alone")], "privacy"
         )
     return next(iter(examples.inputs.items())), next(iter(examples.targets.items()))
 

@@ -95,14 +95,8 @@ def tune(
         if peering is not None:
             exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
         pace = pace or Pace()
-        settings = (
-            describe_file(version / MANIFEST),
-            examples.digest,
-            peering and peering.group,
-            privacy,
-            pace,
-        )
-        file = ProgressFile(directory / "progress.safetensors", sha256(repr(settings).encode()).hexdigest())
+        inputs = describe_file(version / MANIFEST), examples.digest, peering and peering.group, privacy, pace
+        file = ProgressFile(directory / "progress.safetensors", sha256(repr(inputs).encode()).hexdigest())
         display = display or LineDisplay(lambda line: None)
         tuner = Tuner(trainer, data, pace, file, exchange=exchange, display=display)
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None

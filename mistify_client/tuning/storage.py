@@ -1,4 +1,4 @@
-"""Room for what a device keeps of its peers, and for them: where there is none it tunes alone."""
+"""Errors of a full disk while files of peers are stored: the device then tunes alone."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,9 +9,9 @@ from mistify.errors import ErrorCode, MistifyError
 
 @contextmanager
 def stored_in(directory: Path) -> Iterator[None]:
-    """Tell of a directory that cannot be written, and leave no parts of files (`*.part`) there.
+    """Report a directory that cannot be written, and remove parts of files (`*.part`) from it.
 
-    They take room that the version needs which was tuned alone.
+    They take room that the version tuned alone needs.
 
     Raises:
         MistifyError: UNAVAILABLE, it cannot be written, for example on a full disk.

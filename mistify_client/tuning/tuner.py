@@ -1,4 +1,4 @@
-"""The loop of paper 5.1: alone, then with peers, until nothing is gained."""
+"""The loop of paper 5.1: tuning alone, then with peers, until nothing is gained."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
 from mistify_client.tuning.trainer import Trainer
 
-#: Share of the examples that is set apart, to tell when to stop.
+#: The share of the examples that is held out to decide when to stop.
 VALIDATION: Final = 0.2
 
 #: The most rounds with peers.
@@ -22,18 +22,18 @@ ROUNDS: Final = 4
 
 
 class Tuner:
-    """Tunes a network, and keeps its progress after every pass through the data.
+    """The tuner of a network, which saves its progress after every pass through the data.
 
     Args:
         trainer: of the network, with the weights to start from.
         data: of the device.
         pace: of the training.
-        file: keeps the progress.
-        exchange: with peers; None for none.
-        display: where progress is shown.
+        file: saves the progress.
+        exchange: with peers; None to tune alone.
+        display: shows progress.
 
     Attributes:
-        notes: What the user should know, line by line.
+        notes: messages for the user, a line each.
     """
 
     def __init__(
@@ -58,11 +58,15 @@ class Tuner:
         """Tune until only the installation is left.
 
         Args:
-            teachers: make peers a teacher.
-            noisy: gives the data from which a private device makes what it publishes.
+            teachers: choose the peers that teach.
+            noisy: returns the data on which a private device trains the model that it publishes; None for
+                a device that publishes its own model.
+
+        Returns:
+            The progress at `Stage.INSTALL`, with the best weights.
 
         Raises:
-            MistifyError: as `Exchange.join`, but for a server that is away.
+            MistifyError: any that `Exchange.join` raises, except for a server that is away.
         """
         exchange = self._exchange
         if exchange is not None:
@@ -74,30 +78,30 @@ class Tuner:
                     after = Stage.INSTALL if exchange is None else Stage.NOISY if noisy else Stage.EXCHANGE
                     progress = self._fit(progress).at(after)
                 case Stage.NOISY if noisy is not None:
-                    progress = self._noisy(progress, noisy)
+                    progress = self._train_on_noisy(progress, noisy)
                 case Stage.EXCHANGE if exchange is not None:
-                    progress = self._meet(progress, exchange, teachers, private=noisy is not None)
+                    progress = self._exchange_models(progress, exchange, teachers, private=noisy is not None)
                 case Stage.TAUGHT if teachers.has(progress.teachers):
-                    progress = self._taught(progress, teachers)
+                    progress = self._train_with_peers(progress, teachers)
                 case _:
                     progress = progress.at(Stage.INSTALL)
             self._file.save(progress)
         return progress
 
     def _join(self, exchange: Exchange) -> None:
-        """What the group refuses is told before hours are spent on training."""
+        """Join the group first, so that a refusal is reported before hours are spent on training."""
         try:
             exchange.join()
         except MistifyError as error:
             if error.code is not ErrorCode.UNAVAILABLE:
                 raise
-            self._note(f"the server is away, which is tried again after tuning alone: {error}")
+            self._note(f"the server is away and is tried again after tuning alone: {error}")
 
     def _begin(self) -> TuningProgress:
-        """Where the tuning stands: at its beginning, or where it was broken off."""
-        if (kept := self._file.load()) is not None:
-            self._display.say(f"goes on: {kept.stage.value}")
-            return kept
+        """Return the saved progress of a tuning that was broken off, or that at the beginning."""
+        if (saved := self._file.load()) is not None:
+            self._display.say(f"goes on: {saved.stage.value}")
+            return saved
         began = score_of(self._trainer, self._data.held_out)
         course = Course.begun(began, self._trainer.weights(), began, len(self._data.validation))
         return TuningProgress(Stage.LOCAL, began, course)
@@ -112,8 +116,8 @@ class Tuner:
         )
         return replace(progress, course=course)
 
-    def _noisy(self, progress: TuningProgress, noisy: Callable[[], Examples]) -> TuningProgress:
-        """Train what is published on noisy data alone, from weights that do not know the true ones either."""
+    def _train_on_noisy(self, progress: TuningProgress, noisy: Callable[[], Examples]) -> TuningProgress:
+        """Train the model to publish on noisy data only, from weights that never saw the true data."""
         try:
             examples = noisy()
         except MistifyError as error:
@@ -130,10 +134,10 @@ class Tuner:
         course = fit(self._trainer, data, self._pace, course, after_pass=after_pass)
         return progress.at(Stage.EXCHANGE, noisy=course)
 
-    def _meet(
+    def _exchange_models(
         self, progress: TuningProgress, exchange: Exchange, teachers: Teachers, *, private: bool
     ) -> TuningProgress:
-        """Publish, and begin a round with those peers that can be trusted; without any the tuning ends."""
+        """Publish a model, and begin a round with the trusted peers, or end the tuning without any."""
         course = progress.noisy if private else progress.course
         self._trainer.restore(progress.course.best_weights)
         try:
@@ -159,14 +163,14 @@ class Tuner:
             teachers=gathered.teachers,
         )
 
-    def _taught(self, progress: TuningProgress, teachers: Teachers) -> TuningProgress:
-        """Another round, if this one has gained something."""
+    def _train_with_peers(self, progress: TuningProgress, teachers: Teachers) -> TuningProgress:
+        """Train with peers as the teacher; another round follows if this one has gained something."""
         progress = self._fit(progress, teachers.ensemble(progress.teachers))
         gained = progress.course.best != progress.before
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
     def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
-        """Peers cannot be had (any more): what was gained so far stays."""
+        """End the tuning, as there are no peers to be had; gains so far stay."""
         self._note(f"goes on without peers: {error}")
         return progress.at(Stage.INSTALL)
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify_client.privacy.ledger import PrivacyLedger
-from mistify_client.privacy.noise import LEVELS, Mechanism, Unit, _on_grid, privatized, randomized_response
+from mistify_client.privacy.noise import LEVELS, Mechanism, Unit, _on_grid, privatize, randomized_response
 
 VALUES = Mechanism(0.0, 1.0, Unit.VALUE, Fraction(2))
 EXAMPLES = Mechanism(-1.0, 1.0, Unit.EXAMPLE, Fraction(2), label_epsilon=Fraction(1), radius=0.5)
@@ -24,7 +24,7 @@ def seeded(seed):
 
 def test_noise_on_values_is_laplacian_of_the_range_over_epsilon(ledger):
     inputs = np.full((100, 8, 8), 0.25)
-    noisy, labels = privatized(inputs, np.zeros(100, int), VALUES, ledger, classes=3, **seeded(0))
+    noisy, labels = privatize(inputs, np.zeros(100, int), VALUES, ledger, classes=3, **seeded(0))
     assert noisy.shape == inputs.shape
     assert noisy.dtype == np.float32
     assert stats.kstest(noisy.ravel(), stats.laplace(0.25, 0.5).cdf).pvalue > 1e-3
@@ -35,7 +35,7 @@ def test_noise_on_values_is_laplacian_of_the_range_over_epsilon(ledger):
 def test_noise_on_examples_is_that_of_their_radius(ledger):
     """Neighbours are twice the radius apart, whatever the number of values."""
     inputs = np.zeros((60, 50))
-    noisy, _ = privatized(inputs, np.zeros(60, int), EXAMPLES, ledger, classes=3, **seeded(1))
+    noisy, _ = privatize(inputs, np.zeros(60, int), EXAMPLES, ledger, classes=3, **seeded(1))
     assert stats.kstest(noisy.ravel(), stats.laplace(0, 2 * 0.5 / 2).cdf).pvalue > 1e-3
     assert ledger.spent() == 3
 
@@ -68,7 +68,7 @@ def test_nothing_is_drawn_when_the_budget_is_spent(ledger):
         raise AssertionError("noise was drawn")
 
     with pytest.raises(MistifyError) as caught:
-        privatized(np.zeros((2, 2)), np.zeros(2, int), VALUES, ledger, classes=2, random_bytes=never)
+        privatize(np.zeros((2, 2)), np.zeros(2, int), VALUES, ledger, classes=2, random_bytes=never)
     assert caught.value.code is ErrorCode.PRIVACY_BUDGET
     assert ledger.spent() == 4
 
@@ -80,7 +80,7 @@ def test_the_debit_comes_before_the_noise(ledger):
         seen.append(ledger.spent())
         return bytes(count)
 
-    privatized(np.zeros((2, 2)), np.zeros(2, int), VALUES, ledger, classes=2, random_bytes=noting)
+    privatize(np.zeros((2, 2)), np.zeros(2, int), VALUES, ledger, classes=2, random_bytes=noting)
     assert set(seen) == {2}
 
 
@@ -104,7 +104,7 @@ def test_labels_are_named_with_the_probabilities_of_randomized_response():
 )
 def test_data_that_cannot_be_made_noisy_cost_nothing(ledger, inputs, labels):
     with pytest.raises(MistifyError) as caught:
-        privatized(inputs, labels, VALUES, ledger, classes=2)
+        privatize(inputs, labels, VALUES, ledger, classes=2)
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert ledger.spent() == 0
 
