@@ -95,7 +95,7 @@ def port(
         console = Console()
         with _session(server, store, roots, token, console) as (client, shown):
             job = attach(client, text, out, server or f"store:{store}")
-            shown.say(f"job {job.id}, {len(job.goals)} goals")
+            shown.show_line(f"job {job.id}, {len(job.goals)} goals")
             _warn(job.goals, shown)
             job = follow(client, job, out, shown)
         code = finish(job, out, console)
@@ -161,7 +161,7 @@ def add(
         # The job knows the paths of its models and data, so no roots are needed.
         with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
             job = client.add_goals(job_id, text)
-            shown.say(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
+            shown.show_line(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
             _warn((goal for goal in job.goals if goal.id in only), shown)
             job = follow(client, job, out, shown, only)
         code = finish(job, out, console, only)
@@ -262,7 +262,7 @@ def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
 
     def wait(seconds: float) -> None:
         if seconds >= _ANNOUNCED_SECONDS:
-            shown.say(f"the server at {address} is away, trying again in {seconds:.0f} s")
+            shown.show_line(f"the server at {address} is away, trying again in {seconds:.0f} s")
         time.sleep(seconds)
 
     return wait
@@ -272,7 +272,7 @@ def _warn(goals: Iterable[Goal], shown: Display) -> None:
     """Show the warnings about goals that are likely to be missed."""
     for goal in goals:
         if goal.warning:
-            shown.say(f"{goal.id}: {goal.warning}")
+            shown.show_line(f"{goal.id}: {goal.warning}")
 
 
 def _store_directory(store: Path | None, out: Path) -> Path:

@@ -27,7 +27,7 @@ class Display(Protocol):
     def ended(self, goal: Goal, source: Source | None) -> None:
         """Show that a goal has ended."""
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Show a line of text."""
 
 
@@ -65,9 +65,9 @@ class BarDisplay:
         """Implement `Display`."""
         self._remove(SOURCE)
         self._remove(goal.id)
-        self.say(_ending(goal, source))
+        self.show_line(_ending(goal, source))
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Implement `Display`."""
         self._bars.console.print(line, markup=False, highlight=False)
 
@@ -94,13 +94,13 @@ class LineDisplay:
             return
         self._shown[subject] = mark
         figures = _figures(progress, progress.costs, source)
-        self.say(f"{subject}: {_stage(progress)}" + (f", {figures}" if figures else ""))
+        self.show_line(f"{subject}: {_stage(progress)}" + (f", {figures}" if figures else ""))
 
     def ended(self, goal: Goal, source: Source | None) -> None:
         """Implement `Display`."""
-        self.say(_ending(goal, source))
+        self.show_line(_ending(goal, source))
 
-    def say(self, line: str) -> None:
+    def show_line(self, line: str) -> None:
         """Implement `Display`."""
         self._print_line(line)
 

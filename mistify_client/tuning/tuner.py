@@ -100,7 +100,7 @@ class Tuner:
     def _begin(self) -> TuningProgress:
         """Return the saved progress of a tuning that was broken off, or that at the beginning."""
         if (saved := self._file.load()) is not None:
-            self._display.say(f"goes on: {saved.stage.value}")
+            self._display.show_line(f"goes on: {saved.stage.value}")
             return saved
         began = score_of(self._trainer, self._data.held_out)
         course = Course.begun(began, self._trainer.weights(), began, len(self._data.validation))
@@ -154,7 +154,7 @@ class Tuner:
             self._note("there are no peers to learn from yet")
         if set(gathered.teachers) <= set(progress.teachers):
             return progress.at(Stage.INSTALL)
-        self._display.say(f"round {progress.round + 1}: learns from {len(gathered.teachers)} peers")
+        self._display.show_line(f"round {progress.round + 1}: learns from {len(gathered.teachers)} peers")
         return progress.at(
             Stage.TAUGHT,
             round=progress.round + 1,
@@ -176,7 +176,7 @@ class Tuner:
 
     def _note(self, line: str) -> None:
         self.notes.append(line)
-        self._display.say(line)
+        self._display.show_line(line)
 
     def _show(self, progress: TuningProgress, course: Course, score: Score) -> None:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value

@@ -382,5 +382,5 @@ class Lines:
     def update(self, subject, progress, source):
         pass
 
-    def say(self, line):
+    def show_line(self, line):
         self.said.append(line)
