@@ -26,19 +26,19 @@ from tests.wrong_files import write_data, write_models
 
 
 @dataclass(frozen=True)
-class Told:
-    """A problem as it has to be reported: its place, and words of what was given, expected and advised."""
+class ExpectedProblem:
+    """A problem as it has to be reported: its place, and parts of the value, the expectation and the fix."""
 
     place: str
-    given: str
+    value: str
     expected: str
     fix: str
 
     def matches(self, line: str) -> bool:
-        given, expected = line.find(f"{self.place}: got "), line.find("; expected ")
+        value, expected = line.find(f"{self.place}: got "), line.find("; expected ")
         return (
-            0 <= given < expected
-            and self.given in line[given:expected]
+            0 <= value < expected
+            and self.value in line[value:expected]
             and self.expected in line[expected:]
             and self.fix in line[expected:]
         )
@@ -61,7 +61,7 @@ class Site:
 
 
 def config(**changes: Any) -> dict[str, Any]:
-    """A config that is right, but for changes of its (nested) values; None leaves a key out."""
+    """Return a valid config with changes of its (nested) values; None leaves a key out."""
     right = {
         "id": "half",
         "model": "tiny.keras",
@@ -112,8 +112,10 @@ def mistify(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-def refused(site: Site, mistify: Callable[..., Any], out: Path, text: str, *told: Told) -> MistifyError:
-    """Check that the command and the call below it name these problems and no others, and start nothing."""
+def refused(
+    site: Site, mistify: Callable[..., Any], out: Path, text: str, *problems: ExpectedProblem
+) -> MistifyError:
+    """Check that the command and its call report exactly these problems, and start nothing."""
     out.mkdir()
     (out.parent / "goals.json").write_text(text)
     with errors_of_calls() as errors, PortingClient(site.address) as client:
@@ -126,17 +128,17 @@ def refused(site: Site, mistify: Callable[..., Any], out: Path, text: str, *told
     assert list(out.iterdir()) == []
     (error,) = errors
     by_command = [line for line in result.output.splitlines() if "; expected " in line]
-    for lines in (by_command, [str(problem) for problem in error.problems]):
-        assert len(lines) == len(told), lines
-        for expected, line in zip(told, lines, strict=True):
-            assert expected.matches(line), line
+    for lines in (by_command, list(map(str, error.problems))):
+        assert len(lines) == len(problems), lines
+        for problem, line in zip(problems, lines, strict=True):
+            assert problem.matches(line), line
     assert "Traceback" not in result.output
     return error
 
 
 @contextmanager
 def errors_of_calls() -> Iterator[list[MistifyError]]:
-    """Yield the errors that submissions over gRPC end with in the meantime: each inspects model and data."""
+    """Yield a list of the errors that submissions end with; a submission inspects model and data."""
     errors, submit = [], PortingClient.submit
 
     def noting(client: PortingClient, text: str, key: str) -> Job:
@@ -150,39 +152,45 @@ def errors_of_calls() -> Iterator[list[MistifyError]]:
         yield errors
 
 
-#: name -> the config, and the problem that has to be told. "{base}" stands for the directory of the site.
-CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
+#: name -> the config, and the problem to be reported.
+CONFIGS: dict[str, tuple[dict[str, Any], ExpectedProblem]] = {
     "unknown key": (
         config(adaptation_gaol={"FLOP": 1}),
-        Told("[0].adaptation_gaol", "adaptation_gaol", "adaptation_goal", 'did you mean "adaptation_goal"?'),
+        ExpectedProblem(
+            "[0].adaptation_gaol", "adaptation_gaol", "adaptation_goal", 'did you mean "adaptation_goal"?'
+        ),
     ),
     "wrong unit": (
         config(adaptation_goal={"FLOP": "30ms"}),
-        Told("[0].adaptation_goal.FLOP", '"30ms"', "a number such as", "the unit 'ms' is unknown"),
+        ExpectedProblem("[0].adaptation_goal.FLOP", '"30ms"', "a number such as", "the unit 'ms' is unknown"),
     ),
     "no dataset": (
         config(dataset=None),
-        Told("[0].dataset", "nothing", 'an object with "train" and "test"', "write for example"),
+        ExpectedProblem("[0].dataset", "nothing", 'an object with "train" and "test"', "write for example"),
     ),
     "unknown algorithm": (
         config(algorithm={"name": "morfnet"}),
-        Told("[0].algorithm.name", '"morfnet"', "one of auto, chamnet, morphnet", 'did you mean "morphnet"?'),
+        ExpectedProblem(
+            "[0].algorithm.name", '"morfnet"', "one of auto, chamnet, morphnet", 'did you mean "morphnet"?'
+        ),
     ),
     "wrong setting": (
         config(algorithm={"name": "morphnet", "config": {"cuts": "many"}}),
-        Told("[0].algorithm.config.cuts", '"many"', "integer", ""),
+        ExpectedProblem("[0].algorithm.config.cuts", '"many"', "integer", ""),
     ),
     "setting out of range": (
         config(algorithm={"name": "morphnet", "config": {"threshold": 2}}),
-        Told("[0].algorithm.config.threshold", "2", "less than 1", ""),
+        ExpectedProblem("[0].algorithm.config.threshold", "2", "less than 1", ""),
     ),
     "unknown setting": (
         config(algorithm={"name": "morphnet", "config": {"thresold": 0.1}}),
-        Told("[0].algorithm.config.thresold", "thresold", "threshold", 'did you mean "threshold"?'),
+        ExpectedProblem(
+            "[0].algorithm.config.thresold", "thresold", "threshold", 'did you mean "threshold"?'
+        ),
     ),
     "setting of one algorithm": (
         config(algorithm={"name": "auto", "config": {"threshold": 0.1}}),
-        Told(
+        ExpectedProblem(
             "[0].algorithm.config.threshold",
             "threshold",
             'with "auto" a setting of all algorithms; this one is of morphnet',
@@ -191,23 +199,34 @@ CONFIGS: dict[str, tuple[dict[str, Any], Told]] = {
     ),
     "unreachable": (
         config(adaptation_goal={"FLOP": "0.0001x"}),
-        Told("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest that can be met"),
+        ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "at least", "the nearest that can be met"),
     ),
 }
 
-MODELS: dict[str, Told] = {
-    "tinny.keras": Told("[0].model", '"tinny.keras"', "digits-resnet", 'did you mean "tiny.keras"?'),
-    "noise.keras": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
-    "noise.h5": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
-    "table.h5": Told("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
-    "notes.txt": Told("[0].model", "a file named notes.txt", ".keras, .h5", "save it by model.save(FILE)"),
-    "unknown.keras": Told("[0].model", "layer 'product' is a", "supported layers", "CONTRIBUTING.md"),
-    "lambda.keras": Told("[0].model", "ambda", "without Python code of its own", "save"),
-    "subclass.keras": Told("[0].model", "layer 'own' is a Doubled", "without Python code of its own", "save"),
-    "lambda.h5": Told("[0].model", "layer 'hidden' is a Lambda", "without Python code of its own", "rewrite"),
-    "free.keras": Told("[0].model", "None", "supported layers", ""),
+MODELS: dict[str, ExpectedProblem] = {
+    "tinny.keras": ExpectedProblem(
+        "[0].model", '"tinny.keras"', "digits-resnet", 'did you mean "tiny.keras"?'
+    ),
+    "noise.keras": ExpectedProblem("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "noise.h5": ExpectedProblem("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "table.h5": ExpectedProblem("[0].model", "", "a Keras model", "save it by model.save(FILE)"),
+    "notes.txt": ExpectedProblem(
+        "[0].model", "a file named notes.txt", ".keras, .h5", "save it by model.save(FILE)"
+    ),
+    "unknown.keras": ExpectedProblem(
+        "[0].model", "layer 'product' is a", "supported layers", "CONTRIBUTING.md"
+    ),
+    "lambda.keras": ExpectedProblem("[0].model", "ambda", "without Python code of its own", "save"),
+    "subclass.keras": ExpectedProblem(
+        "[0].model", "layer 'own' is a Doubled", "without Python code of its own", "save"
+    ),
+    "lambda.h5": ExpectedProblem(
+        "[0].model", "layer 'hidden' is a Lambda", "without Python code of its own", "rewrite"
+    ),
+    "free.keras": ExpectedProblem("[0].model", "None", "supported layers", ""),
 }
 
+#: name of a file -> parts of its problem; "{base}" stands for the directory of the site.
 DATA: dict[str, tuple[str, str, str]] = {
     "trian.npz": ('"trian.npz"', "a file or directory below a data root", 'did you mean "train.npz"?'),
     "single.npy": ("single array", "an .npz file", "np.savez"),
@@ -233,8 +252,8 @@ DATA: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_configs(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
-    wrong, told = CONFIGS[name]
-    error = refused(site, mistify, tmp_path / "out", json.dumps([wrong]), told)
+    wrong, problem = CONFIGS[name]
+    error = refused(site, mistify, tmp_path / "out", json.dumps([wrong]), problem)
     assert error.code is ErrorCode.INVALID_CONFIG
 
 
@@ -247,9 +266,9 @@ def test_models(site: Site, mistify: Any, tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("part", ["train", "test"])
 @pytest.mark.parametrize("name", DATA)
 def test_data(site: Site, mistify: Any, tmp_path: Path, name: str, part: str) -> None:
-    given = name.format(base=site.base)
-    told = Told(f"[0].dataset.{part}", *DATA[name])
-    error = refused(site, mistify, tmp_path / "out", json.dumps([data(part, given)]), told)
+    file = name.format(base=site.base)
+    problem = ExpectedProblem(f"[0].dataset.{part}", *DATA[name])
+    error = refused(site, mistify, tmp_path / "out", json.dumps([data(part, file)]), problem)
     assert error.code is ErrorCode.INVALID_DATASET
 
 
@@ -267,22 +286,22 @@ def test_broken_json(site: Site, mistify: Any, tmp_path: Path, text: str) -> Non
     assert raised.value.problems
 
 
-def test_all_problems_of_a_text_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+def test_all_problems_of_a_config_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [
         config(adaptation_goal={"FLOP": "5Q"}, colour="red"),
         config(id="HALF"),
         config(id="third", dataset={"train": None}),
     ]
-    told = [
-        Told("[0].adaptation_goal.FLOP", '"5Q"', "", ""),
-        Told("[0].colour", '"colour"', "one of", ""),
-        Told("[2].dataset.train", "nothing", "", ""),
-        Told("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+    problems = [
+        ExpectedProblem("[0].adaptation_goal.FLOP", '"5Q"', "", ""),
+        ExpectedProblem("[0].colour", '"colour"', "one of", ""),
+        ExpectedProblem("[2].dataset.train", "nothing", "", ""),
+        ExpectedProblem("[1].id", '"HALF"', "unlike that of [0]", "rename"),
     ]
-    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
+    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
 
-def test_all_problems_of_what_a_text_names_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+def test_all_problems_of_models_data_and_limits_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [
         config(
             algorithm={"name": "morphnet", "config": {"cuts": 0, "thresold": 1}},
@@ -292,28 +311,30 @@ def test_all_problems_of_what_a_text_names_at_once(site: Site, mistify: Any, tmp
         config(id="other", model="notes.txt"),
         config(id="third", model="none.keras", dataset={"train": "none.npz"}),
     ]
-    told = [
-        Told("[2].model", '"none.keras"', "", ""),
-        Told("[2].dataset.train", '"none.npz"', "", ""),
-        Told("[0].algorithm.config.cuts", "0", "", ""),
-        Told("[0].algorithm.config.thresold", "", "", "did you mean"),
-        Told("[0].dataset.train", "NaN", "", ""),
-        Told("[0].dataset.test", "y[5] = 3", "", ""),
-        Told("[1].model", "notes.txt", "", ""),
-        Told("[0].adaptation_goal.FLOP", "0.0001x", "", ""),
+    problems = [
+        ExpectedProblem("[2].model", '"none.keras"', "", ""),
+        ExpectedProblem("[2].dataset.train", '"none.npz"', "", ""),
+        ExpectedProblem("[0].algorithm.config.cuts", "0", "", ""),
+        ExpectedProblem("[0].algorithm.config.thresold", "", "", "did you mean"),
+        ExpectedProblem("[0].dataset.train", "NaN", "", ""),
+        ExpectedProblem("[0].dataset.test", "y[5] = 3", "", ""),
+        ExpectedProblem("[1].model", "notes.txt", "", ""),
+        ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "", ""),
     ]
-    error = refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
+    error = refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
     assert error.code is ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.slow
 def test_a_thousand_problems_arrive(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [config(id=f"goal-{number}", model=f"model-{number}.keras") for number in range(1000)]
-    told = [Told(f"[{number}].model", f"model-{number}.keras", "", "") for number in range(1000)]
-    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *told)
+    problems = [
+        ExpectedProblem(f"[{number}].model", f"model-{number}.keras", "", "") for number in range(1000)
+    ]
+    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
 
-def test_an_embedded_server_tells_the_same(mistify: Any, site: Site, tmp_path: Path) -> None:
+def test_an_embedded_server_reports_the_same(mistify: Any, site: Site, tmp_path: Path) -> None:
     goals = site.root / "goals.json"
     goals.write_text(json.dumps([config(model="tinny.keras")]))
     result = mistify("port", goals, "--out", tmp_path / "out", "--store", tmp_path / "store")
@@ -365,7 +386,7 @@ def test_malformed_models_leave_the_server_untouched(site: Site) -> None:
 
 
 def peak_memory(pid: int) -> int:
-    """The most memory that a process has had, in mebibytes."""
+    """Return the peak memory of a process in mebibytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:"))
 

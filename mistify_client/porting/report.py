@@ -1,4 +1,4 @@
-"""What came of a job: `report.json` for programs, a table for people."""
+"""The result of a job: `report.json` for programs, a table for people."""
 
 from collections.abc import Iterable, Mapping
 
@@ -26,14 +26,14 @@ from mistify_client.porting.formatting import amount, amounts, quality
 
 REPORT = "report.json"
 
-#: Ids of goals are folded, at this width at the least.
+#: The least width of the ids of goals; longer ones are folded.
 _NAME_WIDTH = 10
 
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
 
-#: column of the table -> the width of console from which on it is shown.
+#: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
     _GOAL: 0,
     _PARENT: 100,
@@ -50,24 +50,27 @@ _COLUMNS = {
 
 
 def report(job: Job) -> dict[str, object]:
-    """A job as plain data, the form of `report.json`; null stands for what was not achieved or measured.
+    """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
 
-    `flops` are multiply-adds of one inference. `latency_ms` is predicted for `hardware`, that of the goal's
-    limit or else the server's machine, `measured_latency_ms` is what LiteRT took there, or would take there
-    by what it took here. `memory_bytes` and `accuracy` are of the package at its precision. `branches` has
-    the same of each branch, the cheapest first, with its budget as a `share` of the goal's; it is empty where
-    the package has one network. `algorithm` adapted it, for the reason that `choice` gives; it is null where
-    nothing could be adapted. `warning` says what was likely to be missed before anything was computed.
-    `compression` is null where none was asked for; else it is what was asked for, with what it came to.
-    `metrics` are those that plug-ins of the server have added; their figures stand beside the others.
-    `spent` are seconds by activity, the most first, summed over all tasks.
+    - `flops`: multiply-adds of one inference.
+    - `hardware`: that of the goal's limit, else the server's machine.
+    - `latency_ms`, `measured_latency_ms`: predicted for `hardware`, and measured there with LiteRT, or
+      inferred from a measurement on the server's machine.
+    - `memory_bytes`, `accuracy`: those of the package at its precision.
+    - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
+      goal's; empty if the package has one network.
+    - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
+    - `warning`: the limits that were likely to be missed, as predicted before the computation.
+    - `compression`: the settings and the achieved figures; null if none was requested.
+    - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
+    - `spent`: seconds by activity, summed over all tasks, the longest first.
     """
     source = job.source
     formats = source.formats if source else ()
     return {
         "job": job.id,
         "seconds": job.seconds,
-        "spent": _most_first(job.spent),
+        "spent": _longest_first(job.spent),
         "source": None
         if source is None
         else {
@@ -114,16 +117,16 @@ def _plugged_in(
     hardware: str = HOST.name,
     precision: Quantization = Quantization.NONE,
 ) -> dict[str, float | None]:
-    """What a network has of what plug-ins have added, under the conditions that it depends on."""
-    found: dict[str, float | None] = {}
+    """Return the figures of a network on the metrics of plug-ins, for a hardware and a precision."""
+    figures: dict[str, float | None] = {}
     for axis_format in source.formats if source else ():
         cost = axis_format.cost(costs, hardware, precision)
-        found[axis_format.name] = None if cost is None else axis_format.converted(cost)
-    return found
+        figures[axis_format.name] = None if cost is None else axis_format.converted(cost)
+    return figures
 
 
 def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
-    """The costs and accuracy of a goal's package, or of one of its branches."""
+    """Return the costs and the accuracy of a goal's package, or of one of its branches."""
     precision = goal.quantization.precision
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
@@ -138,32 +141,32 @@ def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
 def _compression_report(goal: Goal) -> dict[str, object] | None:
     if goal.compression is None:
         return None
-    asked = goal.compression.model_dump(mode="json", exclude_none=True)
-    return {**asked, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
+    requested = goal.compression.model_dump(mode="json", exclude_none=True)
+    return {**requested, **{axis: goal.achieved.get(axis) for axis in COMPRESSION_AXES}}
 
 
 def _hardware(goal: Goal) -> str:
-    """The hardware on which a goal's costs count: that of its limits, else the server's machine."""
+    """Return the hardware on which a goal's costs count: that of its limits, else the server's machine."""
     named = (conditions_of(axis)[0] for axis in goal.budget)
     return next(filter(None, named), HOST.name)
 
 
 def _latency(goal: Goal, costs: Costs) -> float | None:
-    """The latency on that hardware, at the goal's precision where that makes a difference there."""
+    """Return the latency on the goal's hardware, at the goal's precision if it has a figure of its own."""
     hardware, precision = _hardware(goal), goal.quantization.precision
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
 def table(job: Job, width: int = 80) -> Table:
-    """A job's goals, below the source model: as many figures as a console of so many columns has room for."""
+    """Return a table of a job's source model and goals, with the columns that a console has room for."""
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
-    caption = _where_time_went(job.spent)
+    caption = _time_shares(job.spent)
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     columns = [column for column, least in _COLUMNS.items() if width >= least]
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
         columns = [column for column in columns if column != _PRECISION]
     source = job.source
-    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _asked_of_plug_ins(job.goals, source)
+    columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job.goals, source)
     for column in columns:
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
@@ -179,8 +182,8 @@ def table(job: Job, width: int = 80) -> Table:
     return table
 
 
-def _asked_of_plug_ins(goals: Iterable[Goal], source: Source | None) -> list[str]:
-    """The columns of what plug-ins have added and goals limit."""
+def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:
+    """Return the columns for metrics of plug-ins that goals limit."""
     limited = {quantity_of(axis) for goal in goals for axis in goal.budget}
     return [
         axis_format.label
@@ -189,18 +192,18 @@ def _asked_of_plug_ins(goals: Iterable[Goal], source: Source | None) -> list[str
     ]
 
 
-def _where_time_went(spent: Mapping[str, float]) -> str | None:
-    """What each activity took, as shares of their sum, without those that round to 0%."""
+def _time_shares(spent: Mapping[str, float]) -> str | None:
+    """Return the share of each activity in the total time, without those that round to 0%."""
     total = sum(spent.values())
     if not total:
         return None
-    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in _most_first(spent).items()}
+    shares = {activity: f"{seconds / total:.0%}" for activity, seconds in _longest_first(spent).items()}
     shown = ", ".join(f"{activity} {share}" for activity, share in shares.items() if share != "0%")
     return escape(f"where the time went: {shown}")
 
 
-def _most_first(spent: Mapping[str, float]) -> dict[str, float]:
-    return dict(sorted(spent.items(), key=lambda booked: booked[1], reverse=True))
+def _longest_first(spent: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
 
 
 def _source_row(source: Source) -> dict[str, str]:
@@ -227,7 +230,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
 
 
 def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
-    """The branches of a goal's package, by their budgets as multiples of the goal's."""
+    """Yield a row for each branch of a goal's package, named by its share of the goal's budget."""
     for branch in goal.branch_figures:
         yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
 
@@ -258,13 +261,13 @@ def _plugged_in_cells(
 
 
 def _precision(goal: Goal) -> str:
-    """What a package computes with, and what its kernels were asked to be."""
+    """Return the precision of a package, and the compression that was requested."""
     precision = goal.quantization.precision.value
     return precision if goal.compression is None else f"{precision}, {goal.compression}"
 
 
 def _counts(costs: Costs, source: Source | None) -> dict[str, str]:
-    """A network's multiply-adds, with their share of the source's, and its parameters."""
+    """Return a network's multiply-adds, with their share of the source's, and its parameters."""
     flops = amount(FLOPS, costs.get(FLOPS))
     if source is not None and costs.get(FLOPS) and source.costs.get(FLOPS):
         flops += f" ({costs[FLOPS] / source.costs[FLOPS]:.2f})"

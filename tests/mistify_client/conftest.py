@@ -166,7 +166,7 @@ class PortingFake(PortingServicer):
 
 
 def serve(fake: PortingFake, address: str) -> tuple[grpc.Server, str]:
-    """A running server for a service, and where it listens."""
+    """Start a server for a service; return it and its address."""
     server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
     add_PortingServicer_to_server(fake, server)
     port = server.add_insecure_port(address)
@@ -229,7 +229,7 @@ def backoff(waits: Waits) -> Backoff:
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The inodes of what was made to survive a power cut, in that order."""
+    """Return the inodes of the files that were synced, in order."""
     inodes, sync = [], os.fsync
 
     def note(file: int) -> None:
@@ -306,10 +306,16 @@ def branch_package(tmp_path: Path, data: Path) -> Path:
 def int8_package(tmp_path: Path, data: Path) -> Path:
     """`image` -> `scores`, in integers both."""
     details = Interpreter(model_path=str(data / "tiny_int8.tflite")).get_signature_runner()
-    (taken,), (given,) = details.get_input_details().values(), details.get_output_details().values()
+    (model_input,), (model_output,) = (
+        details.get_input_details().values(),
+        details.get_output_details().values(),
+    )
     image, scores = (
         info.model_copy(update={"dtype": "int8", "scale": float(scale), "zero_point": zero_point})
-        for info, (scale, zero_point) in ((IMAGE, taken["quantization"]), (SCORES, given["quantization"]))
+        for info, (scale, zero_point) in (
+            (IMAGE, model_input["quantization"]),
+            (SCORES, model_output["quantization"]),
+        )
     )
     return make_package(tmp_path / "int8", data / "tiny_int8.tflite", (image,), (scores,))
 

@@ -1,4 +1,4 @@
-"""The commands of devices: what they say of mistakes, before anything is measured."""
+"""The commands of devices: they report mistakes before anything is measured."""
 
 import pytest
 from pydantic import TypeAdapter
@@ -65,24 +65,24 @@ def test_what_was_measured_is_kept_in_a_directory_that_is_made(tmp_path, measure
     assert measured == [("my-board", [1])]
 
 
-def test_a_wrong_way_to_the_server_is_told_before_measuring(tmp_path, measured):
+def test_a_wrong_way_to_the_server_is_reported_before_measuring(tmp_path, measured):
     (tmp_path / "token").write_text("wrong")
     (tmp_path / "file").write_text("no directory")
     with running(tmp_path / "store", token="right") as address:  # noqa: S106
-        for given, exit_code, told in (
+        for options, exit_code, message in (
             (["--server", address, "--token-file", tmp_path / "token"], 5, "token"),
             (["--server", address, "--token-file", tmp_path / "none"], 2, "No such file"),
             (["--server", "127.0.0.1:1"], 8, "no server answers"),
             (["--server", address, "--table", tmp_path / "file" / "table.json"], 2, "--table"),
             (["--store", tmp_path / "file"], 8, "cannot be used"),
         ):
-            refused = mistify("profile-device", "--name", "my-board", *given)
+            refused = mistify("profile-device", "--name", "my-board", *options)
             assert refused.exit_code == exit_code, refused.stderr
-            assert told in refused.stderr
+            assert message in refused.stderr
     assert measured == []
 
 
-def test_a_missing_server_is_told_before_measuring(tmp_path, measured, monkeypatch):
+def test_a_missing_server_is_reported_before_measuring(tmp_path, measured, monkeypatch):
     monkeypatch.setattr("mistify_client.porting.local_server._REQUIRED", ("no_server_here",))
     refused = mistify("profile-device", "--name", "my-board", "--store", tmp_path / "store")
     assert refused.exit_code == 8
@@ -90,14 +90,14 @@ def test_a_missing_server_is_told_before_measuring(tmp_path, measured, monkeypat
     assert measured == []
 
 
-@pytest.mark.parametrize(("given", "threads"), [((), (1, 2)), (("--threads", "4"), [4])])
-def test_a_package_is_measured_with_the_threads_that_predictions_are_of(package, measured, given, threads):
+@pytest.mark.parametrize(("options", "threads"), [((), (1, 2)), (("--threads", "4"), [4])])
+def test_a_package_is_measured_with_the_threads_that_predictions_are_of(package, measured, options, threads):
     devices = Devices()
     server, address = serve(devices)
-    told = mistify(
-        "report-latency", "--device", "my-board", "--package", package, "--server", address, *given
+    result = mistify(
+        "report-latency", "--device", "my-board", "--package", package, "--server", address, *options
     )
     server.stop(None).wait()
-    assert told.exit_code == 0, told.stderr
+    assert result.exit_code == 0, result.stderr
     assert measured == [(package, threads)]
     assert devices.reports == [("my-board", "job-1", "half", 0.75)]

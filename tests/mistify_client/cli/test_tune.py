@@ -54,8 +54,8 @@ def tune(tmp_path, monkeypatch):
         np.savez(
             tmp_path / "data.npz", x=device.examples.inputs["image"], y=device.examples.targets["scores"]
         )
-        given = ["tune", "--package", device.package, "--data", tmp_path / "data.npz", *args]
-        return CliRunner().invoke(app, [str(arg) for arg in given])
+        command = ["tune", "--package", device.package, "--data", tmp_path / "data.npz", *args]
+        return CliRunner().invoke(app, [str(arg) for arg in command])
 
     return run
 
@@ -65,12 +65,12 @@ def test_tunes_alone(tune, device, settings):
     result = tune(own, "--config", settings(SETTINGS))
     assert result.exit_code == 0, result.output
     assert "accuracy on examples that were set apart: " in result.output
-    told = result.output.replace("\n", "")
-    assert f"installed: {current(own.package)}" in told or "nothing was gained" in told
+    output = result.output.replace("\n", "")
+    assert f"installed: {current(own.package)}" in output or "nothing was gained" in output
 
 
 def test_the_error_of_a_package_that_tells_figures_stays_as_it_was_ported(data, tmp_path):
-    """No share of right answers is told of it, neither to the user nor in its manifest."""
+    """Neither the user nor the manifest gets an accuracy."""
     package = shutil.copytree(data / "trainable_figures", tmp_path / "package")
     images = np.random.default_rng(1).uniform(size=(200, 4, 4, 1)).astype(np.float32)
     np.savez(tmp_path / "data.npz", x=images, y=images.mean((2, 3))[:, :2])
@@ -100,7 +100,7 @@ def test_tunes_with_peers(tune, device, settings, address):
     reason="nothing can be mounted",
 )
 def test_a_full_disk_costs_the_peers_alone(device, settings, address, tmp_path):
-    """What a peer says of the examples, three figures of 4 bytes each, takes more than three pages."""
+    """The outputs of a peer, three numbers of 4 bytes for each example, take more than three pages."""
     device(1).tune(address)
     own = device(0, count=PAGESIZE // 4)
     data, outputs = tmp_path / "data.npz", own.state / "outputs"
@@ -133,7 +133,7 @@ def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "group: got nothing; expected the name of a group"),
         ('group = "a"\npeers = 0', "peers: got 0; expected 1 to 64"),
@@ -143,10 +143,10 @@ def test_ctrl_c_says_how_to_go_on(tune, device, monkeypatch):
         ("group", "no TOML"),
     ],
 )
-def test_mistakes_in_the_file_are_told(settings, text, told):
+def test_mistakes_in_the_file_are_reported(settings, text, message):
     with pytest.raises(MistifyError) as caught:
         read_tuning_file(settings(text))
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_server_needs_a_group(tune, device):
@@ -170,34 +170,34 @@ def test_a_ledger_lies_where_the_file_says(settings, tmp_path):
 
 def test_labels_are_counted_where_the_file_says(data):
     manifest = Manifest.load(data / "trainable")
-    some = examples(1, 40)
-    some.targets["scores"][:] = [0] * 10 + [2] * 20 + [-1] * 10
-    found = hints_of({"view_degrees": 5, "labels": "counted"}, some, manifest, manifest.training)
-    assert found == Hints(view_degrees=5, labels=(1 / 3, 0, 2 / 3))
-    assert hints_of({"view_degrees": 5}, some, manifest, manifest.training) == Hints(view_degrees=5)
-    some.targets["scores"][:] = -1
+    counted = examples(1, 40)
+    counted.targets["scores"][:] = [0] * 10 + [2] * 20 + [-1] * 10
+    hints = hints_of({"view_degrees": 5, "labels": "counted"}, counted, manifest, manifest.training)
+    assert hints == Hints(view_degrees=5, labels=(1 / 3, 0, 2 / 3))
+    assert hints_of({"view_degrees": 5}, counted, manifest, manifest.training) == Hints(view_degrees=5)
+    counted.targets["scores"][:] = -1
     with pytest.raises(MistifyError, match=r"hints\.labels"):
-        hints_of({"labels": "counted"}, some, manifest, manifest.training)
+        hints_of({"labels": "counted"}, counted, manifest, manifest.training)
 
 
 def test_labels_are_counted_whatever_their_integers_are(data):
-    manifest, some = Manifest.load(data / "trainable"), examples(1, 40)
-    unsigned = Examples(some.inputs, {"scores": some.targets["scores"].astype(np.uint64)})
-    expected = hints_of({"labels": "counted"}, some, manifest, manifest.training)
+    manifest, counted = Manifest.load(data / "trainable"), examples(1, 40)
+    unsigned = Examples(counted.inputs, {"scores": counted.targets["scores"].astype(np.uint64)})
+    expected = hints_of({"labels": "counted"}, counted, manifest, manifest.training)
     assert hints_of({"labels": "counted"}, unsigned, manifest, manifest.training) == expected
 
 
 def test_what_was_published_can_be_withdrawn(tune, device, settings, address, store):
     own, settings = device(0), settings(SETTINGS)
-    given = ["withdraw", "--package", str(own.package), "--server", address, "--config", str(settings)]
-    never = CliRunner().invoke(app, given)
+    command = ["withdraw", "--package", str(own.package), "--server", address, "--config", str(settings)]
+    never = CliRunner().invoke(app, command)
     assert never.exit_code == ErrorCode.NOT_FOUND.exit_code
     assert "was never tuned with peers" in never.output
     assert tune(own, "--server", address, "--config", settings).exit_code == 0
     with open_store(store) as opened:
         assert len(opened.tuning.publications(fleet.GROUP)) == 1
         for _ in range(2):
-            result = CliRunner().invoke(app, given)
+            result = CliRunner().invoke(app, command)
             assert result.exit_code == 0, result.output
             assert not opened.tuning.publications(fleet.GROUP)
             assert list(opened.weights.names()) == []

@@ -1,4 +1,4 @@
-"""Following a job: what a server may not do to the device."""
+"""Following a job: ids that a server must not send."""
 
 from dataclasses import replace
 

@@ -102,12 +102,12 @@ def test_goals_that_cannot_be_met_have_an_exit_code(plan, service):
 
 def test_json_has_all_of_it(plan, service):
     service.fake.plan = Plan((BATCH,), (TINY,))
-    found = json.loads(plan("--json").output)
-    assert found["seconds"] == 448.0
-    assert found["out_of_reach"] == [
+    content = json.loads(plan("--json").output)
+    assert content["seconds"] == 448.0
+    assert content["out_of_reach"] == [
         {"goal": "tiny", "limit": "FLOP", "given": "0.001x", "nearest": "0.0042x"}
     ]
-    (batch,) = found["batches"]
+    (batch,) = content["batches"]
     assert (batch["metric"], batch["source_accuracy"]) == ("accuracy", {"mean": 0.8, "deviation": 0.01})
     half, tenth = batch["edges"]
     assert (half["goals"], half["parent"], half["budget"]) == (["half", "half-int8"], None, {"flops": 500.0})
@@ -115,7 +115,7 @@ def test_json_has_all_of_it(plan, service):
     assert (tenth["parent"], tenth["accuracy"]) == ("half", None)
 
 
-def test_what_is_wrong_is_told_as_by_port(plan, service):
+def test_problems_are_reported_as_by_port(plan, service):
     problem = Problem("[0].model", '"net.keras"', "a model", "save it")
     service.fake.error = MistifyError(ErrorCode.INVALID_MODEL, "1 problem", [problem])
     result = plan()
