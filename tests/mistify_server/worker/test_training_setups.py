@@ -10,7 +10,7 @@ import pytest
 from executors.base import Params
 from executors.data import Dataset
 from mistify_server.tasks.sources import DataSource
-from mistify_server.worker import setup as worker_setup
+from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups
 
 layers = keras.layers
