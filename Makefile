@@ -25,7 +25,7 @@ demo: install  ## Port the digits model to seven goals, into demo-out/
 	$(BIN)/mistify port configs/digits.json --out $(OUT)
 
 test: install  ## Run the tests
-	$(BIN)/pytest -q --numprocesses 2 --dist worksteal
+	$(BIN)/pytest -q --numprocesses 3 --dist worksteal
 
 test-slow: install  ## Run the tests that take minutes; DATA=DIR holds the CIFAR-10 and MLPerf Tiny files
 	MISTIFY_TEST_DATA=$(DATA) $(BIN)/pytest -q -m slow --timeout 1800

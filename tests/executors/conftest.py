@@ -1,5 +1,6 @@
 import keras
 import pytest
+import tensorflow as tf
 
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
@@ -7,6 +8,9 @@ from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingParams, TrainingSetup
 
 layers = keras.layers
+
+# Tests train small networks briefly: optimizing their graphs takes longer than it saves.
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def small_resnet(seed=0, batch_norm=True):
