@@ -1,0 +1,4 @@
+import tensorflow as tf
+
+# Tests train small networks briefly: optimizing their graphs takes longer than it saves.
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
