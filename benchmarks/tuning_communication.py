@@ -35,9 +35,9 @@ from mistify.package.weights import write_weights
 from mistify.peers.hints import Hints
 from mistify.peers.membership import PackageReference
 from mistify_client.runtime.interpreter import NETWORK
-from mistify_client.tuning.fitting import Score
 from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.trainer import Weights, load_trainer
+from mistify_client.tuning.training_loop import Score
 
 #: In MB/s.
 BANDWIDTHS: Final = (1, 5, 10, 50)

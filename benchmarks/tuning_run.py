@@ -24,11 +24,11 @@ from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.interpreter import NETWORK, Execution, Network
 from mistify_client.tuning.examples import Examples, Split, split
-from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
 from mistify_client.tuning.peers.ensemble import Ensemble
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.trainer import Trainer, Weights, load_trainer
+from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
 
 #: What a device trains on.
@@ -63,7 +63,7 @@ class Plan:
         start: the run from whose weights it starts; the package's where it is empty.
         data: what is made of the images.
         most_passes: through the images.
-        patience: passes without gain after which steps become smaller.
+        patience: passes without gain after which the learning rate is lowered.
         seed: of the order of examples.
     """
 
@@ -75,7 +75,7 @@ class Plan:
     start: str = ""
     data: str = TRUE
     most_passes: int = 60
-    patience: int = Pace.patience
+    patience: int = TrainingSettings.patience
     seed: int = 0
 
     @property
@@ -142,18 +142,18 @@ def train(work: Path, plan: Plan) -> Run:
         began = test(trainer.weights())
         curve = [float(began.mean())]
 
-        def after_pass(course: Course, score: Score) -> None:
-            better = course.best is score
-            curve.append(float(test(course.best_weights).mean()) if better else curve[-1])
+        def after_pass(state: TrainingState, score: Score) -> None:
+            better = state.best is score
+            curve.append(float(test(state.best_weights).mean()) if better else curve[-1])
 
-        pace = Pace(patience=plan.patience, most_passes=plan.most_passes, seed=plan.seed)
+        settings = TrainingSettings(patience=plan.patience, most_passes=plan.most_passes, seed=plan.seed)
         started, tested = process_time(), test.seconds
         first = score_of(trainer, data.held_out)
-        course = Course.begun(first, trainer.weights(), floor, len(data.validation))
-        course = fit(trainer, data, pace, course, after_pass=after_pass, teacher=teacher)
+        state = TrainingState.initial(first, trainer.weights(), floor, len(data.validation))
+        state = fit(trainer, data, settings, state, after_pass=after_pass, teacher=teacher)
         seconds = process_time() - started - (test.seconds - tested)
     # Whoever has learnt random labels knows nothing that could be the best.
-    weights = course.weights if plan.data == RANDOM else course.best_weights
+    weights = state.weights if plan.data == RANDOM else state.best_weights
     right = test(weights)
     run = Run(
         float(right.mean()),

@@ -10,7 +10,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption
 from mistify_client.monitor.config import load_config
-from mistify_client.monitor.daemon import Monitor, run, signals_waited_for
+from mistify_client.monitor.daemon import Monitor, run, signal_waiter
 from mistify_client.monitor.sensing.sensors import PSUTIL_MISSING
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
@@ -35,7 +35,7 @@ def monitor(
 
     SIGHUP reads the config again. Exit code 4: the package has another monitor.
     """
-    with reported_errors(), signals_waited_for() as wait:
+    with reported_errors(), signal_waiter() as wait:
         state = MonitorState.of(package)
         load_config(config, server)
         with state.held():

@@ -73,7 +73,7 @@ def tune_package(
                 examples,
                 peering,
                 settings.privacy if settings else None,
-                pace=settings.pace() if settings else None,
+                settings=settings.training_settings() if settings else None,
                 threads=threads,
                 display=shown,
             )

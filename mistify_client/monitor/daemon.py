@@ -35,7 +35,7 @@ _STATUS_SECONDS: Final = 5.0
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 #: Waits for a signal for at most the given seconds, and returns it; None if none came.
-Waiting = Callable[[float], signal.Signals | None]
+SignalWaiter = Callable[[float], signal.Signals | None]
 
 
 class Monitor:
@@ -159,12 +159,12 @@ class Monitor:
             return
         if not situation.idle:
             background.fastest_ms = min(outcome.predicted_ms)
-            background.measured(now, fits)
+            background.judge(now, fits)
             if self._short_since is not None and now - self._short_since >= self._config.replacement.after:
                 shortfall = Shortfall(situation.targets, situation.ratio, background.fastest_ms)
                 background.ask(shortfall, outcome.manifest)
         elif outcome.outdated_at is not None:
-            background.outdated(outcome.outdated_at)
+            background.judge_unused(outcome.outdated_at)
         background.resume()
 
     def _write_status(self, now: float) -> None:
@@ -190,7 +190,7 @@ class Monitor:
             self._journal.problem("status file", None)
 
 
-def run(monitor: Monitor, journal: Journal, wait: Waiting) -> None:
+def run(monitor: Monitor, journal: Journal, wait: SignalWaiter) -> None:
     """Run the monitor's steps until a signal ends it.
 
     Args:
@@ -215,7 +215,7 @@ def run(monitor: Monitor, journal: Journal, wait: Waiting) -> None:
 
 
 @contextmanager
-def signals_waited_for() -> Iterator[Waiting]:
+def signal_waiter() -> Iterator[SignalWaiter]:
     """Yield a function that waits for signals; meanwhile they do not interrupt other work.
 
     Only the main thread may use it.

@@ -16,8 +16,8 @@ from mistify.peers.hints import Hints, invalid_hints
 from mistify.peers.membership import MOST_PEERS
 from mistify_client.files import read_text
 from mistify_client.tuning.examples import Examples
-from mistify_client.tuning.fitting import Pace
 from mistify_client.tuning.release import Privacy
+from mistify_client.tuning.training_loop import TrainingSettings
 
 #: In place of a label histogram: count the labels of the data.
 COUNTED = "counted"
@@ -41,12 +41,14 @@ class TuningFile(Settings):
     peers: Annotated[int, Field(ge=1, le=MOST_PEERS, description=f"1 to {MOST_PEERS}", examples=[4])] = 4
     hints: dict[str, Any] = Field(default={}, description="a table", examples=[{"view_degrees": 90}])
     privacy: Privacy | None = None
-    learning_rate: Annotated[float, Field(gt=0, description="above 0", examples=[0.001])] = Pace.learning_rate
-    patience: Annotated[int, Field(ge=1, description="1 or more", examples=[5])] = Pace.patience
+    learning_rate: float = Field(
+        default=TrainingSettings.learning_rate, gt=0, description="above 0", examples=[0.001]
+    )
+    patience: int = Field(default=TrainingSettings.patience, ge=1, description="1 or more", examples=[5])
 
-    def pace(self) -> Pace:
+    def training_settings(self) -> TrainingSettings:
         """Return the settings of the training."""
-        return Pace(learning_rate=self.learning_rate, patience=self.patience)
+        return TrainingSettings(learning_rate=self.learning_rate, patience=self.patience)
 
 
 def read_tuning_file(path: Path) -> TuningFile:

@@ -10,8 +10,8 @@ from mistify.package.manifest import Manifest, describe_file
 from mistify.package.training import TRAIN
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import check_current, install
-from mistify_client.tuning.fitting import Score
 from mistify_client.tuning.trainer import Weights, write_weights
+from mistify_client.tuning.training_loop import Score
 
 
 def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, examples: int) -> Path:

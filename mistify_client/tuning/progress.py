@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from mistify.files import write_bytes
-from mistify_client.tuning.fitting import Course, Score
 from mistify_client.tuning.trainer import Weights
+from mistify_client.tuning.training_loop import Score, TrainingState
 
 _HEADER: Final = "progress"
 
@@ -41,7 +41,7 @@ class TuningProgress:
     Attributes:
         stage: the next step.
         began: the score before any tuning.
-        course: the state of the network's training; its best weights are the best of all so far.
+        state: the state of the network's training; its best weights are the best of all so far.
         round: the number of the present round with peers, from 1; 0 before the first.
         before: the best score before that round.
         noisy: the state of the training on noisy data; None where there is none.
@@ -50,10 +50,10 @@ class TuningProgress:
 
     stage: Stage
     began: Score
-    course: Course
+    state: TrainingState
     round: int = 0
     before: Score | None = None
-    noisy: Course | None = None
+    noisy: TrainingState | None = None
     teachers: tuple[str, ...] = ()
 
     def at(self, stage: Stage, **changes: object) -> "TuningProgress":
@@ -61,8 +61,8 @@ class TuningProgress:
         return replace(self, stage=stage, **changes)  # type: ignore[arg-type]
 
 
-class _Course(BaseModel):
-    """All of a course but its weights."""
+class _StateFigures(BaseModel):
+    """All of a state but its weights."""
 
     model_config = ConfigDict(extra="forbid")
     best: Score
@@ -82,7 +82,7 @@ class _Header(BaseModel):
     began: Score
     round: int
     before: Score | None
-    courses: dict[str, _Course]
+    states: dict[str, _StateFigures]
     teachers: tuple[str, ...]
 
 
@@ -108,14 +108,14 @@ class ProgressFile:
             return None
         if header.of != self._fingerprint:
             return None
-        courses = {name: _course(name, course, tensors) for name, course in header.courses.items()}
+        states = {name: _state(name, state, tensors) for name, state in header.states.items()}
         return TuningProgress(
             stage=header.stage,
             began=header.began,
-            course=courses["own"],
+            state=states["own"],
             round=header.round,
             before=header.before,
-            noisy=courses.get("noisy"),
+            noisy=states.get("noisy"),
             teachers=header.teachers,
         )
 
@@ -125,11 +125,11 @@ class ProgressFile:
         Raises:
             OSError: it cannot be written; the old one stays.
         """
-        courses = {"own": progress.course, **({"noisy": progress.noisy} if progress.noisy else {})}
+        states = {"own": progress.state, **({"noisy": progress.noisy} if progress.noisy else {})}
         tensors = {
             f"{key}/{which}/{name}": np.ascontiguousarray(values)
-            for key, course in courses.items()
-            for which, weights in (("best", course.best_weights), ("last", course.weights))
+            for key, state in states.items()
+            for which, weights in (("best", state.best_weights), ("last", state.weights))
             for name, values in weights.items()
         }
         header = {
@@ -138,9 +138,9 @@ class ProgressFile:
             "began": progress.began,
             "round": progress.round,
             "before": progress.before,
-            "courses": {
-                name: {field: getattr(course, field) for field in _Course.model_fields}
-                for name, course in courses.items()
+            "states": {
+                name: {field: getattr(state, field) for field in _StateFigures.model_fields}
+                for name, state in states.items()
             },
             "teachers": progress.teachers,
         }
@@ -152,7 +152,7 @@ class ProgressFile:
             self._path.unlink()
 
 
-def _course(name: str, course: _Course, tensors: Weights) -> Course:
+def _state(name: str, state: _StateFigures, tensors: Weights) -> TrainingState:
     best, last = (
         {
             key.removeprefix(prefix): values
@@ -161,5 +161,5 @@ def _course(name: str, course: _Course, tensors: Weights) -> Course:
         }
         for which in ("best", "last")
     )
-    fields = {field: getattr(course, field) for field in _Course.model_fields}
-    return Course(best_weights=best, weights=last, **fields)
+    fields = {field: getattr(state, field) for field in _StateFigures.model_fields}
+    return TrainingState(best_weights=best, weights=last, **fields)

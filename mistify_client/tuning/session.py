@@ -18,7 +18,6 @@ from mistify_client.rpc.connection import Traffic
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import current, state_directory
 from mistify_client.tuning.examples import Examples, Split, split
-from mistify_client.tuning.fitting import Pace, Score
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
@@ -26,6 +25,7 @@ from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, TuningProgress
 from mistify_client.tuning.release import Privacy, noisy_examples
 from mistify_client.tuning.trainer import Trainer, load_trainer
+from mistify_client.tuning.training_loop import Score, TrainingSettings
 from mistify_client.tuning.tuner import VALIDATION, Tuner
 
 #: The file in a tuner's directory that identifies it as a member of its group.
@@ -59,7 +59,7 @@ def tune(
     peering: Peering | None = None,
     privacy: Privacy | None = None,
     *,
-    pace: Pace | None = None,
+    settings: TrainingSettings | None = None,
     threads: int | None = None,
     display: Display | None = None,
 ) -> TuningOutcome:
@@ -73,7 +73,7 @@ def tune(
         examples: of the device (`examples.read_examples`).
         peering: the group to tune with; None to tune alone. If the server is away, the device tunes alone.
         privacy: trains the published model on noisy data; None publishes the model tuned on the true data.
-        pace: of the training.
+        settings: of the training.
         threads: the number of threads of LiteRT; None for its own choice.
         display: shows progress.
 
@@ -94,17 +94,23 @@ def tune(
         exchange = None
         if peering is not None:
             exchange = stack.enter_context(_exchange(peering, directory, trainer.manifest))
-        pace = pace or Pace()
-        inputs = describe_file(version / MANIFEST), examples.digest, peering and peering.group, privacy, pace
+        settings = settings or TrainingSettings()
+        inputs = (
+            describe_file(version / MANIFEST),
+            examples.digest,
+            peering and peering.group,
+            privacy,
+            settings,
+        )
         file = ProgressFile(directory / "progress.safetensors", sha256(repr(inputs).encode()).hexdigest())
         display = display or LineDisplay(lambda line: None)
-        tuner = Tuner(trainer, data, pace, file, exchange=exchange, display=display)
+        tuner = Tuner(trainer, data, settings, file, exchange=exchange, display=display)
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
         progress = tuner.run(_teachers(trainer, data, directory, exchange), noisy)
         installed = _install_if_better(shipped, version, progress, len(data.validation))
         file.remove()
         traffic = exchange.traffic if exchange else Traffic()
-    best = progress.course.best
+    best = progress.state.best
     return TuningOutcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
 
 
@@ -127,10 +133,10 @@ def _install_if_better(shipped: Path, version: Path, progress: TuningProgress, v
     Returns:
         The directory of the new version; None where nothing was gained.
     """
-    course = progress.course
-    if course.best == progress.began:
+    state = progress.state
+    if state.best == progress.began:
         return None
-    return install_tuned(shipped, version, course.best_weights, course.best, validated)
+    return install_tuned(shipped, version, state.best_weights, state.best, validated)
 
 
 def withdraw(package: str | os.PathLike[str], peering: Peering) -> None:

@@ -8,11 +8,11 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
 from mistify_client.porting.progress import Display
 from mistify_client.tuning.examples import Examples, Split, split
-from mistify_client.tuning.fitting import Course, Pace, Score, Teacher, fit, score_of
 from mistify_client.tuning.peers.exchange import Exchange
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
 from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 
 #: The share of the examples that is held out to decide when to stop.
 VALIDATION: Final = 0.2
@@ -27,7 +27,7 @@ class Tuner:
     Args:
         trainer: of the network, with the weights to start from.
         data: of the device.
-        pace: of the training.
+        settings: of the training.
         file: saves the progress.
         exchange: with peers; None to tune alone.
         display: shows progress.
@@ -40,7 +40,7 @@ class Tuner:
         self,
         trainer: Trainer,
         data: Split,
-        pace: Pace,
+        settings: TrainingSettings,
         file: ProgressFile,
         *,
         exchange: Exchange | None,
@@ -48,7 +48,7 @@ class Tuner:
     ) -> None:
         self._trainer = trainer
         self._data = data
-        self._pace = pace
+        self._settings = settings
         self._file = file
         self._exchange = exchange
         self._display = display
@@ -103,18 +103,18 @@ class Tuner:
             self._display.show_line(f"goes on: {saved.stage.value}")
             return saved
         began = score_of(self._trainer, self._data.held_out)
-        course = Course.begun(began, self._trainer.weights(), began, len(self._data.validation))
-        return TuningProgress(Stage.LOCAL, began, course)
+        state = TrainingState.initial(began, self._trainer.weights(), began, len(self._data.validation))
+        return TuningProgress(Stage.LOCAL, began, state)
 
     def _fit(self, progress: TuningProgress, teacher: Teacher | None = None) -> TuningProgress:
-        def after_pass(course: Course, score: Score) -> None:
-            self._file.save(replace(progress, course=course))
-            self._show(progress, course, score)
+        def after_pass(state: TrainingState, score: Score) -> None:
+            self._file.save(replace(progress, state=state))
+            self._show(progress, state, score)
 
-        course = fit(
-            self._trainer, self._data, self._pace, progress.course, after_pass=after_pass, teacher=teacher
+        state = fit(
+            self._trainer, self._data, self._settings, progress.state, after_pass=after_pass, teacher=teacher
         )
-        return replace(progress, course=course)
+        return replace(progress, state=state)
 
     def _train_on_noisy(self, progress: TuningProgress, noisy: Callable[[], Examples]) -> TuningProgress:
         """Train the model to publish on noisy data only, from weights that never saw the true data."""
@@ -125,24 +125,26 @@ class Tuner:
         data = split(examples, VALIDATION, self._trainer.training.batch_size)
         self._trainer.restore(self._trainer.ported)
         began = score_of(self._trainer, data.held_out)
-        course = progress.noisy or Course.begun(began, self._trainer.ported, began, len(data.validation))
+        state = progress.noisy or TrainingState.initial(
+            began, self._trainer.ported, began, len(data.validation)
+        )
 
-        def after_pass(course: Course, score: Score) -> None:
-            self._file.save(replace(progress, noisy=course))
-            self._show(progress, course, score)
+        def after_pass(state: TrainingState, score: Score) -> None:
+            self._file.save(replace(progress, noisy=state))
+            self._show(progress, state, score)
 
-        course = fit(self._trainer, data, self._pace, course, after_pass=after_pass)
-        return progress.at(Stage.EXCHANGE, noisy=course)
+        state = fit(self._trainer, data, self._settings, state, after_pass=after_pass)
+        return progress.at(Stage.EXCHANGE, noisy=state)
 
     def _exchange_models(
         self, progress: TuningProgress, exchange: Exchange, teachers: Teachers, *, private: bool
     ) -> TuningProgress:
         """Publish a model, and begin a round with the trusted peers, or end the tuning without any."""
-        course = progress.noisy if private else progress.course
-        self._trainer.restore(progress.course.best_weights)
+        state = progress.noisy if private else progress.state
+        self._trainer.restore(progress.state.best_weights)
         try:
-            if course is not None:
-                exchange.publish(course.best_weights, course.best)
+            if state is not None:
+                exchange.publish(state.best_weights, state.best)
             if progress.round == ROUNDS:
                 return progress.at(Stage.INSTALL)
             gathered = teachers.gather(exchange.peers())
@@ -158,15 +160,15 @@ class Tuner:
         return progress.at(
             Stage.TAUGHT,
             round=progress.round + 1,
-            before=progress.course.best,
-            course=replace(progress.course, weights=progress.course.best_weights, idle=0, slowed=0, passes=0),
+            before=progress.state.best,
+            state=replace(progress.state, weights=progress.state.best_weights, idle=0, slowed=0, passes=0),
             teachers=gathered.teachers,
         )
 
     def _train_with_peers(self, progress: TuningProgress, teachers: Teachers) -> TuningProgress:
         """Train with peers as the teacher; another round follows if this one has gained something."""
         progress = self._fit(progress, teachers.ensemble(progress.teachers))
-        gained = progress.course.best != progress.before
+        gained = progress.state.best != progress.before
         return progress.at(Stage.EXCHANGE if gained else Stage.INSTALL)
 
     def _without_peers(self, progress: TuningProgress, error: MistifyError) -> TuningProgress:
@@ -178,10 +180,10 @@ class Tuner:
         self.notes.append(line)
         self._display.show_line(line)
 
-    def _show(self, progress: TuningProgress, course: Course, score: Score) -> None:
+    def _show(self, progress: TuningProgress, state: TrainingState, score: Score) -> None:
         stage = f"round {progress.round}" if progress.stage is Stage.TAUGHT else progress.stage.value
         accuracy = score.accuracy if self._trainer.training.has_answers else None
-        update = ProgressUpdate(stage, course.passes, self._pace.most_passes, accuracy=accuracy)
+        update = ProgressUpdate(stage, state.passes, self._settings.most_passes, accuracy=accuracy)
         self._display.update("tuning", update, None)
         if self._exchange is not None:
             self._exchange.stay()

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Promise:
-    """What can be expected of a node's checkpoint.
+    """The accuracy and precisions that a node's checkpoint has, or will have.
 
     Attributes:
         accuracy: Of the checkpoint, or its target while it is still to be made.
@@ -36,7 +36,7 @@ class Promise:
 
 
 def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
-    """Return what can be expected of the nodes that have a checkpoint or will have one, by index.
+    """Return the promises of the nodes that have a checkpoint or will have one, by index.
 
     Nodes that failed, or were cancelled before they had a checkpoint, never get one and are left out.
 

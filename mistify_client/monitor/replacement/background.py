@@ -17,7 +17,7 @@ from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passe
 from mistify_client.monitor.replacement.candidate import try_candidate
 from mistify_client.monitor.replacement.goals import Shortfall, new_goal
 from mistify_client.monitor.replacement.ledger import Ledger, Phase, Replacement
-from mistify_client.monitor.replacement.steps import Steps, Trying
+from mistify_client.monitor.replacement.steps import Steps, TrialRunner
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.porting import PortingClient
@@ -37,7 +37,7 @@ class Background:
         template: the template of new goals.
         journal: the log for phases and problems.
         retry: the time to wait after a failure; the number of attempts is not limited.
-        trying: tries a candidate beside the package in use.
+        run_trial: tries a candidate beside the package in use.
 
     Attributes:
         fastest_ms: present milliseconds of the fastest branch in use, set by the foreground path; None before
@@ -53,7 +53,7 @@ class Background:
         journal: Journal,
         *,
         retry: Backoff = RETRY,
-        trying: Trying = try_candidate,
+        run_trial: TrialRunner = try_candidate,
     ) -> None:
         self._config = config
         self._template = template
@@ -67,7 +67,7 @@ class Background:
             connect=self._access.connected,
             keep=self._ledger.save,
             fastest_ms=lambda: self.fastest_ms,
-            trying=trying,
+            run_trial=run_trial,
         )
         self._thread: threading.Thread | None = None
         self._probation: list[tuple[float, float]] = []
@@ -109,7 +109,7 @@ class Background:
                 )
                 self._advance(asked.at(Phase.SUBMITTING, goal.reason))
 
-    def measured(self, now: float, fits: bool) -> None:
+    def judge(self, now: float, fits: bool) -> None:
         """Judge a package on probation by the latency of its fastest branch, `fastest_ms`.
 
         Args:
@@ -132,7 +132,7 @@ class Background:
         with self._noting_problems():
             self._advance(replacement.at(Phase.ROLLING_BACK if worse else Phase.KEPT, reason))
 
-    def outdated(self, ended: float) -> None:
+    def judge_unused(self, ended: float) -> None:
         """Judge a package on probation that no app has run, although apps run inferences.
 
         Perhaps no app can load it. It is rolled back if apps have not run it within the time after which

@@ -19,7 +19,7 @@ from mistify_client.runtime.versions import announce, current, install, roll_bac
 #: A trial may need more memory than the daemon has and so end it; further trials would do the same.
 _MOST_TRIALS: Final = 3
 
-Trying = Callable[[Path, Path, Path | None], Trial]
+TrialRunner = Callable[[Path, Path, Path | None], Trial]
 
 
 class Steps:
@@ -35,7 +35,7 @@ class Steps:
         connect: returns a new client of the server for each step.
         keep: writes a replacement to disk in the middle of a step.
         fastest_ms: returns the present milliseconds of the fastest branch in use; None if not known.
-        trying: tries a candidate beside the package in use.
+        run_trial: tries a candidate beside the package in use.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Steps:
         connect: Callable[[], AbstractContextManager[PortingClient]],
         keep: Callable[[Replacement], None],
         fastest_ms: Callable[[], float | None],
-        trying: Trying = try_candidate,
+        run_trial: TrialRunner = try_candidate,
     ) -> None:
         self._package = package
         self._candidate = candidate
@@ -55,7 +55,7 @@ class Steps:
         self._connect = connect
         self._keep = keep
         self._fastest_ms = fastest_ms
-        self._trying = trying
+        self._run_trial = run_trial
         self._steps = {
             Phase.SUBMITTING: self._submit,
             Phase.ADAPTING: self._adapt,
@@ -119,7 +119,7 @@ class Steps:
             return self.rejected(replacement, f"{replacement.trials} trials have begun, and none has ended")
         replacement = replacement.model_copy(update={"trials": replacement.trials + 1})
         self._keep(replacement)
-        trial = self._trying(self._candidate, self._package, self._config.examples)
+        trial = self._run_trial(self._candidate, self._package, self._config.examples)
         figures = (
             f"an inference takes {format_time(trial.candidate_ms, 3)}, "
             f"{format_time(trial.running_ms, 3)} with the package in use"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from mistify.package.training import OutputKind
 from mistify_client.runtime.inputs import Array
-from mistify_client.tuning.fitting import TeacherTargets
+from mistify_client.tuning.training_loop import TeacherTargets
 
 #: The predictions of a network by output: probabilities, or figures, [examples, ...] each.
 Predictions: TypeAlias = Mapping[str, Array]

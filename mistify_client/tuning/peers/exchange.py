@@ -20,8 +20,8 @@ from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
 from mistify_client.runtime.interpreter import NETWORK
-from mistify_client.tuning.fitting import Score
 from mistify_client.tuning.storage import stored_in
+from mistify_client.tuning.training_loop import Score
 
 #: Time between renewals, well within the lease of an hour.
 _RENEWAL_SECONDS = 900.0

@@ -13,7 +13,7 @@ from mistify_client.runtime.versions import state_directory
 from mistify_client.tuning import Examples, Peering, tune
 from mistify_client.tuning.trainer import load_trainer
 from tests.mistify_client.coordinators import running
-from tests.mistify_client.tuning.devices import PACE, examples
+from tests.mistify_client.tuning.devices import SETTINGS, examples
 
 GOALS = {"half": "trainable", "third": "trainable_narrow"}
 
@@ -26,13 +26,13 @@ class Device:
     examples: Examples
     number: int
 
-    def tune(self, address=None, count=4, backoff=None, privacy=None, pace=PACE, **options):
+    def tune(self, address=None, count=4, backoff=None, privacy=None, settings=SETTINGS, **options):
         peering = None
         if address is not None:
             hints = Hints(view_degrees=float(self.number))
             backoff = backoff or Backoff(attempts=2, wait=lambda seconds: None)
             peering = Peering(address, fleet.GROUP, hints, count, backoff=backoff)
-        return tune(self.package, self.examples, peering, privacy, pace=pace, **options)
+        return tune(self.package, self.examples, peering, privacy, settings=settings, **options)
 
     @property
     def state(self) -> Path:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from mistify_client.tuning import Examples, Pace
+from mistify_client.tuning import Examples, TrainingSettings
 
 #: Quick to converge on the small networks of the tests.
-PACE = Pace(learning_rate=0.015, patience=12, slowdowns=0, most_passes=25)
+SETTINGS = TrainingSettings(learning_rate=0.015, patience=12, slowdowns=0, most_passes=25)
 
 
 def examples(seed: int, count: int = 400) -> Examples:

@@ -22,13 +22,13 @@ from mistify.peers.membership import MemberKey, PackageReference
 from mistify_client.rpc.retry import Backoff
 from mistify_client.rpc.tuning import TuningClient, describe
 from mistify_client.runtime.versions import current, install
-from mistify_client.tuning import Examples, Pace, Privacy, installation, session
+from mistify_client.tuning import Examples, Privacy, TrainingSettings, installation, session
 from mistify_client.tuning.examples import split
-from mistify_client.tuning.fitting import Course, fit, score_of
+from mistify_client.tuning.training_loop import TrainingState, fit, score_of
 from mistify_client.tuning.tuner import VALIDATION
 from tests.disks import files_limited_to
 from tests.mistify_client.coordinators import running
-from tests.mistify_client.tuning.devices import PACE, examples
+from tests.mistify_client.tuning.devices import SETTINGS, examples
 from tests.paths import DATA, REPOSITORY
 
 DOCUMENTATION = (REPOSITORY / "docs" / "tuning.md").read_text()
@@ -92,7 +92,7 @@ def test_a_tuned_version_is_tuned_on(device):
 def test_what_cannot_be_improved_stays_as_it_is(device):
     """At this rate every step destroys the network."""
     alone = device(0)
-    outcome = alone.tune(pace=Pace(learning_rate=1e6, patience=2, most_passes=4))
+    outcome = alone.tune(settings=TrainingSettings(learning_rate=1e6, patience=2, most_passes=4))
     assert outcome.ended == outcome.began
     assert outcome.version is None
     assert current(alone.package) == alone.package
@@ -248,9 +248,9 @@ def test_private_devices_publish_what_the_ported_weights_become_on_noisy_data(ad
         drawn = Examples({"image": arrays["x"]}, {"scores": arrays["y"]})
     data = split(drawn, VALIDATION, trainer.training.batch_size)
     began = score_of(trainer, data.held_out)
-    start = Course.begun(began, trainer.weights(), began, len(data.validation))
-    course = fit(trainer, data, PACE, start, after_pass=lambda *_: None)
-    assert published.read_bytes() == write_weights(course.best_weights)
+    start = TrainingState.initial(began, trainer.weights(), began, len(data.validation))
+    state = fit(trainer, data, SETTINGS, start, after_pass=lambda *_: None)
+    assert published.read_bytes() == write_weights(state.best_weights)
 
 
 def test_with_an_exhausted_ledger_nothing_is_published(address, device, store):
@@ -289,7 +289,7 @@ def test_a_member_stays_one_while_it_trains(address, device, tmp_path):
 
 def test_what_knows_the_data_is_the_owners_alone(device):
     own = device(0)
-    own.tune(pace=Pace(learning_rate=0.01, most_passes=1))
+    own.tune(settings=TrainingSettings(learning_rate=0.01, most_passes=1))
     assert own.state.stat().st_mode & 0o077 == 0
 
 
@@ -337,7 +337,7 @@ from pathlib import Path
 from mistify.peers.hints import Hints
 from mistify_client.tuning import Peering, tune
 from mistify_client.tuning.progress import ProgressFile
-from tests.mistify_client.tuning.devices import PACE, examples
+from tests.mistify_client.tuning.devices import SETTINGS, examples
 
 package, address, group, left = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
 save = ProgressFile.save
@@ -350,7 +350,7 @@ def counted(self, progress):
         os.kill(os.getpid(), signal.SIGKILL)
 
 ProgressFile.save = counted
-tune(package, examples(100), Peering(address, group, Hints(view_degrees=0)), pace=PACE)
+tune(package, examples(100), Peering(address, group, Hints(view_degrees=0)), settings=SETTINGS)
 """
 
 

@@ -38,9 +38,9 @@ def other(tmp_path, data):
 class Site:
     """A package, and the background paths of the successive daemons that monitor it."""
 
-    def __init__(self, package, tmp_path, service, trying):
+    def __init__(self, package, tmp_path, service, run_trial):
         self.package = package
-        self.trying = trying
+        self.run_trial = run_trial
         self.state = MonitorState.of(package)
         self.state.directory.mkdir(parents=True)
         (tmp_path / "goal.json").write_text(json.dumps(GOAL))
@@ -50,7 +50,7 @@ class Site:
         self.entries = Entries()
         self.background = None
 
-    def daemon(self, trying=None, **changes):
+    def daemon(self, run_trial=None, **changes):
         self.stop()
         self.background = Background(
             self.package,
@@ -59,7 +59,7 @@ class Site:
             goal_template(self.config.goal),
             Journal(self.state.log, self.entries),
             retry=Backoff(first=0.01, longest=0.05),
-            trying=trying or self.trying,
+            run_trial=run_trial or self.run_trial,
         )
         return self.background
 
@@ -97,13 +97,13 @@ def on_probation(site, *, fastest_ms, before_ms, fits=False):
     site.until("probation")
     for second in range(70):
         background.fastest_ms = fastest_ms
-        background.measured(1000.0 + second, fits)
+        background.judge(1000.0 + second, fits)
     background.resume()
     return background
 
 
 def on_probation_ends(site):
     site.background.fastest_ms = 0.001
-    site.background.measured(1000.0, True)
-    site.background.measured(1061.0, True)
+    site.background.judge(1000.0, True)
+    site.background.judge(1061.0, True)
     assert site.background.replacement.phase is Phase.KEPT

@@ -31,6 +31,6 @@ def test_probation_lasts(site):
     background = site.ask()
     site.until("probation")
     background.fastest_ms = 9.0
-    background.measured(1000.0, False)
-    background.measured(1059.0, False)
+    background.judge(1000.0, False)
+    background.judge(1059.0, False)
     assert background.replacement.phase is Phase.PROBATION

@@ -35,9 +35,9 @@ def test_a_goal_without_a_job_begins_one_and_later_goals_join_it(site, service):
     site.ask()
     site.until("probation")
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 1
-    site.background.measured(0.0, True)
+    site.background.judge(0.0, True)
     on_probation_ends(site)
-    site.ask(replace(SHORT, ratio=4.0), trying=lambda *_: Trial(0.1, 1.0, None))
+    site.ask(replace(SHORT, ratio=4.0), run_trial=lambda *_: Trial(0.1, 1.0, None))
     site.until("probation")
     (added,) = service.fake.requests_of(pb.AddGoalsRequest)
     assert added.job_id == "job-1"
@@ -55,7 +55,7 @@ def test_a_job_that_is_gone_is_begun_anew_unless_the_config_names_it(site, servi
     site.until("probation")
     on_probation_ends(site)
     service.fake.forgotten = True
-    site.ask(replace(SHORT, ratio=4.0), trying=lambda *_: Trial(0.1, 1.0, None))
+    site.ask(replace(SHORT, ratio=4.0), run_trial=lambda *_: Trial(0.1, 1.0, None))
     site.until("probation")
     assert len(service.fake.requests_of(pb.SubmitBatchRequest)) == 2
     on_probation_ends(site)

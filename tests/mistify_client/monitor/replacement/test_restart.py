@@ -28,7 +28,7 @@ from mistify_client.monitor.state.state import MonitorState
 package, goal = map(Path, sys.argv[1:])
 state, config = MonitorState.of(package), ReplacementConfig(server="127.0.0.1:1", goal=goal)
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-Background(package, state, config, goal_template(goal), Journal(state.log, None), trying=die).resume()
+Background(package, state, config, goal_template(goal), Journal(state.log, None), run_trial=die).resume()
 signal.pause()
 """
 
@@ -49,7 +49,7 @@ def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
             site.state.candidate.mkdir(exist_ok=True)
             for name, content in service.fake.files.items():
                 (site.state.candidate / name).write_bytes(content)
-        site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
+        site.daemon(run_trial=lambda *_: Trial(0.1, 1.0, None)).resume()
         site.until("probation")
         assert site.goal == whole.goal
         assert previous(package) == package
@@ -66,7 +66,7 @@ def test_running_models_are_told_of_a_change_whose_daemon_was_killed_before_that
     switchboard = Switchboard.open(state_directory(package))
     generation = switchboard.generation
     Ledger(site.state.replacement).save(whole.at(Phase(left), "left"))
-    site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
+    site.daemon(run_trial=lambda *_: Trial(0.1, 1.0, None)).resume()
     site.until(end)
     assert switchboard.generation == generation + 1
 
@@ -78,7 +78,7 @@ def test_a_package_that_ends_every_daemon_is_rejected(site, package, tmp_path):
     for _ in range(3):
         died = subprocess.run([sys.executable, "-c", DYING, package, site.config.goal], check=False)
         assert died.returncode == -signal.SIGKILL
-    site.daemon(trying=lambda *_: Trial(0.1, 1.0, None)).resume()
+    site.daemon(run_trial=lambda *_: Trial(0.1, 1.0, None)).resume()
     entry = site.entries.until(event="replacement")
     assert (entry["phase"], entry["reason"]) == ("rejected", "3 trials have begun, and none has ended")
 

@@ -99,7 +99,7 @@ def test_a_full_disk_during_the_swap(site, package):
         return Trial(0.1, 1.0, None)
 
     limit = files_limited_to(2000)
-    site.ask(trying=tried)
+    site.ask(run_trial=tried)
     try:
         assert "too large" in site.entries.until(event="problem")["reason"]
         assert site.background.replacement.phase is Phase.INSTALLING

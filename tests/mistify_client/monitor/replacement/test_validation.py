@@ -17,13 +17,13 @@ def test_a_package_that_is_no_network_changes_nothing(site, service, package, tm
 
 
 def test_a_package_that_is_no_faster_changes_nothing(site, package):
-    site.ask(trying=lambda *_: Trial(1.0, 1.0, None))
+    site.ask(run_trial=lambda *_: Trial(1.0, 1.0, None))
     assert "not faster" in site.until("rejected")["reason"]
     assert current(package) == package
 
 
 def test_a_package_that_says_something_else_changes_nothing(site, package, tmp_path):
-    site.ask(trying=lambda *_: Trial(0.1, 1.0, agreement=0.5))
+    site.ask(run_trial=lambda *_: Trial(0.1, 1.0, agreement=0.5))
     assert "agree on 50% of the examples, which is below 70%" in site.until("rejected")["reason"]
     assert current(package) == package
 
@@ -36,7 +36,7 @@ def test_examples_are_compared(site, package, tmp_path, expected):
 
 def test_where_accuracy_was_short_a_package_may_be_slower(site):
     accurate = Shortfall(Targets(latency="1s", accuracy="99%"), ratio=1.0, fastest_ms=0.2)
-    site.ask(accurate, trying=lambda *_: Trial(2.0, 1.0, None))
+    site.ask(accurate, run_trial=lambda *_: Trial(2.0, 1.0, None))
     site.until("probation")
 
 
@@ -44,6 +44,6 @@ def test_a_trial_that_breaks_down_is_no_end_of_the_daemon(site):
     def broken(*_):
         raise RuntimeError("tensor arena exhausted")
 
-    site.ask(trying=broken)
+    site.ask(run_trial=broken)
     assert site.until("rejected")["reason"] == "RuntimeError: tensor arena exhausted"
     assert not site.state.candidate.exists()

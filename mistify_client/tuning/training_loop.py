@@ -12,7 +12,7 @@ from mistify_client.runtime.inputs import Array
 from mistify_client.tuning.examples import Examples, Split
 from mistify_client.tuning.trainer import Trainer, Weights
 
-#: The learning rate is divided by this.
+#: The factor by which the learning rate is lowered.
 _SLOWDOWN = 3.0
 
 #: Examples in a batch of an evaluation.
@@ -27,14 +27,14 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pace:
+class TrainingSettings:
     """The settings of a training.
 
     Attributes:
         learning_rate: at first; the paper's is 0.001.
         patience: passes without gain after which the learning rate is lowered.
-        slowdowns: how often it is lowered, to a third and starting again from the best weights, before the
-            training has converged.
+        slowdowns: how often the learning rate is lowered, to a third each time and starting again from the
+            best weights, before the training counts as converged.
         most_passes: the most passes through the data, whatever is gained.
         kd_weight: the weight of the teacher's targets beside the true ones.
         seed: of the order of examples, and of the choice of skipped peers.
@@ -60,7 +60,7 @@ Teacher = Callable[[np.random.Generator], TeacherTargets]
 
 
 @dataclass(frozen=True)
-class Course:
+class TrainingState:
     """The state of a training after a pass through the data.
 
     The best weights are those with the lowest loss among all whose accuracy is within a standard error of the
@@ -92,7 +92,7 @@ class Course:
     slowed: int = 0
 
     @classmethod
-    def begun(cls, score: Score, weights: Weights, floor: Score, examples: int) -> "Course":
+    def initial(cls, score: Score, weights: Weights, floor: Score, examples: int) -> "TrainingState":
         """Return the state before the first pass.
 
         Args:
@@ -103,13 +103,13 @@ class Course:
         """
         return cls(score, weights, weights, floor, score.accuracy, score.loss, examples)
 
-    def after(self, score: Score, weights: Weights, pace: Pace) -> "Course":
+    def after(self, score: Score, weights: Weights, settings: TrainingSettings) -> "TrainingState":
         """Return the state after one more pass.
 
         Args:
             score: of the new weights.
             weights: the new ones.
-            pace: of the training.
+            settings: of the training.
         """
         counts = score.accuracy >= self.floor.accuracy and score.loss <= self.floor.loss
         peak = max(self.peak, score.accuracy) if counts else self.peak
@@ -127,55 +127,55 @@ class Course:
         )
         if better:
             return replace(after, best=score, best_weights=weights)
-        if after.idle >= pace.patience or not math.isfinite(score.loss):
+        if after.idle >= settings.patience or not math.isfinite(score.loss):
             return replace(after, weights=self.best_weights, idle=0, slowed=self.slowed + 1)
         return after
 
-    def has_converged(self, pace: Pace) -> bool:
+    def has_converged(self, settings: TrainingSettings) -> bool:
         """Return whether the training has ended."""
-        return self.slowed > pace.slowdowns or self.passes >= pace.most_passes
+        return self.slowed > settings.slowdowns or self.passes >= settings.most_passes
 
-    def learning_rate(self, pace: Pace) -> float:
+    def learning_rate(self, settings: TrainingSettings) -> float:
         """Return the learning rate of the next pass."""
-        return pace.learning_rate * math.pow(_SLOWDOWN, -self.slowed)
+        return settings.learning_rate * math.pow(_SLOWDOWN, -self.slowed)
 
 
 def fit(
     trainer: Trainer,
     data: Split,
-    pace: Pace,
-    course: Course,
+    settings: TrainingSettings,
+    state: TrainingState,
     *,
-    after_pass: Callable[[Course, Score], None],
+    after_pass: Callable[[TrainingState, Score], None],
     teacher: Teacher | None = None,
-) -> Course:
-    """Train until convergence, from the start or from where a training was broken off.
+) -> TrainingState:
+    """Train until convergence, from the beginning or from where an earlier training stopped.
 
-    The trainer ends with the best weights.
+    At the end the trainer holds the best weights.
 
     Args:
         trainer: of the network.
         data: to train on, and to decide when to stop.
-        pace: of the training.
-        course: the state to start from.
+        settings: of the training.
+        state: the state to start from.
         after_pass: is called after every pass, with the state and the score of the new weights.
         teacher: to learn from beside the true targets.
 
     Returns:
         The state after convergence.
     """
-    trainer.restore(course.weights)
-    while not course.has_converged(pace):
-        rng = np.random.default_rng([pace.seed, course.passes])
+    trainer.restore(state.weights)
+    while not state.has_converged(settings):
+        rng = np.random.default_rng([settings.seed, state.passes])
         teacher_targets = None if teacher is None else teacher(rng)
-        _train_pass(trainer, data, (course.learning_rate(pace), pace.kd_weight), teacher_targets, rng)
-        score, slowed = score_of(trainer, data.held_out), course.slowed
-        course = course.after(score, trainer.weights(), pace)
-        if course.slowed > slowed:
-            trainer.restore(course.weights)
-        after_pass(course, score)
-    trainer.restore(course.best_weights)
-    return course
+        _train_pass(trainer, data, (state.learning_rate(settings), settings.kd_weight), teacher_targets, rng)
+        score, slowed = score_of(trainer, data.held_out), state.slowed
+        state = state.after(score, trainer.weights(), settings)
+        if state.slowed > slowed:
+            trainer.restore(state.weights)
+        after_pass(state, score)
+    trainer.restore(state.best_weights)
+    return state
 
 
 def _train_pass(

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mistify_client.tuning.examples import split
-from mistify_client.tuning.fitting import Course, Pace, Score, fit, score_of
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
+from mistify_client.tuning.training_loop import Score, TrainingSettings, TrainingState, fit, score_of
 from tests.mistify_client.tuning.devices import examples
 
-PACE = Pace(learning_rate=0.02, patience=3, slowdowns=1, most_passes=60)
+SETTINGS = TrainingSettings(learning_rate=0.02, patience=3, slowdowns=1, most_passes=60)
 
 
 @pytest.fixture
@@ -24,43 +24,43 @@ def halves():
     return split(examples(5, 200), 0.2, 8)
 
 
-def trained(trainer, halves, pace=PACE, course=None, teacher=None):
+def trained(trainer, halves, settings=SETTINGS, state=None, teacher=None):
     scores = []
-    course = course or begun(score_of(trainer, halves.held_out), trainer.weights(), 40)
+    state = state or initial(score_of(trainer, halves.held_out), trainer.weights(), 40)
     found = fit(
-        trainer, halves, pace, course, after_pass=lambda _, score: scores.append(score), teacher=teacher
+        trainer, halves, settings, state, after_pass=lambda _, score: scores.append(score), teacher=teacher
     )
     return found, scores
 
 
-def begun(score, weights, examples=100, floor=None):
-    return Course.begun(score, weights, floor or score, examples)
+def initial(score, weights, examples=100, floor=None):
+    return TrainingState.initial(score, weights, floor or score, examples)
 
 
 def test_it_stops_where_nothing_is_gained_and_ends_with_the_best(trainer, halves):
     """The one-standard-error rule, written anew over all passes."""
     began = score_of(trainer, halves.held_out)
-    course, scores = trained(trainer, halves)
+    state, scores = trained(trainer, halves)
     counted = [s for s in [began, *scores] if s.accuracy >= began.accuracy and s.loss <= began.loss]
     peak = max(score.accuracy for score in counted)
     near = [s for s in counted if s.accuracy >= peak - np.sqrt(peak * (1 - peak) / 40)]
-    assert course.best == min(near, key=lambda score: score.loss)
-    assert course.passes == len(scores) < PACE.most_passes
-    assert score_of(trainer, halves.held_out) == pytest.approx(course.best, rel=1e-5)
+    assert state.best == min(near, key=lambda score: score.loss)
+    assert state.passes == len(scores) < SETTINGS.most_passes
+    assert score_of(trainer, halves.held_out) == pytest.approx(state.best, rel=1e-5)
 
 
 def test_steps_become_smaller_from_the_best_weights_on():
     """Three passes gain nothing, twice; one that is not finite is enough."""
-    pace = Pace(learning_rate=0.9, patience=3, slowdowns=2)
+    settings = TrainingSettings(learning_rate=0.9, patience=3, slowdowns=2)
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
-    course = begun(Score(0.5, 1.0), start)
+    state = initial(Score(0.5, 1.0), start)
     rates = []
-    while not course.has_converged(pace):
-        rates.append(course.learning_rate(pace))
-        assert course.weights is (start if course.idle == 0 else last)
-        course = course.after(Score(0.4, math.inf if len(rates) == 7 else 1.1), last, pace)
+    while not state.has_converged(settings):
+        rates.append(state.learning_rate(settings))
+        assert state.weights is (start if state.idle == 0 else last)
+        state = state.after(Score(0.4, math.inf if len(rates) == 7 else 1.1), last, settings)
     assert rates == pytest.approx([0.9] * 3 + [0.3] * 3 + [0.1])
-    assert (course.best, course.best_weights) == (Score(0.5, 1.0), start)
+    assert (state.best, state.best_weights) == (Score(0.5, 1.0), start)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_steps_become_smaller_from_the_best_weights_on():
 def test_what_is_best_is_told_by_accuracy_as_far_as_that_goes_and_by_loss(score, is_best, idle):
     """Of 100 examples, of which half are told right, the standard error is 0.05."""
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
-    course = replace(begun(Score(0.5, 1.0), start, floor=Score(0.45, 1.2)), idle=1)
-    after = course.after(score, last, Pace(patience=9))
+    state = replace(initial(Score(0.5, 1.0), start, floor=Score(0.45, 1.2)), idle=1)
+    after = state.after(score, last, TrainingSettings(patience=9))
     assert (after.best_weights is last, after.idle) == (is_best, idle)
     assert after.best == (score if is_best else Score(0.5, 1.0))
 
@@ -87,28 +87,30 @@ def test_what_is_best_is_told_by_accuracy_as_far_as_that_goes_and_by_loss(score,
 def test_nothing_is_best_that_is_less_accurate_than_the_start():
     """0.46 is within a standard error of 0.5, and the loss is lower."""
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
-    course = begun(Score(0.5, 1.0), start).after(Score(0.46, 0.9), last, Pace())
-    assert (course.best, course.best_weights) == (Score(0.5, 1.0), start)
+    state = initial(Score(0.5, 1.0), start).after(Score(0.46, 0.9), last, TrainingSettings())
+    assert (state.best, state.best_weights) == (Score(0.5, 1.0), start)
 
 
 def test_accuracy_does_not_creep_down_with_the_loss():
-    course = begun(Score(0.5, 1.0), {}, floor=Score(0.1, 2.0))
+    state = initial(Score(0.5, 1.0), {}, floor=Score(0.1, 2.0))
     for step in range(1, 20):
-        course = course.after(Score(0.5 - 0.01 * step, 1.0 - 0.01 * step), {}, Pace(patience=99))
-    assert course.best.accuracy == 0.45
+        state = state.after(Score(0.5 - 0.01 * step, 1.0 - 0.01 * step), {}, TrainingSettings(patience=99))
+    assert state.best.accuracy == 0.45
 
 
-def test_a_broken_off_course_goes_on(trainer, halves):
-    first, _ = trained(trainer, halves, Pace(learning_rate=0.01, patience=9, most_passes=3))
-    rest, scores = trained(trainer, halves, Pace(learning_rate=0.01, patience=9, most_passes=5), first)
+def test_an_interrupted_training_goes_on(trainer, halves):
+    first, _ = trained(trainer, halves, TrainingSettings(learning_rate=0.01, patience=9, most_passes=3))
+    rest, scores = trained(
+        trainer, halves, TrainingSettings(learning_rate=0.01, patience=9, most_passes=5), first
+    )
     assert (rest.passes, len(scores)) == (5, 2)
 
 
 def test_what_diverges_goes_back_to_the_best(trainer, halves):
     began = score_of(trainer, halves.held_out)
-    course, scores = trained(trainer, halves, Pace(learning_rate=1e9, patience=2, most_passes=9))
+    state, scores = trained(trainer, halves, TrainingSettings(learning_rate=1e9, patience=2, most_passes=9))
     assert min(score.loss for score in scores) > began.loss
-    assert course.best == began
+    assert state.best == began
     assert score_of(trainer, halves.held_out) == pytest.approx(began, rel=1e-5)
 
 
@@ -125,9 +127,9 @@ def test_scores_are_those_of_all_examples(trainer):
 def test_a_teacher_is_learned_from_by_the_rows_of_the_batch(trainer, halves):
     """It says the opposite of the targets, and counts so much more that they are unlearned."""
     wrong = np.eye(3, dtype=np.float32)[(halves.examples.targets["scores"] + 1) % 3]
-    pace = Pace(learning_rate=0.002, patience=99, most_passes=15, kd_weight=20.0)
-    course, _ = trained(trainer, halves, pace, teacher=lambda rng: lambda rows: {"scores": wrong[rows]})
-    trainer.restore(course.weights)
+    settings = TrainingSettings(learning_rate=0.002, patience=99, most_passes=15, kd_weight=20.0)
+    state, _ = trained(trainer, halves, settings, teacher=lambda rng: lambda rows: {"scores": wrong[rows]})
+    trainer.restore(state.weights)
     told = trainer.infer(halves.held_out.inputs)["scores"].argmax(1)
     assert np.mean(told == (halves.held_out.targets["scores"] + 1) % 3) > 0.6
 
@@ -138,10 +140,10 @@ def progress(trainer, stage=Stage.TAUGHT):
     return TuningProgress(
         stage=stage,
         began=Score(0.25, math.inf),
-        course=Course(Score(0.5, 1.0), weights, other, Score(0.4, 1.2), 0.6, 0.9, 30, 7, 2, 1),
+        state=TrainingState(Score(0.5, 1.0), weights, other, Score(0.4, 1.2), 0.6, 0.9, 30, 7, 2, 1),
         round=2,
         before=Score(0.4, 1.5),
-        noisy=Course(Score(0.3, 2.0), other, weights, Score(0.2, 3.0), 0.3, 2.0, 20, 4, 1),
+        noisy=TrainingState(Score(0.3, 2.0), other, weights, Score(0.2, 3.0), 0.3, 2.0, 20, 4, 1),
         teachers=("a", "b"),
     )
 
@@ -159,7 +161,7 @@ def test_progress_is_kept(trainer, tmp_path):
     assert (found.stage, found.began, found.round, found.before, found.teachers) == (
         kept.stage, kept.began, kept.round, kept.before, kept.teachers,
     )  # fmt: skip
-    for ours, theirs in ((found.course, kept.course), (found.noisy, kept.noisy)):
+    for ours, theirs in ((found.state, kept.state), (found.noisy, kept.noisy)):
         assert replace(ours, weights={}, best_weights={}) == replace(theirs, weights={}, best_weights={})
         assert same(ours.weights, theirs.weights)
         assert same(ours.best_weights, theirs.best_weights)
@@ -178,5 +180,5 @@ def test_progress_that_cannot_be_read_is_none(trainer, tmp_path):
 def test_progress_of_no_privacy_and_no_round_is_kept(trainer, tmp_path):
     file = ProgressFile(tmp_path / "progress", "of this")
     score = Score(0.5, 1.0)
-    file.save(TuningProgress(Stage.LOCAL, score, begun(score, trainer.weights())))
+    file.save(TuningProgress(Stage.LOCAL, score, initial(score, trainer.weights())))
     assert (file.load().noisy, file.load().before, file.load().stage) == (None, None, Stage.LOCAL)
