@@ -47,16 +47,16 @@ class ErrorCode(Enum):
 class Problem:
     """One error in the user's input.
 
-    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `given` is the value there.
+    `place` is a JSON path (`[3].adaptation_goal.FLOP`) or a file; `value` is what is there.
     """
 
     place: str
-    given: str
+    value: str
     expected: str
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.place}: got {self.given}; expected {self.expected}; {self.fix}"
+        return f"{self.place}: got {self.value}; expected {self.expected}; {self.fix}"
 
 
 class MistifyError(Exception):

@@ -378,7 +378,7 @@ def test_malformed_models_leave_the_server_untouched(site: Site) -> None:
                 client.submit(json.dumps([config(model=f"malformed/{name}")]), name)
             assert raised.value.code is ErrorCode.INVALID_MODEL
             (problem,) = raised.value.problems
-            assert text in problem.given
+            assert text in problem.value
         assert list(client.jobs()) == []
         job = client.submit(json.dumps([config()]), "after them")
         assert client.cancel(job.id).id == job.id

@@ -98,7 +98,7 @@ def monitored(package: Path, address: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def expected_message(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The job of a goal on the device, what its package was said to take there, and a plan after that."""
     base = tmp_path_factory.mktemp("devices")
     two_convolutions().save(base / "tiny.keras")
@@ -131,31 +131,31 @@ def limit_of(report: dict[str, Any]) -> float:
     return limit
 
 
-def test_a_goal_on_the_device_is_met_there(told: dict[str, Any]) -> None:
-    (goal,) = told["before"]["goals"]
-    limit, predicted = limit_of(told["before"]), goal["achieved"]["latency_ms"]
+def test_a_goal_on_the_device_is_met_there(expected_message: dict[str, Any]) -> None:
+    (goal,) = expected_message["before"]["goals"]
+    limit, predicted = limit_of(expected_message["before"]), goal["achieved"]["latency_ms"]
     assert limit == pytest.approx(0.6 * taken(SOURCE, False) / 1e3, rel=0.03)
     assert goal["met"]
     # Whole tiles are cut of so small a network.
     assert 0.7 * limit < predicted <= limit
-    assert latency_ms(told["file"]) == pytest.approx(predicted, rel=0.03)
+    assert latency_ms(expected_message["file"]) == pytest.approx(predicted, rel=0.03)
 
 
-def test_it_is_listed(told: dict[str, Any]) -> None:
-    assert "my-board" in told["listed"]
-    assert "2.5 W" in told["listed"]
+def test_it_is_listed(expected_message: dict[str, Any]) -> None:
+    assert "my-board" in expected_message["listed"]
+    assert "2.5 W" in expected_message["listed"]
 
 
-def test_what_a_package_takes_there_moves_the_predictions(told: dict[str, Any]) -> None:
-    (goal,) = told["before"]["goals"]
-    for message in told["refined"], told["reported"]:
+def test_what_a_package_takes_there_moves_the_predictions(expected_message: dict[str, Any]) -> None:
+    (goal,) = expected_message["before"]["goals"]
+    for message in expected_message["refined"], expected_message["reported"]:
         taken_by, predicted_as = message.split(";")[0].split(", predicted ")
         took, predicted = parse_time(taken_by).value, parse_time(predicted_as).value
         factor = float(message.split()[-1])
         assert predicted == pytest.approx(goal["achieved"]["latency_ms"], rel=1e-3)
         assert factor != 1
         assert (factor > 1) == (took > predicted)
-    (batch,) = told["after"]["batches"]
+    (batch,) = expected_message["after"]["batches"]
     (edge,) = batch["edges"]
     after = edge["budget"]["latency_ms@my-board"]
-    assert after / limit_of(told["before"]) == pytest.approx(factor, rel=0.01)
+    assert after / limit_of(expected_message["before"]) == pytest.approx(factor, rel=0.01)

@@ -55,8 +55,8 @@ class Killed:
     plan: Plan
 
     def goal(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = next(goal for goal in self.report["goals"] if goal["id"] == name)
-        return found
+        actual: dict[str, Any] = next(goal for goal in self.report["goals"] if goal["id"] == name)
+        return actual
 
     def digest(self, name: str) -> str:
         manifest = json.loads((self.out / "goals" / name / "manifest.json").read_text())
@@ -223,9 +223,9 @@ def test_a_package_is_as_accurate_as_it_says(killed: Killed, test_data: Dataset,
     outputs = package(test_data.inputs["image"])
     assert isinstance(outputs, np.ndarray)
     assert outputs.shape == (359, 10)
-    found = float(np.mean(outputs.argmax(axis=1) == test_data.targets["digit"]))
-    assert found == pytest.approx(package.manifest.accuracy, abs=1e-6)
-    assert found == pytest.approx(killed.goal(name)["achieved"]["accuracy"], abs=1e-6)
+    actual = float(np.mean(outputs.argmax(axis=1) == test_data.targets["digit"]))
+    assert actual == pytest.approx(package.manifest.accuracy, abs=1e-6)
+    assert actual == pytest.approx(killed.goal(name)["achieved"]["accuracy"], abs=1e-6)
 
 
 @pytest.mark.parametrize("name", GOALS)
@@ -249,10 +249,10 @@ def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, te
     package = load(killed.added / "goals" / "added")
     assert (package.manifest.quantization, package.inputs[0].dtype) == ("int8", "int8")
     assert package.manifest.accuracy_examples == 359
-    found = float(
+    actual = float(
         np.mean(np.asarray(package(test_data.inputs["image"])).argmax(axis=1) == test_data.targets["digit"])
     )
-    assert found == pytest.approx(added["achieved"]["accuracy"], abs=1e-6)
+    assert actual == pytest.approx(added["achieved"]["accuracy"], abs=1e-6)
 
 
 def test_a_goal_above_the_source_is_an_expanded_network(killed: Killed, source_flops: float) -> None:

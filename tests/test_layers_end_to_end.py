@@ -78,9 +78,9 @@ def test_without_the_plug_in_it_is_refused(work: Path, tmp_path: Path) -> None:
     ported = run(MISTIFY, "port", work / "goals.json", "--out", tmp_path / "out", env=environment())
     for done in (ported, add_model(work, tmp_path / "store", environment())):
         assert done.returncode == 2
-        told = " ".join(done.stderr.split())
-        assert "is a Block of my_layers" in told or "is a Scale of my_layers" in told
-        assert "install a plug-in that registers it" in told
+        reported = " ".join(done.stderr.split())
+        assert "is a Block of my_layers" in reported or "is a Scale of my_layers" in reported
+        assert "install a plug-in that registers it" in reported
 
 
 def test_a_plug_in_that_cannot_be_imported_is_named(work: Path, tmp_path: Path) -> None:

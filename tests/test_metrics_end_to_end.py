@@ -91,12 +91,12 @@ def ported(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Pa
     with server(base / "store", "--data-root", base, environment=environment(site)) as (address, _):
         done = port(configs(goals), base / "out", address)
         planned = plan(base / "out" / "goals.json", address)
-        told = [refusal(address, {"energy": "1nJ"}), refusal(address, {"enrgy": "2mJ"})]
+        reported = [refusal(address, {"energy": "1nJ"}), refusal(address, {"enrgy": "2mJ"})]
     assert done.returncode == 0, done.stdout + done.stderr
     return (
         json.loads((base / "out" / "report.json").read_text()),
         base / "out",
-        "\n".join([done.stdout, *told]),
+        "\n".join([done.stdout, *reported]),
         planned,
     )
 
@@ -107,11 +107,11 @@ def test_a_goal_in_energy_alone_is_met(ported: Any, algorithm: str) -> None:
     goal = next(goal for goal in report["goals"] if goal["id"] == algorithm)
     limit = goal["budget"]["energy_mj@host"]
     assert limit == pytest.approx(0.5 * report["source"]["energy_mj"])
-    found = energy_mj((out / "goals" / algorithm / "serve.tflite").read_bytes())
+    actual = energy_mj((out / "goals" / algorithm / "serve.tflite").read_bytes())
     assert goal["met"]
-    assert found <= limit
-    assert found == pytest.approx(goal["achieved"]["energy_mj"], rel=0.02)
-    assert found > 0.8 * limit
+    assert actual <= limit
+    assert actual == pytest.approx(goal["achieved"]["energy_mj"], rel=0.02)
+    assert actual > 0.8 * limit
 
 
 def test_reports_say_what_it_is(ported: Any) -> None:
@@ -129,13 +129,13 @@ def test_a_plan_foresees_it(ported: Any) -> None:
     }
 
 
-def test_limits_that_cannot_be_met_are_told_in_its_unit(ported: Any) -> None:
+def test_limits_that_cannot_be_met_are_reported_in_its_unit(ported: Any) -> None:
     _, _, output, _ = ported
-    told = r"\[0\]\.adaptation_goal\.energy: got 1e-06 mJ; expected at least [0-9.e-]+ mJ, the least"
-    assert re.search(told, output)
+    reported = r"\[0\]\.adaptation_goal\.energy: got 1e-06 mJ; expected at least [0-9.e-]+ mJ, the least"
+    assert re.search(reported, output)
 
 
-def test_an_unknown_metric_is_told_which_are_known(ported: Any) -> None:
+def test_an_unknown_metric_is_reported_which_are_known(ported: Any) -> None:
     _, _, output, _ = ported
     known = "FLOP, accuracy, energy, latency, memory, num_of_params, size"
     assert f'[0].adaptation_goal.enrgy: got the key "enrgy"; expected one of {known}' in output

@@ -42,9 +42,9 @@ def outcomes(directory: Path, required: str, *options: str) -> Counter[str]:
     done = subprocess.run(
         [*command, directory], cwd=directory, env=environment, capture_output=True, text=True, check=False
     )
-    found = re.findall(r"(\d+) (passed|failed|skipped|xfailed|error)", done.stdout.splitlines()[-1])
-    assert (done.returncode == 0) == (not {"failed", "error"} & {word for _, word in found}), done.stdout
-    return Counter({word: int(count) for count, word in found})
+    actual = re.findall(r"(\d+) (passed|failed|skipped|xfailed|error)", done.stdout.splitlines()[-1])
+    assert (done.returncode == 0) == (not {"failed", "error"} & {word for _, word in actual}), done.stdout
+    return Counter({word: int(count) for count, word in actual})
 
 
 def test_what_is_missing_is_skipped(tmp_path: Path) -> None:

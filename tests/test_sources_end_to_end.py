@@ -60,10 +60,12 @@ def test_a_handle_is_read_from_the_cache_of_tensorflow_hub_and_packaged_in_integ
     np.testing.assert_allclose(load(tmp_path / "out/goals/int8")(images), expected, atol=0.3)
     half = {"id": "half", "model": HANDLE, "dataset": DIGITS, "adaptation_goal": {"FLOP": "0.5x"}}
     refused = port(tmp_path, [half], **environment)
-    told = " ".join((refused.stdout + refused.stderr).split())
+    reported = " ".join((refused.stdout + refused.stderr).split())
     assert refused.returncode not in (0, 11)
-    assert "[0].adaptation_goal.FLOP" in told
-    assert "no Keras structure, so its architecture cannot be adapted, only quantized and packaged" in told
+    assert "[0].adaptation_goal.FLOP" in reported
+    assert (
+        "no Keras structure, so its architecture cannot be adapted, only quantized and packaged" in reported
+    )
 
 
 def test_a_model_of_kaggle_is_read_from_the_cache_of_kagglehub(tmp_path: Path) -> None:
@@ -106,19 +108,19 @@ def two_outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_of_two_outputs_is_ported_and_both_have_their_names(two_outputs: Path) -> None:
     model = load(two_outputs / "out/goals/half")
     test = np.load(two_outputs / "test.npz")
-    told = model(test["reading"])
-    assert set(told) == {"kind", "amount"}
-    assert (told["kind"].shape, told["amount"].shape) == ((100, 3), (100, 1))
-    np.testing.assert_allclose(told["kind"].sum(axis=1), 1, atol=1e-5)
-    assert (told["kind"].argmax(axis=1) == test["kind"]).mean() > 0.6
-    assert np.corrcoef(told["amount"][:, 0], test["amount"])[0, 1] > 0.8
+    predicted = model(test["reading"])
+    assert set(predicted) == {"kind", "amount"}
+    assert (predicted["kind"].shape, predicted["amount"].shape) == ((100, 3), (100, 1))
+    np.testing.assert_allclose(predicted["kind"].sum(axis=1), 1, atol=1e-5)
+    assert (predicted["kind"].argmax(axis=1) == test["kind"]).mean() > 0.6
+    assert np.corrcoef(predicted["amount"][:, 0], test["amount"])[0, 1] > 0.8
 
 
 def test_each_output_is_that_of_the_source_but_for_what_was_cut(two_outputs: Path) -> None:
     """By name: were they exchanged, neither would look like the source's."""
     reading = np.load(two_outputs / "test.npz")["reading"]
     kind, amount = keras.models.load_model(two_outputs / "two.keras").predict(reading, verbose=0)
-    told = load(two_outputs / "out/goals/half")(reading)
-    assert (told["kind"].argmax(axis=1) == kind.argmax(axis=1)).mean() > 0.6
-    assert np.corrcoef(told["amount"][:, 0], amount[:, 0])[0, 1] > 0.8
+    predicted = load(two_outputs / "out/goals/half")(reading)
+    assert (predicted["kind"].argmax(axis=1) == kind.argmax(axis=1)).mean() > 0.6
+    assert np.corrcoef(predicted["amount"][:, 0], amount[:, 0])[0, 1] > 0.8
     assert goals_in(two_outputs)["half"]["met"]

@@ -24,7 +24,7 @@ class CellError(ValueError):
 
     def __init__(self, actual: str, expected: str, fix: str = "repair the row") -> None:
         super().__init__(actual)
-        self.given = actual
+        self.value = actual
         self.expected = expected
         self.fix = fix
 
@@ -84,7 +84,7 @@ class InputCells(Cells):
         except CellError as error:
             expected = f"numbers in each of the columns {', '.join(self.columns)}"
             fix = f"name the one column that is meant {self._tensor.name} (or {X})"
-            raise CellError(error.given, expected, fix) from error
+            raise CellError(error.value, expected, fix) from error
 
     def _ids(self, cell: object) -> Array:
         length = (self._tensor.shape[0] if self._tensor.shape else None) or self._length or 0

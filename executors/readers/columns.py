@@ -119,5 +119,5 @@ def _converted(path: Path, name: str, row: Row, convert: Cells) -> Array:
     try:
         return convert(row[1])
     except CellError as error:
-        problem = Problem(str(path), f"row {row[0]}: {name} = {error.given[:80]}", error.expected, error.fix)
+        problem = Problem(str(path), f"row {row[0]}: {name} = {error.value[:80]}", error.expected, error.fix)
         raise invalid(problem) from error

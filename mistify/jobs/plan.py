@@ -97,7 +97,7 @@ class OutOfReach:
 
     goal: str
     limit: str
-    given: str
+    value: str
     nearest: str
 
 

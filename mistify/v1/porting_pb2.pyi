@@ -141,16 +141,16 @@ class Estimate(_message.Message):
     def __init__(self, mean: _Optional[float] = ..., deviation: _Optional[float] = ...) -> None: ...
 
 class OutOfReach(_message.Message):
-    __slots__ = ("goal", "limit", "given", "nearest")
+    __slots__ = ("goal", "limit", "value", "nearest")
     GOAL_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
-    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
     NEAREST_FIELD_NUMBER: _ClassVar[int]
     goal: str
     limit: str
-    given: str
+    value: str
     nearest: str
-    def __init__(self, goal: _Optional[str] = ..., limit: _Optional[str] = ..., given: _Optional[str] = ..., nearest: _Optional[str] = ...) -> None: ...
+    def __init__(self, goal: _Optional[str] = ..., limit: _Optional[str] = ..., value: _Optional[str] = ..., nearest: _Optional[str] = ...) -> None: ...
 
 class AddGoalsRequest(_message.Message):
     __slots__ = ("job_id", "config_json", "idempotency_key")
@@ -483,13 +483,13 @@ class ErrorInfo(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., problems: _Optional[_Iterable[_Union[ErrorProblem, _Mapping]]] = ...) -> None: ...
 
 class ErrorProblem(_message.Message):
-    __slots__ = ("place", "given", "expected", "fix")
+    __slots__ = ("place", "value", "expected", "fix")
     PLACE_FIELD_NUMBER: _ClassVar[int]
-    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
     FIX_FIELD_NUMBER: _ClassVar[int]
     place: str
-    given: str
+    value: str
     expected: str
     fix: str
-    def __init__(self, place: _Optional[str] = ..., given: _Optional[str] = ..., expected: _Optional[str] = ..., fix: _Optional[str] = ...) -> None: ...
+    def __init__(self, place: _Optional[str] = ..., value: _Optional[str] = ..., expected: _Optional[str] = ..., fix: _Optional[str] = ...) -> None: ...

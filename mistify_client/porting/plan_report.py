@@ -97,7 +97,7 @@ def _estimate(metric: Metric, estimate: Estimate | None) -> str:
 
 def _unreachable(limit: OutOfReach) -> str:
     return (
-        f"{limit.goal}: {limit.limit} {limit.given} cannot be met; the nearest that can is {limit.nearest}, "
+        f"{limit.goal}: {limit.limit} {limit.value} cannot be met; the nearest that can is {limit.nearest}, "
         "or start from a smaller model"
     )
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from datasketch.storage import ordered_storage, unordered_storage
-
 from mistify.errors import ErrorCode, MistifyError
 
 MEMORY = "memory"
@@ -45,10 +43,14 @@ class IndexStorage:
 
     def sets(self, name: bytes) -> Any:
         """Return a storage of sets by key."""
+        from datasketch.storage import unordered_storage  # noqa: PLC0415 (takes half a second: it imports SciPy)
+
         return unordered_storage(dict(self.config), name)
 
     def lists(self, name: bytes) -> Any:
         """Return a storage of lists by key."""
+        from datasketch.storage import ordered_storage  # noqa: PLC0415
+
         return ordered_storage(dict(self.config), name)
 
     @contextmanager

@@ -46,7 +46,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
         elif config.branches is not None and BRANCH_INPUT in inspection.inputs:
             yield Problem(
                 place=f"[{index}].branches",
-                given=f'{config.branches.count} branches of a model with an input "{BRANCH_INPUT}"',
+                value=f'{config.branches.count} branches of a model with an input "{BRANCH_INPUT}"',
                 expected="a model without one: the package tells by it which branch runs",
                 fix=f'rename the input "{BRANCH_INPUT}" in the model and its data, or leave the branches out',
             )
@@ -59,7 +59,7 @@ def out_of_reach(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Ou
             yield OutOfReach(
                 goal=config.id,
                 limit=goal_path(axis).rpartition(".")[2],
-                given=axis_of(axis).kind.format(axis_of(axis).limit(config.limits()[axis])),
+                value=axis_of(axis).kind.format(axis_of(axis).limit(config.limits()[axis])),
                 nearest=nearest_limit(config, axis, inspection),
             )
 
@@ -123,7 +123,7 @@ def _unreachable_limit(
     nearest = nearest_limit(config, name, inspection)
     return Problem(
         place=f"[{index}].{goal_path(name)}",
-        given=f'"{axis.limit(requested).value:g}x" ({amount})' if requested.relative else amount,
+        value=f'"{axis.limit(requested).value:g}x" ({amount})' if requested.relative else amount,
         expected=f"at {bound} {least}, {meaning}",
         fix=f'write "{nearest}", the nearest that can be met, or '
         + ("start from a smaller model" if adaptable else _USE_KERAS),

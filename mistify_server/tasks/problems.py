@@ -51,7 +51,7 @@ class ProblemCollector:
             return load()
         except MistifyError as error:
             problems = error.problems or (Problem(place, str(error), "something usable", "correct it"),)
-            self.problems += [Problem(_place(place, p), p.given, p.expected, p.fix) for p in problems]
+            self.problems += [Problem(_place(place, p), p.value, p.expected, p.fix) for p in problems]
             return None
 
 

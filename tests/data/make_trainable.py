@@ -63,7 +63,7 @@ def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]
     import tensorflow as tf
 
     optimizer = keras.optimizers.SGD(RATE, momentum=0.9)
-    found = []
+    actual = []
     for _ in range(STEPS):
         with tf.GradientTape() as tape:
             logits = tf.math.log(model(data.inputs["image"], training=False) + 1e-7)
@@ -71,8 +71,8 @@ def losses(model: keras.Model, data: Dataset, taught: np.ndarray) -> list[float]
             distilled = tf.nn.softmax_cross_entropy_with_logits(taught, logits)
             loss = tf.reduce_mean(entropy + KD_WEIGHT * distilled)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-        found.append(float(loss))
-    return found
+        actual.append(float(loss))
+    return actual
 
 
 def write_package(

@@ -43,21 +43,21 @@ def assignment(model, training_setup, budget, seed=3):
     return Assignment(model, budget, (BOARD,), training_setup, seed, analyse(model))
 
 
-def adapted(algorithm, given):
+def adapted(algorithm, inputs):
     """A new executor after as many iterations as it takes to meet the budget."""
     executor_type = executor_class(algorithm)
-    return sent(executor_type(executor_type.params_class(**QUICK, **QUICKER.get(algorithm, {}))), given)
+    return sent(executor_type(executor_type.params_class(**QUICK, **QUICKER.get(algorithm, {}))), inputs)
 
 
-def sent(executor, given, limit=40):
+def sent(executor, inputs, limit=40):
     """The executor, given an assignment, after as many iterations as it takes to meet the budget."""
-    executor.init(given)
+    executor.init(inputs)
     for _ in range(limit):
-        if meets(executor.measure(), given.budget):
+        if meets(executor.measure(), inputs.budget):
             return executor
-        executor.adjust({axis: 1 / len(given.budget) for axis in given.budget})
+        executor.adjust({axis: 1 / len(inputs.budget) for axis in inputs.budget})
         assert executor.iterate() >= 0
-    raise AssertionError(f"{executor.name} did not meet {given.budget} in {limit} iterations")
+    raise AssertionError(f"{executor.name} did not meet {inputs.budget} in {limit} iterations")
 
 
 def assert_equal(weights, expected):
@@ -74,7 +74,7 @@ class Adapted:
     """An executor that has met a budget of multiply-adds, and what it had by then."""
 
     algorithm: str
-    given: Assignment
+    inputs: Assignment
     executor: AdaptationExecutor
     trainer: Trainer
     network: keras.Model
@@ -84,10 +84,10 @@ class Adapted:
 
 def adapted_to_flops(algorithm, trained, training_setup):
     before = [weight.copy() for weight in trained.get_weights()]
-    given = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
-    executor = adapted(algorithm, given)
+    inputs = assignment(trained, training_setup, {FLOPS: 0.6 * costs(trained)[FLOPS]})
+    executor = adapted(algorithm, inputs)
     network = executor.network()
-    return Adapted(algorithm, given, executor, executor.trainer, network, network.get_weights(), before)
+    return Adapted(algorithm, inputs, executor, executor.trainer, network, network.get_weights(), before)
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
@@ -103,9 +103,9 @@ def again(once, trained, training_setup):
 
 
 def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once, trained):
-    assert meets(costs(once.network), once.given.budget)
+    assert meets(costs(once.network), once.value.budget)
     assert costs(once.network) == pytest.approx(once.executor.measure())
-    assert costs(once.network)[FLOPS] > 0.85 * once.given.budget[FLOPS]
+    assert costs(once.network)[FLOPS] > 0.85 * once.value.budget[FLOPS]
     assert_equal(trained.get_weights(), once.source_weights)
 
 
@@ -132,7 +132,7 @@ def test_measuring_changes_nothing(once):
 
 def test_the_same_assignment_gives_the_same_network(once, again):
     assert_equal(again.weights, once.weights)
-    another_seed = adapted(once.algorithm, replace(once.given, seed=4)).network().get_weights()
+    another_seed = adapted(once.algorithm, replace(once.value, seed=4)).network().get_weights()
     assert any(
         left.shape != right.shape or not np.array_equal(left, right)
         for left, right in zip(once.weights, another_seed, strict=True)
@@ -143,13 +143,13 @@ def test_the_same_assignment_gives_the_same_network(once, again):
 def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
     """With all that it has compiled, from where it stands; what it has delivered is left alone."""
     whole = costs(trained)[FLOPS]
-    given = assignment(trained, training_setup, {FLOPS: whole})
-    executor = adapted(algorithm, given)
+    inputs = assignment(trained, training_setup, {FLOPS: whole})
+    executor = adapted(algorithm, inputs)
     for share in (0.6, 0.45):
         executor.trainer.train(constant(1))
         reached, trainer, delivered = executor.measure(), executor.trainer, executor.network()
         traces, before = trainer._run.experimental_get_tracing_count(), delivered.get_weights()
-        onward = replace(given, model=delivered, budget={FLOPS: share * whole})
+        onward = replace(inputs, model=delivered, budget={FLOPS: share * whole})
 
         executor.init(onward)
         assert executor.measure() == reached
@@ -164,13 +164,13 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
 
 def test_with_another_network_it_starts_anew(again):
     """Even if it is a copy of the one that it gave last."""
-    again.executor.init(replace(again.given, model=keras.models.clone_model(again.network)))
+    again.executor.init(replace(again.value, model=keras.models.clone_model(again.network)))
     assert again.executor.trainer is not again.trainer
-    assert_equal(sent(again.executor, again.given).network().get_weights(), again.weights)
+    assert_equal(sent(again.executor, again.value).network().get_weights(), again.weights)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_what_cannot_be_met_is_said(algorithm, trained, training_setup):
+def test_what_cannot_be_met_is_reported(algorithm, trained, training_setup):
     with pytest.raises(StuckError, match="flops"):
         adapted(algorithm, assignment(trained, training_setup, {FLOPS: 10.0}))
 
@@ -190,12 +190,12 @@ def test_an_incomplete_algorithm_cannot_be_made():
         Incomplete(None)
 
 
-def test_an_unknown_algorithm_is_told_which_exist():
+def test_an_unknown_algorithm_is_reported_which_exist():
     with pytest.raises(MistifyError, match="morphnet"):
         executor_class("morfnet")
 
 
-def test_an_algorithm_that_cannot_be_used_is_told_and_is_not_among_all(tmp_path, monkeypatch):
+def test_an_algorithm_that_cannot_be_used_is_reported_and_is_not_among_all(tmp_path, monkeypatch):
     points = {"absent": "no_such_module:Executor", "number": "odd_algorithms:number"}
     before = executor_classes()
     monkeypatch.syspath_prepend(installed(tmp_path, "odd_algorithms", "number = 3\n", points, ENTRY_POINTS))

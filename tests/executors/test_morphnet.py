@@ -25,13 +25,15 @@ def started(trained, training_setup, budget, **settings):
 def test_cuts_are_spread_over_the_edge(trained, training_setup):
     whole = analyse(trained).network().flops
     executor = started(trained, training_setup, {FLOPS: whole / 4})
-    found = []
+    actual = []
     for _ in range(4):
         executor.adjust({FLOPS: 1.0})
         executor.iterate()
-        found.append(executor.measure()[FLOPS] / whole)
+        actual.append(executor.measure()[FLOPS] / whole)
     expected = [0.25 ** (cut / 4) for cut in (1, 2, 3, 4)]
-    assert all(0.75 * wanted < share <= wanted for share, wanted in zip(found, expected, strict=True)), found
+    assert all(0.75 * wanted < share <= wanted for share, wanted in zip(actual, expected, strict=True)), (
+        actual
+    )
 
 
 @pytest.mark.slow
@@ -72,15 +74,15 @@ def test_units_below_the_threshold_go_at_once_and_no_further_than_the_budget(tra
     assert first_cut(0.99) > 0.85 * budget[PARAMS]
 
 
-@pytest.mark.parametrize(("given", "strength"), [(1e-9, None), (1e-3, STRONGEST)])
+@pytest.mark.parametrize(("arrays", "strength"), [(1e-9, None), (1e-3, STRONGEST)])
 def test_regularisation_strength_is_a_loss_per_multiply_add_but_no_more_than_scales_bear(
-    trained, training_setup, given, strength
+    trained, training_setup, arrays, strength
 ):
     flops = analyse(trained).network().flops
-    executor = started(trained, training_setup, {FLOPS: flops / 2}, init_reg_strength=given)
+    executor = started(trained, training_setup, {FLOPS: flops / 2}, init_reg_strength=arrays)
     executor.adjust({FLOPS: 1.0})
     strengths = executor._state.loss._strengths.numpy()
-    assert strengths.mean() == pytest.approx(strength or given * flops, rel=1e-4)
+    assert strengths.mean() == pytest.approx(strength or arrays * flops, rel=1e-4)
     assert strengths.std() > 0
 
 
@@ -106,8 +108,8 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
     start = costs_of(analyse(trained).network())
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
-    given = Assignment(trained, budget, (), training_setup, 1, analyse(trained))
-    outcome = run_edge(MorphNetExecutor(params), given, params, None, lambda *_: None, measure=unmeasured)
+    arrays = Assignment(trained, budget, (), training_setup, 1, analyse(trained))
+    outcome = run_edge(MorphNetExecutor(params), arrays, params, None, lambda *_: None, measure=unmeasured)
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)
     assert 120 < outcome.steps <= 200

@@ -77,7 +77,7 @@ def test_the_token_is_sent(service, porting):
     assert {sent["authorization"] for sent in service.fake.metadata} == {"Bearer secret"}
 
 
-def test_a_goal_without_package_is_told(service, porting):
+def test_a_goal_without_package_is_reported(service, porting):
     failed, *others = service.fake.job.goals
     failed = replace(failed, state=GoalState.FAILED, files=(), reason="no room")
     service.fake.job = replace(service.fake.job, goals=(failed, *others))
@@ -97,7 +97,7 @@ def test_a_goal_that_is_not_met_gives_the_best_package(service, porting, expecte
     assert "half is not met, this is the best package found: 70.0% at the most" in caplog.text
 
 
-def test_a_wrong_config_is_told_before_anything_is_sent(service, porting):
+def test_a_wrong_config_is_reported_before_anything_is_sent(service, porting):
     with pytest.raises(MistifyError, match=r"porting\.config: 1 problem(.|\n)*FLOP") as caught:
         hub.load("resnet", porting={**porting, "config": {**CONFIG, "adaptation_goal": {"FLOP": -1}}})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -119,10 +119,10 @@ def test_needs_one_complete_source(porting, message):
         hub.load("resnet", porting=porting)
 
 
-@pytest.mark.parametrize("given", [{"tags": ["serve"]}, {"options": object()}])
-def test_what_is_for_tensorflow_is_refused(porting, given):
+@pytest.mark.parametrize("arguments", [{"tags": ["serve"]}, {"options": object()}])
+def test_what_is_for_tensorflow_is_refused(porting, arguments):
     with pytest.raises(TypeError, match="for TensorFlow only"):
-        hub.load("resnet", **given, porting=porting)
+        hub.load("resnet", **arguments, porting=porting)
 
 
 def test_says_how_to_get_tensorflow_hub(monkeypatch):

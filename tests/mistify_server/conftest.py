@@ -52,8 +52,8 @@ class Site:
         return [sys.executable, script, "--store", str(self.store), "--control", str(self.control)]
 
     def settings(self, **changes: Any) -> ServerSettings:
-        given = {"listen": "127.0.0.1:0", "data_roots": [self.root], "worker": self.worker, "slots": 1}
-        return ServerSettings(store=self.store, **{**given, **changes})
+        value = {"listen": "127.0.0.1:0", "data_roots": [self.root], "worker": self.worker, "slots": 1}
+        return ServerSettings(store=self.store, **{**value, **changes})
 
     def tasks(self, kind: str) -> list[dict[str, Any]]:
         """What the workers have been asked, in order."""

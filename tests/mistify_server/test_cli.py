@@ -123,15 +123,15 @@ def test_a_token_file_has_to_hold_a_token(tmp_path: Path, content: str | None, c
     refused(code, "token", "--store", tmp_path, "--token-file", tmp_path / "token")
 
 
-def test_a_metric_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_metric_that_cannot_be_used_is_reported_at_the_start(tmp_path: Path) -> None:
     site = installed(tmp_path / "site", "wrong", "AXIS = 3\n", {"wrong": "wrong:AXIS"})
     with (
         (tmp_path / "log").open("w") as log,
         server(tmp_path / "store", log=log, environment=environment(site)),
     ):
         pass
-    told = (tmp_path / "log").read_text()
-    assert "WARNING the metric wrong cannot be used: wrong:AXIS" in told
+    reported = (tmp_path / "log").read_text()
+    assert "WARNING the metric wrong cannot be used: wrong:AXIS" in reported
 
 
 def test_models_are_added_listed_and_removed(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_every_problem_of_a_file_is_named(settings: Path) -> None:
         load_config(settings, {})
     assert raised.value.code is ErrorCode.INVALID_CONFIG
     assert str(settings) in raised.value.message
-    assert {(problem.place, problem.given, problem.expected) for problem in raised.value.problems} == {
+    assert {(problem.place, problem.value, problem.expected) for problem in raised.value.problems} == {
         ("slot", 'the key "slot"', f"one of {', '.join(sorted(ServeConfig.model_fields))}"),
         ("slots", "0", "a number from 1 to 256"),
         ("listen", "7465", "HOST:PORT"),

@@ -57,9 +57,9 @@ def layer(config: Any, kind: str) -> Any:
 
 def with_layer(good: Path, path: Path, kind: str, **changes: Any) -> None:
     config = config_of(good)
-    found = layer(config, kind)
-    found.update({key: value for key, value in changes.items() if key != "config"})
-    found["config"].update(changes.get("config", {}))
+    actual = layer(config, kind)
+    actual.update({key: value for key, value in changes.items() if key != "config"})
+    actual["config"].update(changes.get("config", {}))
     rewritten(good, path, config=json.dumps(config).encode())
 
 

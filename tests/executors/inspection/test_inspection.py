@@ -59,7 +59,7 @@ def refused(path: Path, text: str, **limits: int) -> None:
     assert caught.value.code is ErrorCode.INVALID_MODEL
     (problem,) = caught.value.problems
     assert problem.place == str(path)
-    assert text in problem.given
+    assert text in problem.value
 
 
 @pytest.mark.parametrize("name", CORPUS)
@@ -112,7 +112,7 @@ def test_a_class_that_is_registered_is_accepted(good: Path, tmp_path: Path) -> N
         ({"weights": 10}, "layers with at least 57 weights"),
     ],
 )
-def test_a_limit_that_is_exceeded_is_told(good: Path, limits: dict[str, int], text: str) -> None:
+def test_a_limit_that_is_exceeded_is_reported(good: Path, limits: dict[str, int], text: str) -> None:
     refused(good, text, **limits)
 
 

@@ -36,8 +36,8 @@ def kernels(model):
 
 def difference(one, other, data):
     """The mean difference between what two networks say."""
-    said = [Evaluation(model).outputs(data.inputs)["digit"] for model in (one, other)]
-    return np.abs(said[0] - said[1]).mean()
+    predicted = [Evaluation(model).outputs(data.inputs)["digit"] for model in (one, other)]
+    return np.abs(predicted[0] - predicted[1]).mean()
 
 
 def test_of_copies_one_takes_over_from_the_others(trained, digits):
@@ -67,13 +67,13 @@ def test_a_dense_layer_becomes_the_least_squares_fit(use_bias):
     hidden.bias.assign(np.linspace(-1, 1, 8))
     data = examples(model)
     activations = np.asarray(hidden(data.inputs["x"]), np.float64)
-    said = np.asarray(model(data.inputs["x"]), np.float64)
+    predicted = np.asarray(model(data.inputs["x"]), np.float64)
     keep = np.arange(8) < 5
     cut(model, {"hidden": keep}, data)
-    known = np.c_[activations[:, keep], np.ones(len(said))] if use_bias else activations[:, keep]
-    best = known @ np.linalg.lstsq(known, said, rcond=None)[0]
-    found = np.asarray(model(data.inputs["x"]), np.float64)
-    assert np.square(found - said).mean() == pytest.approx(np.square(best - said).mean(), rel=1e-2)
+    known = np.c_[activations[:, keep], np.ones(len(predicted))] if use_bias else activations[:, keep]
+    best = known @ np.linalg.lstsq(known, predicted, rcond=None)[0]
+    actual = np.asarray(model(data.inputs["x"]), np.float64)
+    assert np.square(actual - predicted).mean() == pytest.approx(np.square(best - predicted).mean(), rel=1e-2)
 
 
 def test_a_convolution_is_compensated_at_each_position():
@@ -106,9 +106,9 @@ def test_a_constant_channel_goes_into_the_bias():
     data = examples(model, 300)
     expected = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
     cut(model, {"first": np.array([True, True, False])}, data)
-    found = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
+    actual = np.asarray(model(data.inputs["x"])).reshape(300, 6, 6, 2)
     # Away from the borders all nine positions of the kernel are summed.
-    np.testing.assert_allclose(found[:, 2:4, 2:4], expected[:, 2:4, 2:4], atol=1e-3)
+    np.testing.assert_allclose(actual[:, 2:4, 2:4], expected[:, 2:4, 2:4], atol=1e-3)
 
 
 def test_where_nothing_is_cut_nothing_changes(digits):
@@ -152,8 +152,8 @@ def test_a_trained_network_keeps_more_of_its_accuracy(trained, digits):
         model = small_resnet()
         model.set_weights(trained.get_weights())
         structure = analyse(model)
-        found = importances(structure, Masks(structure).keep)
-        keep = {name: norms > np.quantile(norms, 0.25) for name, norms in found.items()}
+        actual = importances(structure, Masks(structure).keep)
+        keep = {name: norms > np.quantile(norms, 0.25) for name, norms in actual.items()}
         cut(model, keep, digits[0], compensated)
         recalibrate(model, digits[0])
         reached.append(evaluate(model, digits[1]))
@@ -184,6 +184,6 @@ def test_attention_reads_the_copies_that_stay(compensated):
         everything = {name: np.ones(size, bool) for name, size in structure.widths.items()}
         compensation.apply(everything, {**everything, **keep}, compensation.moments(data))
     small = narrow(structure, keep)
-    said = [Evaluation(model).outputs(data.inputs)["y"] for model in (source, small)]
-    off = np.abs(said[0] - said[1]).mean()
+    predicted = [Evaluation(model).outputs(data.inputs)["y"] for model in (source, small)]
+    off = np.abs(predicted[0] - predicted[1]).mean()
     assert off < 5e-3 if compensated else off > 2e-2

@@ -34,23 +34,23 @@ def examples(model, count=800):
     return Dataset({"x": x}, {"y": np.zeros(count, np.int64)})
 
 
-def lost(activations, said, cut):
+def lost(activations, predicted, cut):
     """The share of the outputs' variance that no least squares fit on the other units gives."""
-    known = np.c_[np.delete(activations, list(cut), axis=1), np.ones(len(said))]
-    best = known @ np.linalg.lstsq(known, said, rcond=None)[0]
-    return np.square(best - said).sum() / np.square(said - said.mean(0)).sum()
+    known = np.c_[np.delete(activations, list(cut), axis=1), np.ones(len(predicted))]
+    best = known @ np.linalg.lstsq(known, predicted, rcond=None)[0]
+    return np.square(best - predicted).sum() / np.square(predicted - predicted.mean(0)).sum()
 
 
 def test_damage_is_what_no_fit_on_the_others_brings_back():
     model = hidden_network()
     data = examples(model)
     activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
-    said = np.asarray(model(data.inputs["x"]), np.float64)
-    found = found_damages(model, data)["hidden"] ** 2
-    alone = [lost(activations, said, [unit]) for unit in range(6)]
+    predicted = np.asarray(model(data.inputs["x"]), np.float64)
+    actual = found_damages(model, data)["hidden"] ** 2
+    alone = [lost(activations, predicted, [unit]) for unit in range(6)]
     first = int(np.argmin(alone))
-    assert found.argmin() == first
-    assert found[first] == pytest.approx(alone[first], rel=0.05)
+    assert actual.argmin() == first
+    assert actual[first] == pytest.approx(alone[first], rel=0.05)
 
 
 def test_a_unit_is_judged_by_those_that_are_gone_before_it():
@@ -59,10 +59,10 @@ def test_a_unit_is_judged_by_those_that_are_gone_before_it():
     kernel, bias = hidden.get_weights()
     kernel[:, 5], bias[5] = kernel[:, 2], bias[2]
     hidden.set_weights([kernel, bias])
-    found = found_damages(model, examples(model))["hidden"]
-    twins = sorted(found[[2, 5]])
+    actual = found_damages(model, examples(model))["hidden"]
+    twins = sorted(actual[[2, 5]])
     assert twins[0] < 0.05
-    others = np.delete(found, [2, 5])
+    others = np.delete(actual, [2, 5])
     assert twins[1] > 0.1
     assert twins[0] < others.min() / 3
 
@@ -71,19 +71,19 @@ def test_the_order_is_as_good_as_the_best_of_all_choices():
     model = hidden_network()
     data = examples(model)
     activations = np.asarray(model.get_layer("hidden")(data.inputs["x"]), np.float64)
-    said = np.asarray(model(data.inputs["x"]), np.float64)
-    found = found_damages(model, data)["hidden"]
-    chosen = lost(activations, said, np.argsort(found)[:3])
-    best = min(lost(activations, said, cut) for cut in combinations(range(6), 3))
+    predicted = np.asarray(model(data.inputs["x"]), np.float64)
+    actual = found_damages(model, data)["hidden"]
+    chosen = lost(activations, predicted, np.argsort(actual)[:3])
+    best = min(lost(activations, predicted, cut) for cut in combinations(range(6), 3))
     assert chosen < 1.3 * best
 
 
 def test_of_a_widened_network_the_copies_go_first(trained, digits):
     wide = widen(analyse(trained), 1.5)
-    found = found_damages(wide, digits[0])
+    actual = found_damages(wide, digits[0])
     for name, group in analyse(trained).groups.items():
-        copies = len(found[name]) - group.size
-        values = np.sort(found[name])
+        copies = len(actual[name]) - group.size
+        values = np.sort(actual[name])
         assert values[copies - 1] < 0.2 * values[copies], name
 
 
@@ -91,6 +91,6 @@ def test_units_that_are_cut_already_count_for_nothing(digits):
     model = small_resnet()
     name = next(iter(analyse(model).groups))
     keep = {name: np.arange(analyse(model).groups[name].size) >= 2}
-    found = found_damages(model, digits[0], keep)[name]
-    assert (found[:2] == 0).all()
-    assert (found[2:] > 0).all()
+    actual = found_damages(model, digits[0], keep)[name]
+    assert (actual[:2] == 0).all()
+    assert (actual[2:] > 0).all()

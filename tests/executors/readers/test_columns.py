@@ -33,8 +33,8 @@ def test_a_blank_target_is_no_class(tmp_path, suffix, blank, others, expected):
 def test_a_blank_label_of_a_position_is_no_class(tmp_path, blank):
     rows = [{"tokens": [1, 2], "labels": ["O", "B"]}, {"tokens": [1, 2], "labels": ["O", blank]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
-    told = problem_of(path, signature([TOKENS], [LABELS]))
-    assert f"row 2: labels = ['O', {blank!r}]; expected one of the training data's B, O" in told
+    reported = problem_of(path, signature([TOKENS], [LABELS]))
+    assert f"row 2: labels = ['O', {blank!r}]; expected one of the training data's B, O" in reported
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -51,5 +51,5 @@ def test_a_text_is_no_class_where_an_output_tells_none_apart(tmp_path, suffix, o
     path = written(tmp_path / f"t.{suffix}", targets)
     wrong = next(row for row, target in enumerate(targets) if target in ("n/a", "none"))
     row = wrong + {"csv": 2, "jsonl": 1}[suffix]
-    told = problem_of(path, signature([FIGURES], [output]))
-    assert f"row {row}: {output.name} = {targets[wrong]!r}; expected numbers" in told
+    reported = problem_of(path, signature([FIGURES], [output]))
+    assert f"row {row}: {output.name} = {targets[wrong]!r}; expected numbers" in reported

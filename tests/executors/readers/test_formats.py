@@ -63,9 +63,9 @@ def test_csv_columns_beside_the_target_are_whole_numbers_where_the_input_takes_t
 @pytest.mark.parametrize("tokens", [TOKENS, FLOAT_TOKENS])
 def test_a_text_beside_other_columns_has_to_be_named(tmp_path, tokens):
     path = write_csv(tmp_path / "t.csv", ["id", "text", "spam"], [[1, "play jazz", 0], [2, "play rock", 1]])
-    told = problem_of(path, signature([tokens], [SPAM]), text=HASHED)
-    assert "row 2: tokens = '1 play jazz'; expected numbers in each of the columns id, text" in told
-    assert "name the one column that is meant tokens (or x)" in told
+    reported = problem_of(path, signature([tokens], [SPAM]), text=HASHED)
+    assert "row 2: tokens = '1 play jazz'; expected numbers in each of the columns id, text" in reported
+    assert "name the one column that is meant tokens (or x)" in reported
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -76,8 +76,8 @@ def test_columns_beside_the_target_come_in_the_order_of_the_training_data(tmp_pa
     data = load_dataset(str(test), sig, train=str(train))
     assert (data.inputs["figures"].tolist(), data.targets["spam"].tolist()) == ([[1, 2, 3]], [1])
     write_table(test, ["w", "height", "d", "spam"], [[2, 1, 3, 1]])
-    told = problem_of(test, sig, train=str(train))
-    assert "no column h; expected the training data's h, w, d" in told
+    reported = problem_of(test, sig, train=str(train))
+    assert "no column h; expected the training data's h, w, d" in reported
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -109,8 +109,8 @@ def test_test_data_share_the_classes_of_the_training_data(tmp_path):
     assert load_dataset(str(train), sig).targets["kind"].tolist() == [1, 0, 2, 0]
     assert load_dataset(str(test), sig, train=str(train)).targets["kind"].tolist() == [2]
     write_jsonl(test, [{"x": [1, 2, 3], "y": "eel"}, {"x": [1, 2, 3], "y": "emu"}])
-    told = problem_of(test, sig, train=str(train))
-    assert "row 2: kind = 'emu'; expected one of the training data's cat, dog, eel" in told
+    reported = problem_of(test, sig, train=str(train))
+    assert "row 2: kind = 'emu'; expected one of the training data's cat, dog, eel" in reported
 
 
 def test_words_and_their_labels_stay_side_by_side(tmp_path):
@@ -126,7 +126,7 @@ def test_words_and_their_labels_stay_side_by_side(tmp_path):
 
 
 @pytest.mark.parametrize("tokens", [TOKENS, FLOAT_TOKENS])
-def test_token_ids_are_told_by_the_layer_that_looks_them_up(tmp_path, tokens):
+def test_token_ids_are_reported_by_the_layer_that_looks_them_up(tmp_path, tokens):
     sig = signature([tokens], [SPAM])
     path = write_csv(tmp_path / "t.csv", ["tokens", "spam"], [["play jazz", 0], ["play", 1]])
     ids = load_dataset(str(path), sig, text=HASHED).inputs["tokens"]
@@ -147,23 +147,23 @@ def test_ignored_positions_may_stand_among_names(tmp_path, ignored):
 def test_names_of_all_classes_are_needed_at_positions(tmp_path):
     rows = [{"tokens": [1, 2, 3], "tags": ["O", "B-a", "B-c"]}, {"tokens": [1, 2], "tags": ["O", "-1"]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
-    told = problem_of(path, signature([TOKENS], [TAGS]))
-    assert "names of 3 classes of tags; expected names of all 4" in told
+    reported = problem_of(path, signature([TOKENS], [TAGS]))
+    assert "names of 3 classes of tags; expected names of all 4" in reported
     write_jsonl(path, [{"tokens": [1, 2, 3], "tags": [2, 0, 1]}])
     assert load_dataset(str(path), signature([TOKENS], [TAGS])).targets["tags"][0, :3].tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
-    ("kinds", "spam", "told"),
+    ("kinds", "spam", "reported"),
     [
         (["cat", "dog"], ["ham", "spam"], "names of 2 classes of kind; expected names of all 3"),
         (["cat", "dog", "eel"], ["spam"] * 3, "names of 1 classes of spam; expected names of all 2"),
     ],
 )
-def test_names_of_all_classes_are_needed_of_each_output(tmp_path, kinds, spam, told):
+def test_names_of_all_classes_are_needed_of_each_output(tmp_path, kinds, spam, reported):
     rows = [["1 2 3", *labels] for labels in zip(kinds, spam, strict=True)]
     path = write_csv(tmp_path / "t.csv", ["figures", "kind", "spam"], rows)
-    assert told in problem_of(path, signature([FIGURES], [KIND, SPAM]))
+    assert reported in problem_of(path, signature([FIGURES], [KIND, SPAM]))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -184,8 +184,8 @@ def test_a_figure_for_each_position_is_no_class(tmp_path, suffix):
 def test_figures_after_many_classes_are_not_cut_to_classes(tmp_path):
     rows = [{"tokens": [1], "tags": [2, 1]}] * 2_000 + [{"tokens": [1], "tags": [0.7, 0.2, 1.9, 0, 0, 0]}]
     path = write_jsonl(tmp_path / "t.jsonl", rows)
-    told = problem_of(path, signature([TOKENS], [TAGS]))
-    assert "row 2001: tags = [0.7, 0.2, 1.9, 0.0, 0.0, 0.0]; expected whole numbers" in told
+    reported = problem_of(path, signature([TOKENS], [TAGS]))
+    assert "row 2001: tags = [0.7, 0.2, 1.9, 0.0, 0.0, 0.0]; expected whole numbers" in reported
 
 
 def test_text_goes_through_a_vocabulary_of_pieces(tmp_path):
@@ -280,7 +280,7 @@ CSV_ERRORS = {
 
 
 @pytest.mark.parametrize("case", CSV_ERRORS)
-def test_the_row_of_a_csv_that_is_wrong_is_told(tmp_path, case):
+def test_the_row_of_a_csv_that_is_wrong_is_reported(tmp_path, case):
     rows, text = CSV_ERRORS[case]
     path = write_csv(tmp_path / "t.csv", ["figures", "kind"], rows)
     assert text in problem_of(path, signature([FIGURES], [KIND]))
@@ -298,7 +298,7 @@ JSONL_ERRORS = {
 
 
 @pytest.mark.parametrize("content", JSONL_ERRORS)
-def test_the_row_of_a_jsonl_that_is_wrong_is_told(tmp_path, content):
+def test_the_row_of_a_jsonl_that_is_wrong_is_reported(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
     assert JSONL_ERRORS[content] in problem_of(tmp_path / "t.jsonl", signature([FIGURES], [KIND]))
 
@@ -311,12 +311,12 @@ def test_the_row_of_a_jsonl_that_is_wrong_is_told(tmp_path, content):
         ([1] * 7, "row 1: tokens = 7 values; expected 6 at the most"),
     ],
 )
-def test_token_ids_that_cannot_be_used_are_told(tmp_path, ids, text):
+def test_token_ids_that_cannot_be_used_are_reported(tmp_path, ids, text):
     path = write_jsonl(tmp_path / "t.jsonl", [{"tokens": ids, "spam": 1}])
     assert text in problem_of(path, signature([TOKENS], [SPAM]))
 
 
-def test_images_that_cannot_be_read_and_missing_classes_are_told(tmp_path):
+def test_images_that_cannot_be_read_and_missing_classes_are_reported(tmp_path):
     image = np.zeros((6, 5, 3), np.uint8)
     root = write_images(tmp_path / "pets", {f"{kind}/1.png": image for kind in "abc"})
     sig = signature([IMAGE], [KIND])
@@ -331,7 +331,7 @@ def test_images_that_cannot_be_read_and_missing_classes_are_told(tmp_path):
     assert "names of 2 classes of kind; expected names of all 3" in problem_of(root, sig)
 
 
-def test_records_that_cannot_be_read_are_told(tmp_path):
+def test_records_that_cannot_be_read_are_reported(tmp_path):
     sig = signature([FIGURES], [KIND])
     rows = [{"x": np.ones(3), "y": kind} for kind in KINDS]
     path = write_records(tmp_path / "t.tfrecord", rows)

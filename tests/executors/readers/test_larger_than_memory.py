@@ -52,8 +52,8 @@ def test_data_are_read_split_and_gone_through(tmp_path: Path) -> None:
         }
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
-    found = read("streamed")
-    assert found.stdout.split() == [str(EXAMPLES // 2), str(EXAMPLES // 2), str(expected)], found.stderr
+    actual = read("streamed")
+    assert actual.stdout.split() == [str(EXAMPLES // 2), str(EXAMPLES // 2), str(expected)], actual.stderr
     assert not list((tmp_path / "cache" / "mistify").iterdir())
     assert "MemoryError" in read("whole").stderr
     assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY

@@ -173,16 +173,16 @@ def test_arrays_that_cannot_be_used_are_refused(saved, arrays, text):
         ("price", np.zeros((6, 2)), "price of shape (6, 2) and type float64; expected floats [n, 1]"),
     ],
 )
-def test_each_of_several_arrays_is_told(saved, name, array, text):
+def test_each_of_several_arrays_is_reported(saved, name, array, text):
     (problem,) = problems_of(saved(**{**ARRAYS, name: array}), SEVERAL)
     assert text in problem
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
-@pytest.mark.parametrize(("found", "row"), [(9, 0), (-1, 4)])
-def test_ids_that_the_model_does_not_know_are_told(saved, found, row, dtype):
+@pytest.mark.parametrize(("actual", "row"), [(9, 0), (-1, 4)])
+def test_ids_that_the_model_does_not_know_are_reported(saved, actual, row, dtype):
     tokens = (np.arange(24).reshape(6, 4) % 9).astype(dtype)
-    tokens[row, 2] = found
+    tokens[row, 2] = actual
     known = Signature((Input("tokens", (4,), dtype, 9),), (SCORES,))
     (problem,) = problems_of(saved(x=tokens, y=Y), known)
     assert f"{tokens[row, 2]} in x[{row}]; expected ids 0 to 8" in problem
@@ -198,7 +198,7 @@ def test_test_data_are_read_where_training_data_are_generated(saved):
     np.testing.assert_array_equal(data.targets["scores"], Y)
 
 
-def test_all_problems_are_told_at_once(saved):
+def test_all_problems_are_reported_at_once(saved):
     problems = problems_of(saved(x=np.full((3, 2, 2), np.nan), y=np.ones(4)))
     assert [text in problem for text, problem in zip(("rows", "NaN", "type"), problems, strict=True)] == [
         True
@@ -251,9 +251,9 @@ def test_classes_are_classes_in_whatever_type_the_test_data_have_them(labelled, 
     known = labelled(f"train.{train}", [1, 0])
     target = load_dataset(labelled(f"test.{test}", [1.0, 0.0]), OPEN, known).targets["price"]
     assert (target.tolist(), target.dtype) == ([1, 0], np.int64)
-    told = problem_of(labelled(f"test.{test}", [1.0, 0.5]), OPEN, train=known)
-    assert "0.5" in told
-    assert "expected whole numbers, as in the training data" in told
+    reported = problem_of(labelled(f"test.{test}", [1.0, 0.5]), OPEN, train=known)
+    assert "0.5" in reported
+    assert "expected whole numbers, as in the training data" in reported
 
 
 def test_test_data_are_not_blamed_for_the_training_data(saved, tmp_path, labelled):
@@ -271,9 +271,9 @@ def test_names_of_classes_are_none_of_training_data_without(labelled, tmp_path, 
     sig = Signature((FIGURES,), (SCORES,))
     names = ["cat", "dog", "eel"]
     assert "row 2: scores = 'cat'; expected numbers" in problem_of(labelled("t.csv", names), sig, train=known)
-    told = problem_of(labelled("t.tfrecord", names), sig, train=known)
-    assert "record 0: y is 'cat'; expected numbers of classes, as the training data have no names" in told
+    reported = problem_of(labelled("t.tfrecord", names), sig, train=known)
+    assert "record 0: y is 'cat'; expected numbers of classes, as the training data have no names" in reported
     image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
     pets = write_images(tmp_path / "pets", {f"{name}/1.png": np.zeros((6, 5, 3), np.uint8) for name in names})
-    told = problem_of(pets, image, train=known)
-    assert "a class cat; expected numbers of classes, as the training data have no names" in told
+    reported = problem_of(pets, image, train=known)
+    assert "a class cat; expected numbers of classes, as the training data have no names" in reported

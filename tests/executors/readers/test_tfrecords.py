@@ -16,11 +16,11 @@ PRICE = Output("price", (1,), Activation.NONE)
 @pytest.mark.parametrize("output", [KIND, PRICE])
 @pytest.mark.parametrize("empty", [[], np.array([], np.int64), ()])
 @pytest.mark.parametrize("name", ["x", "y"])
-def test_an_empty_feature_is_told(tmp_path, output, empty, name):
+def test_an_empty_feature_is_reported(tmp_path, output, empty, name):
     rows = [{"x": np.ones(3), "y": 1}, {"x": np.ones(3), "y": 1, name: empty}]
     path = write_records(tmp_path / "t.tfrecord", rows)
-    told = problem_of(path, signature([FREE if name == "x" else FIGURES], [output]))
-    assert f"t.tfrecord, record 1: {name} is nothing; expected numbers" in told
+    reported = problem_of(path, signature([FREE if name == "x" else FIGURES], [output]))
+    assert f"t.tfrecord, record 1: {name} is nothing; expected numbers" in reported
 
 
 def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
@@ -33,20 +33,22 @@ def test_figures_are_floats_in_whatever_type_a_record_has_them(tmp_path):
 
 @pytest.mark.parametrize("before", [1, 300])
 @pytest.mark.parametrize(
-    ("first", "then", "told"),
+    ("first", "then", "reported"),
     [(3, 2.5, "y of type float32; expected type int64"), (2.5, 3, "y of type int64; expected type float32")],
 )
-def test_the_record_with_a_target_of_another_type_is_told(tmp_path, before, first, then, told):
+def test_the_record_with_a_target_of_another_type_is_reported(tmp_path, before, first, then, reported):
     rows = [{"x": np.ones(3), "y": y} for y in [*[first] * before, then]]
     path = write_records(tmp_path / "t.tfrecord", rows)
-    assert f"t.tfrecord, record {before}: {told}, as before" in problem_of(
+    assert f"t.tfrecord, record {before}: {reported}, as before" in problem_of(
         path, signature([FIGURES], [PRICE])
     )
 
 
 @pytest.mark.parametrize("other", [1, ""])
-def test_what_is_no_name_among_names_is_told(tmp_path, other):
+def test_what_is_no_name_among_names_is_reported(tmp_path, other):
     rows = [{"x": np.ones(3), "y": kind} for kind in ("cat", "dog", "eel", other)]
     path = write_records(tmp_path / "t.tfrecord", rows)
-    told = problem_of(path, signature([FIGURES], [KIND]))
-    assert f"t.tfrecord, record 3: y is {other!r}; expected one of the training data's cat, dog, eel" in told
+    reported = problem_of(path, signature([FIGURES], [KIND]))
+    assert (
+        f"t.tfrecord, record 3: y is {other!r}; expected one of the training data's cat, dog, eel" in reported
+    )

@@ -51,15 +51,17 @@ def test_what_promises_most_is_found():
 
     some = evolution()
     start = founders(GROUPS, BLOCKS, 12, np.random.default_rng(0))
-    found = some.evolved(start, 80, lambda genes: genes, promise)
-    assert len(found) == 12
-    assert promise(found).tolist() == sorted(promise(found), reverse=True)
-    assert promise(found)[0] > promise(start).max() / 4
-    assert found[0][GROUPS:].tolist() == [1, 0, 1]
+    actual = some.evolved(start, 80, lambda genes: genes, promise)
+    assert len(actual) == 12
+    assert promise(actual).tolist() == sorted(promise(actual), reverse=True)
+    assert promise(actual)[0] > promise(start).max() / 4
+    assert actual[0][GROUPS:].tolist() == [1, 0, 1]
 
 
 def test_what_fits_no_limits_has_no_children():
     some = evolution()
     start = founders(GROUPS, BLOCKS, 5, np.random.default_rng(0))
-    found = some.evolved(start, 3, lambda genes: None, lambda population: np.arange(len(population), 0, -1.0))
-    assert [genes.tolist() for genes in found] == [genes.tolist() for genes in start]
+    actual = some.evolved(
+        start, 3, lambda genes: None, lambda population: np.arange(len(population), 0, -1.0)
+    )
+    assert [genes.tolist() for genes in actual] == [genes.tolist() for genes in start]

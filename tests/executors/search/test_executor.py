@@ -51,7 +51,7 @@ def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
     executor.init(replace(assignment, seed=1))
     executor.iterate()
     assert len(qualities) == 5
-    best, widths = max(qualities, key=lambda found: found[0])
+    best, widths = max(qualities, key=lambda actual: actual[0])
     assert best not in (qualities[0][0], qualities[-1][0])  # else the first or the last would do
     left = {name: group.size for name, group in analyse(executor.network()).groups.items()}
     assert sorted(left.values()) == sorted(widths[name] for name in left)

@@ -87,8 +87,8 @@ def test_quality_is_that_of_the_network_that_would_be_adopted(
     expected = narrow(left, {name: keep[name] for name in left.groups})
     order = np.random.default_rng(0).permutation(len(training_setup.train))
     Evaluation(expected).recalibrate(training_setup.train.subset(order[:500]))
-    found = inheritance.quality(architecture, cut(inheritance.structure, shallow, scale))
-    assert found == pytest.approx(-np.log(loss(expected, training_setup)), abs=2e-3)
+    actual = inheritance.quality(architecture, cut(inheritance.structure, shallow, scale))
+    assert actual == pytest.approx(-np.log(loss(expected, training_setup)), abs=2e-3)
 
 
 def test_the_network_is_as_before(inheritance):
@@ -106,8 +106,8 @@ def test_the_network_is_as_before(inheritance):
 
 def test_few_examples_serve_for_both(inheritance, training_setup):
     few = replace(training_setup, train=training_setup.train.subset(np.arange(40)))
-    found = replace(inheritance, setup=few)
-    assert np.isfinite(found.quality(half(found.structure), found.structure))
+    actual = replace(inheritance, setup=few)
+    assert np.isfinite(actual.quality(half(actual.structure), actual.structure))
 
 
 @pytest.mark.parametrize("count", [40, 501, 999, 1_000, 1_200])
@@ -122,9 +122,9 @@ def test_candidates_are_measured_on_500_examples_or_all_and_always_the_same(
             measured.append(len(indices))
             return super().subset(indices)
 
-    found = replace(inheritance, setup=replace(training_setup, train=Noting(train.inputs, train.targets)))
+    actual = replace(inheritance, setup=replace(training_setup, train=Noting(train.inputs, train.targets)))
     for _ in range(3):
-        found.quality(half(found.structure), found.structure)
+        actual.quality(half(actual.structure), actual.structure)
     assert measured == [min(500, count)] * 2
 
 

@@ -62,7 +62,7 @@ def test_the_latest_samples_are_kept(monkeypatch):
 
 def test_what_was_saved_says_the_same():
     predictor = Predictor(samples(20))
-    given = [sample.features for sample in samples(5, seed=1)]
+    inputs = [sample.features for sample in samples(5, seed=1)]
     again = Predictor.loaded(predictor.saved())
-    np.testing.assert_allclose(again(given)[0], predictor(given)[0])
+    np.testing.assert_allclose(again(inputs)[0], predictor(inputs)[0])
     assert Predictor.loaded(b"").samples == []

@@ -40,10 +40,10 @@ WHOLE = [1.0] * 4
 def test_genes_are_halvings_of_the_widths_that_are_left_and_blocks_and_eighths_of_images(structure):
     space = Space(structure, {"stem": 8, "in_1": 24, "in_2": 12}, ())
     assert space.size == (3, 2 + 4)
-    found = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0, *WHOLE]))
-    assert found.widths == {"stem": 4, "in_1": 24, "in_2": 1}
-    assert found.left_out == {"sum_2"}
-    assert found.scale == 1
+    actual = space.architecture(np.array([-1.0, 0.5, -9.0, 1.0, 0.0, *WHOLE]))
+    assert actual.widths == {"stem": 4, "in_1": 24, "in_2": 1}
+    assert actual.left_out == {"sum_2"}
+    assert actual.scale == 1
     assert space.architecture(np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0])).scale == 0.75
 
 

@@ -25,15 +25,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Digits]:
 
 
 def run(graph: FrozenGraph, x: Any = X) -> Any:
-    (found,) = tf.function(graph.__call__)(tf.constant(x))
-    return found.numpy()
+    (actual,) = tf.function(graph.__call__)(tf.constant(x))
+    return actual.numpy()
 
 
 def refused(path: Path, text: str, load: Callable[[Path], Any] = load_graph) -> None:
     with pytest.raises(MistifyError) as caught:
         load(path)
     assert caught.value.code is ErrorCode.INVALID_MODEL
-    assert text in caught.value.problems[0].given
+    assert text in caught.value.problems[0].value
 
 
 def test_a_graph_computes_what_its_module_does(saved: tuple[Path, Digits]) -> None:
@@ -45,8 +45,8 @@ def test_a_graph_computes_what_its_module_does(saved: tuple[Path, Digits]) -> No
 
 def test_a_graph_says_what_it_takes_and_gives(saved: tuple[Path, Digits]) -> None:
     signature = load_graph(saved[0]).signature
-    (given,), (output,) = signature.inputs, signature.outputs
-    assert (given.name, given.shape, given.dtype) == ("image", (8, 8, 1), "float32")
+    (arrays,), (output,) = signature.inputs, signature.outputs
+    assert (arrays.name, arrays.shape, arrays.dtype) == ("image", (8, 8, 1), "float32")
     assert (output.name, output.shape, output.activation) == ("digit", (10,), Activation.SOFTMAX)
 
 
@@ -69,8 +69,8 @@ def test_outputs_keep_their_names(tmp_path: Path) -> None:
     graph = load_graph(tmp_path / "two")
     a, b = np.ones((2, 3), np.float32), np.full((2, 3), 3, np.float32)
     assert [spec.name for spec in graph.inputs] == ["a", "b"]
-    found = dict(zip(graph.outputs, tf.function(graph.__call__)(a, b), strict=True))
-    assert {name: float(tensor[0, 0]) for name, tensor in found.items()} == {
+    actual = dict(zip(graph.outputs, tf.function(graph.__call__)(a, b), strict=True))
+    assert {name: float(tensor[0, 0]) for name, tensor in actual.items()} == {
         "sum": 4.0,
         "difference": -2.0,
         "chance": pytest.approx(1 / (1 + np.exp(-1))),

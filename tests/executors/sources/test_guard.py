@@ -99,7 +99,7 @@ def test_what_only_loading_finds_out_costs_little_memory(tmp_path: Path) -> None
     good = save_good_model(tmp_path)
     with weights_of(good) as weights:
         assert weights["layers/dense/vars/0"].shape == (6, 3)
-    told = {
+    reported = {
         explode(good, tmp_path / "exploding.keras"): "a model that needs more than 2.0 GiB to load",
         with_weights(
             good, tmp_path / "nan.keras", fill("layers/conv2d/vars/0")
@@ -107,8 +107,8 @@ def test_what_only_loading_finds_out_costs_little_memory(tmp_path: Path) -> None
         with_weights(good, tmp_path / "other.keras", reshape): "a file that Keras cannot load",
         with_weights(good, tmp_path / "missing.keras", remove): "a file that Keras cannot load",
     }
-    *lines, memory = run(CHILD, str(good), *map(str, told))
-    for line, (path, text) in zip(lines, told.items(), strict=True):
+    *lines, memory = run(CHILD, str(good), *map(str, reported))
+    for line, (path, text) in zip(lines, reported.items(), strict=True):
         assert line.startswith(f"INVALID_MODEL {path}: got {text}")
     assert int(memory) < 500
 

@@ -61,8 +61,8 @@ def test_a_layer_computes_the_same(tmp_path: Path, name: str) -> None:
     new = load_keras2(tmp_path / "old.h5")
     rng = np.random.default_rng(1)
     inputs = [rng.uniform(0, 3, (2, *tensor.shape[1:])).astype(np.float32) for tensor in model.inputs]
-    given = inputs if len(inputs) > 1 else inputs[0]
-    expected, outputs = (keras.tree.flatten(network(given, training=False)) for network in (model, new))
+    arrays = inputs if len(inputs) > 1 else inputs[0]
+    expected, outputs = (keras.tree.flatten(network(arrays, training=False)) for network in (model, new))
     for before, after in zip(expected, outputs, strict=True):
         np.testing.assert_allclose(np.asarray(after), np.asarray(before), atol=1e-4)
 

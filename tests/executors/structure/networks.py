@@ -50,10 +50,10 @@ def batch(model, seed=1, size=3):
 
 def outputs(model, inputs):
     """What a model returns, as a flat list of arrays."""
-    given = inputs[0] if len(inputs) == 1 else inputs
+    arrays = inputs[0] if len(inputs) == 1 else inputs
     if not isinstance(model, keras.Sequential) and isinstance(model.input, dict):
-        given = {tensor.name: values for tensor, values in zip(model.inputs, inputs, strict=True)}
-    return [np.asarray(value) for value in keras.tree.flatten(model(given, training=False))]
+        arrays = {tensor.name: values for tensor, values in zip(model.inputs, inputs, strict=True)}
+    return [np.asarray(value) for value in keras.tree.flatten(model(arrays, training=False))]
 
 
 def same(expected: Iterable[np.ndarray], actual: Iterable[np.ndarray]) -> None:
@@ -115,9 +115,9 @@ def check_narrow(build, keep: Mapping[str, np.ndarray], seed=0):
 
 def same_costs(structure: Structure, widths, resized):
     """The costs foretold for these widths are those of the resized model."""
-    foretold, found = structure.network(widths), analyse(resized).network()
-    assert foretold == found
-    assert found.params == resized.count_params()
+    foretold, result = structure.network(widths), analyse(resized).network()
+    assert foretold == result
+    assert result.params == resized.count_params()
 
 
 def check_widen(source):

@@ -166,9 +166,9 @@ def test_an_operation_can_be_given_a_handler():
     check_widen(source)
     keep = alternate(5)
     small = narrow(analyse(source), {"a": keep})
-    given = batch(source)
-    hidden = np.sort(np.asarray(source.get_layer("a")(given[0])), axis=0) * keep
-    same([np.asarray(source.layers[-1](hidden))], outputs(small, given))
+    arrays = batch(source)
+    hidden = np.sort(np.asarray(source.get_layer("a")(arrays[0])), axis=0) * keep
+    same([np.asarray(source.layers[-1](hidden))], outputs(small, arrays))
 
 
 def test_a_subclass_of_a_known_layer_is_unknown():

@@ -77,10 +77,10 @@ def test_a_flat_copy_has_the_names_and_the_weights_of_its_model():
 
 @pytest.mark.parametrize("build", [tagger, padded])
 def test_costs_by_hand(build):
-    found = {layer.name: layer for layer in analyse(build(unmasked)).network().layers}
-    assert found["hidden"].multiply_adds == STEPS * 7 * UNITS
-    assert found["tags"].multiply_adds == STEPS * UNITS * TAGS
-    assert [operation.read for operation in found["tags"].operations[:1]] == [STEPS * UNITS]
+    actual = {layer.name: layer for layer in analyse(build(unmasked)).network().layers}
+    assert actual["hidden"].multiply_adds == STEPS * 7 * UNITS
+    assert actual["tags"].multiply_adds == STEPS * UNITS * TAGS
+    assert [operation.read for operation in actual["tags"].operations[:1]] == [STEPS * UNITS]
 
 
 def test_what_has_to_see_single_steps_is_refused():

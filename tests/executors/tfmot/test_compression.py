@@ -28,18 +28,18 @@ def kernels(model):
 @pytest.mark.parametrize("sparsity", [pytest.param(0.3, marks=pytest.mark.slow), 0.5])
 def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, training_setup, sparsity):
     before = evaluate(trained, training_setup.test)
-    found = compressed(trained, CompressionConfig(sparsity=sparsity), training_setup, 300, 0)
-    for network in (found, fold_batch_norm(found)):
+    actual = compressed(trained, CompressionConfig(sparsity=sparsity), training_setup, 300, 0)
+    for network in (actual, fold_batch_norm(actual)):
         for name, kernel in kernels(network).items():
             assert (kernel == 0).mean() == pytest.approx(sparsity, abs=1 / kernel.size), name
-    assert evaluate(found, training_setup.test) >= before - 0.02
+    assert evaluate(actual, training_setup.test) >= before - 0.02
 
 
 def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(trained, training_setup):
     before = evaluate(trained, training_setup.test)
-    found = compressed(trained, CompressionConfig(clusters=16), training_setup, 100, 0)
-    assert {len(np.unique(kernel)) for kernel in kernels(found).values()} == {16}
-    assert evaluate(found, training_setup.test) >= before - 0.02
+    actual = compressed(trained, CompressionConfig(clusters=16), training_setup, 100, 0)
+    assert {len(np.unique(kernel)) for kernel in kernels(actual).values()} == {16}
+    assert evaluate(actual, training_setup.test) >= before - 0.02
 
 
 @pytest.mark.slow
@@ -53,10 +53,10 @@ def test_training_makes_up_for_what_was_taken_away(trained, training_setup, aske
 @pytest.mark.parametrize("asked", [HALF, EIGHT])
 def test_the_architecture_stays_but_for_batch_norm(trained, training_setup, asked):
     before = [weight.copy() for weight in trained.get_weights()]
-    found = compressed(trained, asked, training_setup, 0, 0)
+    actual = compressed(trained, asked, training_setup, 0, 0)
     same = trained if asked is HALF else fold_batch_norm(trained)
-    assert [weight.path for weight in found.weights] == [weight.path for weight in same.weights]
-    assert [layer.get_config() for layer in found.layers] == [layer.get_config() for layer in same.layers]
+    assert [weight.path for weight in actual.weights] == [weight.path for weight in same.weights]
+    assert [layer.get_config() for layer in actual.layers] == [layer.get_config() for layer in same.layers]
     assert all(np.array_equal(a, b) for a, b in zip(before, trained.get_weights(), strict=True))
 
 
@@ -77,10 +77,10 @@ def test_layers_that_tfmot_does_not_know_stay_as_they_are(training_setup, asked)
     x = layers.LayerNormalization(name="norm")(layers.Conv2D(2, 1, name="tiny")(x))
     outputs = layers.Dense(10, "softmax", name="digit")(layers.Flatten()(x))
     model = keras.Model(inputs, outputs)
-    found = compressed(model, asked, replace(training_setup, teacher=None), 0, 0)
+    actual = compressed(model, asked, replace(training_setup, teacher=None), 0, 0)
     wanted = model.get_layer("depthwise").get_weights()
-    np.testing.assert_array_equal(found.get_layer("depthwise").get_weights()[0], wanted[0])
-    digit = np.asarray(found.get_layer("digit").kernel)
+    np.testing.assert_array_equal(actual.get_layer("depthwise").get_weights()[0], wanted[0])
+    digit = np.asarray(actual.get_layer("digit").kernel)
     assert (digit == 0).mean() == 0.5 if asked is HALF else len(np.unique(digit)) == 8
 
 

@@ -43,10 +43,10 @@ def labelled(model, seed):
 def test_a_translation_computes_the_same():
     model = network()
     x = training_setup(model).train.inputs["image"][:5]
-    found = translated(fold_batch_norm(model), {"image": x})
-    assert isinstance(found, tf_keras.Model)
-    assert not any(isinstance(layer, tf_keras.layers.BatchNormalization) for layer in found.layers)
-    np.testing.assert_allclose(found.predict(x, verbose=0), model.predict(x, verbose=0), atol=1e-5)
+    actual = translated(fold_batch_norm(model), {"image": x})
+    assert isinstance(actual, tf_keras.Model)
+    assert not any(isinstance(layer, tf_keras.layers.BatchNormalization) for layer in actual.layers)
+    np.testing.assert_allclose(actual.predict(x, verbose=0), model.predict(x, verbose=0), atol=1e-5)
 
 
 def test_ranges_are_those_of_the_activations():

@@ -34,17 +34,17 @@ def test_without_settings_nothing_changes():
 
 
 def test_about_half_are_flipped():
-    found = changed(Augmentation(flip=True))
-    flipped = [np.array_equal(image, IMAGE[:, ::-1]) for image in found]
-    kept = [np.array_equal(image, IMAGE) for image in found]
+    actual = changed(Augmentation(flip=True))
+    flipped = [np.array_equal(image, IMAGE[:, ::-1]) for image in actual]
+    kept = [np.array_equal(image, IMAGE) for image in actual]
     assert sum(flipped) + sum(kept) == 400
     assert 150 < sum(flipped) < 250
 
 
 def test_images_are_shifted_in_all_directions():
     allowed = {shifted(IMAGE, y, x).tobytes(): (y, x) for y in range(-2, 3) for x in range(-2, 3)}
-    found = {allowed[image.tobytes()] for image in changed(Augmentation(crop=2))}
-    assert found == set(allowed.values())
+    actual = {allowed[image.tobytes()] for image in changed(Augmentation(crop=2))}
+    assert actual == set(allowed.values())
 
 
 def test_each_image_has_its_own_brightness():

@@ -35,9 +35,9 @@ def by_hand(model, x):
 
 def test_outputs_are_those_of_all_batches(digits):
     model, x = linear(), digits[0].inputs["image"][: EVALUATION_BATCH + 7]
-    found = Evaluation(model).outputs({"image": x})
-    assert list(found) == ["digit"]
-    np.testing.assert_allclose(found["digit"], by_hand(model, x), atol=1e-5)
+    actual = Evaluation(model).outputs({"image": x})
+    assert list(actual) == ["digit"]
+    np.testing.assert_allclose(actual["digit"], by_hand(model, x), atol=1e-5)
 
 
 def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(digits):
@@ -55,8 +55,8 @@ def test_an_evaluation_is_of_the_network_as_it_is_at_each_call_and_traced_once(d
         model.set_weights([scale * weight for weight in model.get_weights()])
         for count in (7, 30):
             x = digits[1].inputs["image"][:count]
-            found = evaluation.outputs({"image": x})["counted"]
-            np.testing.assert_allclose(found, by_hand(model, x), atol=1e-5)
+            actual = evaluation.outputs({"image": x})["counted"]
+            np.testing.assert_allclose(actual, by_hand(model, x), atol=1e-5)
     assert passes == [True]
 
 
@@ -88,17 +88,17 @@ def test_accuracy_counts_the_right_ones(training_setup, trained):
 @pytest.mark.parametrize("structure", ["list", "dict"])
 def test_inputs_are_given_by_name_and_keep_whole_numbers(structure):
     """Token ids above 2^24 would not survive float32."""
-    given = {
+    arrays = {
         "late": keras.Input((), dtype="int64", name="late"),
         "early": keras.Input((2,), name="early"),
     }
-    low = layers.Lambda(lambda ids: ids % 2**20, name="low")(given["late"])
-    sums = layers.Lambda(lambda x: tf.reduce_sum(x, 1), name="sums")(given["early"])
-    model = keras.Model(list(given.values()) if structure == "list" else given, [low, sums])
+    low = layers.Lambda(lambda ids: ids % 2**20, name="low")(arrays["late"])
+    sums = layers.Lambda(lambda x: tf.reduce_sum(x, 1), name="sums")(arrays["early"])
+    model = keras.Model(list(arrays.values()) if structure == "list" else arrays, [low, sums])
     ids, pairs = np.array([2**40 + 1, 2**40 + 3]), np.array([[1, 2], [3, 4]], np.uint8)
-    found = Evaluation(model).outputs({"early": pairs, "late": ids})
-    assert found["low"].tolist() == [1, 3]
-    assert found["sums"].tolist() == [3.0, 7.0]
+    actual = Evaluation(model).outputs({"early": pairs, "late": ids})
+    assert actual["low"].tolist() == [1, 3]
+    assert actual["sums"].tolist() == [3.0, 7.0]
     called = call(model, {"early": pairs, "late": ids}, training=False)
     assert {name: output.numpy().tolist() for name, output in called.items()} == {
         "low": [1, 3],

@@ -31,8 +31,8 @@ def of(metric, *names):
 
 
 def test_accuracy():
-    told = SCORES.argmax(1)
-    assert of(Metric.ACCURACY, "intent") == pytest.approx(reference.accuracy_score(CLASSES, told))
+    predicted = SCORES.argmax(1)
+    assert of(Metric.ACCURACY, "intent") == pytest.approx(reference.accuracy_score(CLASSES, predicted))
     assert of(Metric.ACCURACY, "tags") == pytest.approx(
         reference.accuracy_score(TAGS[KEPT], TAG_SCORES.argmax(2)[KEPT])
     )
@@ -77,9 +77,9 @@ def test_an_example_matches_if_all_of_it_is_right():
         )
         for row in range(60)
     ]
-    found = of(Metric.EXACT_MATCH, *OBJECTIVES)
-    assert found == pytest.approx(np.mean(right))
-    assert 0.05 < found < of(Metric.EXACT_MATCH, "tags")
+    actual = of(Metric.EXACT_MATCH, *OBJECTIVES)
+    assert actual == pytest.approx(np.mean(right))
+    assert 0.05 < actual < of(Metric.EXACT_MATCH, "tags")
 
 
 def test_a_span_is_its_start_and_its_end():

@@ -73,7 +73,7 @@ def sigmoid(logits):
 @pytest.mark.parametrize("weights", [None, (1.0, 3.0, 0.5)])
 def test_labelling_ignores_positions_and_weighs_classes(activation, weights):
     logits, target = RNG.normal(size=(4, 5, 3)).astype("float32"), RNG.integers(-1, 3, (4, 5))
-    told, taught = softmax(logits), softmax(RNG.normal(size=(4, 5, 3)).astype("float32"))
+    predicted, taught = softmax(logits), softmax(RNG.normal(size=(4, 5, 3)).astype("float32"))
     lost, taught_lost, weight_sum, count = 0.0, 0.0, 0.0, 0
     for row in range(4):
         for position in range(5):
@@ -81,34 +81,34 @@ def test_labelling_ignores_positions_and_weighs_classes(activation, weights):
             if label == -1:
                 continue
             weight = 1.0 if weights is None else weights[label]
-            lost -= weight * np.log(told[row, position, label])
+            lost -= weight * np.log(predicted[row, position, label])
             heated = softmax(logits[row, position] / 2)
             soft = taught[row, position] ** 0.5 / (taught[row, position] ** 0.5).sum()
             taught_lost -= 4 * (soft * np.log(heated)).sum()
             weight_sum, count = weight_sum + weight, count + 1
     objective = Categorical(activation, weights)
-    output = told if activation is SOFTMAX else logits
+    output = predicted if activation is SOFTMAX else logits
     assert float(objective.loss(output, target)) == pytest.approx(lost / weight_sum, rel=1e-4)
-    found = float(objective.distillation(output, target, taught, 2.0))
-    assert found == pytest.approx(taught_lost / count, rel=1e-4)
-    np.testing.assert_allclose(objective.predictions(output), told, atol=1e-6)
+    actual = float(objective.distillation(output, target, taught, 2.0))
+    assert actual == pytest.approx(taught_lost / count, rel=1e-4)
+    np.testing.assert_allclose(objective.predictions(output), predicted, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", [SIGMOID, NONE])
 @pytest.mark.parametrize("weights", [None, (1.0, 3.0)])
 def test_binary_cross_entropy(activation, weights):
     logits, target = RNG.normal(size=(6, 1)).astype("float32"), np.array([0, 1, 1, 0, 1, 0])
-    told, taught = sigmoid(logits), sigmoid(RNG.normal(size=(6, 1))).astype("float32")
-    lost = [-np.log(p if label else 1 - p) for p, label in zip(told[:, 0], target, strict=True)]
+    predicted, taught = sigmoid(logits), sigmoid(RNG.normal(size=(6, 1))).astype("float32")
+    lost = [-np.log(p if label else 1 - p) for p, label in zip(predicted[:, 0], target, strict=True)]
     counts = [(weights or (1.0, 1.0))[label] for label in target]
-    taught_lost = [-q * np.log(p) - (1 - q) * np.log(1 - p) for p, q in zip(told, taught, strict=True)]
+    taught_lost = [-q * np.log(p) - (1 - q) * np.log(1 - p) for p, q in zip(predicted, taught, strict=True)]
     objective = Binary(activation, weights)
-    output = told if activation is SIGMOID else logits
+    output = predicted if activation is SIGMOID else logits
     expected = np.average(lost, weights=counts)
     assert float(objective.loss(output, target)) == pytest.approx(expected, rel=1e-4)
-    found = float(objective.distillation(output, target, taught, 2.0))
-    assert found == pytest.approx(np.mean(taught_lost), rel=1e-4)
-    np.testing.assert_allclose(objective.predictions(output), told, atol=1e-6)
+    actual = float(objective.distillation(output, target, taught, 2.0))
+    assert actual == pytest.approx(np.mean(taught_lost), rel=1e-4)
+    np.testing.assert_allclose(objective.predictions(output), predicted, atol=1e-6)
 
 
 def test_squared_error():
@@ -157,13 +157,13 @@ def test_balanced_weights_make_every_class_count_alike():
         "price": np.zeros(3, np.float32),
     }
     data = Dataset({"tokens": np.zeros((3, 4)), "figures": np.zeros((3, 2))}, targets)
-    found = objectives_of(heads(), data, "balanced")
+    actual = objectives_of(heads(), data, "balanced")
     labels = targets["tags"][targets["tags"] >= 0]
-    assert found["tags"].weights == pytest.approx(
+    assert actual["tags"].weights == pytest.approx(
         compute_class_weight("balanced", classes=np.arange(5), y=labels)
     )
-    assert found["spam"].weights == pytest.approx((1.5, 0.75))
-    assert found["price"].weights is None
+    assert actual["spam"].weights == pytest.approx((1.5, 0.75))
+    assert actual["price"].weights is None
 
 
 @pytest.mark.parametrize(("classes", "empty"), [([0, 1, 2, 3], []), ([0, 3, 3], [1, 2]), ([2], [0, 1, 3])])

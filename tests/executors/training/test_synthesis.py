@@ -49,12 +49,12 @@ def test_batch_norms_see_what_they_know(model, data):
     assert max(off(data.inputs["image"])) < 0.5
 
 
-def test_every_class_is_told_of_some(model, data):
+def test_every_class_is_reported_of_some(model, data):
     images = data.inputs["image"]
     assert images.shape == (400, 6, 6, 2)
-    told = np.asarray(model(images)).argmax(axis=1)
-    assert data.targets["said"].tolist() == told.tolist()
-    assert np.bincount(told, minlength=3).min() > 80
+    predicted = np.asarray(model(images)).argmax(axis=1)
+    assert data.targets["said"].tolist() == predicted.tolist()
+    assert np.bincount(predicted, minlength=3).min() > 80
 
 
 def test_the_same_seed_gives_the_same(model):

@@ -62,8 +62,8 @@ def test_a_step_is_the_formula(taught, training_setup):
         everything = dataclasses.replace(everything, teacher=None)
     model = linear()
     expected = by_hand(model, everything)
-    for wanted, found in zip(expected, one_step(model, everything), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=2e-5)
+    for wanted, actual in zip(expected, one_step(model, everything), strict=True):
+        np.testing.assert_allclose(actual, wanted, atol=2e-5)
 
 
 def test_probabilities_and_logits_learn_alike(training_setup):
@@ -155,7 +155,7 @@ def test_a_memory_is_cut_with_the_network(few):
     masked.train(constant(4))
     masks.set({name: np.arange(group.size) % 3 != 1 for name, group in structure.groups.items()})
     memory = masked.memory()
-    arrays = {kind: narrow_arrays(structure, masks.keep, found) for kind, found in memory.arrays.items()}
+    arrays = {kind: narrow_arrays(structure, masks.keep, actual) for kind, actual in memory.arrays.items()}
     small = narrow(structure, masks.keep)
     narrowed = Trainer(small, few, 1, memory=Memory(memory.steps, arrays))
     for trainer in (masked, narrowed):
@@ -178,8 +178,8 @@ def test_settling_gives_the_running_average(training_setup):
             else [keep * old + (1 - keep) * new for old, new in zip(average, weights, strict=True)]
         )
     trainer.settle()
-    for wanted, found in zip(average, model.get_weights(), strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-5)
+    for wanted, actual in zip(average, model.get_weights(), strict=True):
+        np.testing.assert_allclose(actual, wanted, atol=1e-5)
 
 
 def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(training_setup):
@@ -191,11 +191,11 @@ def test_an_average_that_starts_anew_knows_nothing_of_the_steps_before(training_
         trainer.train(constant(steps))
         here = model.get_weights()
         trainer.settle()
-        for wanted, found in zip(here, model.get_weights(), strict=True):
-            np.testing.assert_array_equal(found, wanted)
+        for wanted, actual in zip(here, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(actual, wanted)
 
 
-def test_diverging_is_told(training_setup):
+def test_diverging_is_reported(training_setup):
     with pytest.raises(FloatingPointError, match="learning_rate"):
         Trainer(linear(), training_setup, 0, penalty=lambda: tf.constant(np.inf)).train(constant(60))
 
@@ -266,14 +266,14 @@ def test_a_student_learns_what_the_teacher_says_on_every_output():
     assert after["tags"] < 0.5 * before["tags"]
 
 
-def apart(found, wanted):
+def apart(actual, wanted):
     """The mean distance of outputs; logits count but for what softmax takes away."""
     means = {
-        name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in found.items()
+        name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in actual.items()
     }
     targets = {
         name: (output.mean(-1, keepdims=True) if name == "tags" else 0) for name, output in wanted.items()
     }
     return {
-        name: np.abs((found[name] - means[name]) - (wanted[name] - targets[name])).mean() for name in found
+        name: np.abs((actual[name] - means[name]) - (wanted[name] - targets[name])).mean() for name in actual
     }

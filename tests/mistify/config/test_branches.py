@@ -13,7 +13,7 @@ CONFIG = """{{"id": "a", "model": "m", "dataset": {{"train": "t", "test": "u"}},
 
 
 @pytest.mark.parametrize(
-    ("given", "shares"),
+    ("inputs", "shares"),
     [
         ({}, (1 / 3, 1, 3)),
         ({"count": 5}, (1 / 3, 3**-0.5, 1, 3**0.5, 3)),
@@ -22,14 +22,14 @@ CONFIG = """{{"id": "a", "model": "m", "dataset": {{"train": "t", "test": "u"}},
         ({"count": 3, "from": 0.25, "to": 1}, (0.25, 0.5, 1)),
     ],
 )
-def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(given, shares):
-    found = BranchesConfig.model_validate(given).shares
-    assert found == pytest.approx(shares)
-    assert 1.0 in found
+def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(inputs, shares):
+    actual = BranchesConfig.model_validate(inputs).shares
+    assert actual == pytest.approx(shares)
+    assert 1.0 in actual
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("inputs", "reported"),
     [
         ({"from": "1/0x"}, "write a fraction or a number followed by x"),
         ({"from": "a third"}, "write a fraction or a number followed by x"),
@@ -43,10 +43,10 @@ def test_shares_are_even_on_a_logarithmic_scale_and_one_is_the_goals(given, shar
         ({"saved_model": "zip"}, "expected true or false"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_a_fix(given, told):
+def test_what_cannot_be_used_is_refused_with_a_fix(inputs, reported):
     with pytest.raises(ValidationError) as error:
-        BranchesConfig.model_validate(given)
-    assert told in str(problems_of(error.value, BranchesConfig)[0])
+        BranchesConfig.model_validate(inputs)
+    assert reported in str(problems_of(error.value, BranchesConfig)[0])
 
 
 def test_written_and_read_again_it_is_the_same():

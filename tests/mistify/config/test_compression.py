@@ -9,31 +9,31 @@ from mistify.config.reading import parse_batch
 from mistify.errors import MistifyError
 
 
-def parsed(**given: object) -> CompressionConfig | None:
+def parsed(**value: object) -> CompressionConfig | None:
     config = {
         "id": "a",
         "model": "m",
         "dataset": {"train": "t", "test": "t"},
         "adaptation_goal": {"memory": "0.5x"},
-        **given,
+        **value,
     }
-    (found,) = parse_batch(json.dumps(config))
-    return found.compression
+    (actual,) = parse_batch(json.dumps(config))
+    return actual.compression
 
 
 def test_nothing_unless_it_is_asked_for() -> None:
     assert parsed() is None
 
 
-@pytest.mark.parametrize("given", [{"sparsity": 0.5}, {"clusters": 16}, {"clusters": 2}, {"clusters": 256}])
-def test_either_sparsity_or_clusters(given: dict[str, float]) -> None:
-    found = parsed(compression=given)
-    assert found is not None
-    assert found.model_dump(exclude_none=True) == given
+@pytest.mark.parametrize("value", [{"sparsity": 0.5}, {"clusters": 16}, {"clusters": 2}, {"clusters": 256}])
+def test_either_sparsity_or_clusters(value: dict[str, float]) -> None:
+    actual = parsed(compression=value)
+    assert actual is not None
+    assert actual.model_dump(exclude_none=True) == value
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("value", "message"),
     [
         ({}, r'\[0\].compression: got {}; expected either "sparsity" or "clusters"'),
         ({"sparsity": 0.5, "clusters": 16}, 'expected either "sparsity" or "clusters"'),
@@ -47,9 +47,9 @@ def test_either_sparsity_or_clusters(given: dict[str, float]) -> None:
         (0.5, r"\[0\].compression: got 0.5; expected an object; its keys can be sparsity, clusters"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_place(given: object, message: str) -> None:
+def test_what_cannot_be_used_is_reported_with_its_place(value: object, message: str) -> None:
     with pytest.raises(MistifyError, match=message):
-        parsed(compression=given)
+        parsed(compression=value)
 
 
 def test_training_that_would_undo_it_is_refused() -> None:

@@ -45,17 +45,17 @@ def test_another_name_alone_is_that_of_a_measured_device():
     assert HardwareConfig.model_validate("My Board").name == "my-board"
 
 
-def test_an_unknown_name_is_told_with_all_known_ones():
-    told = unknown_hardware("jetson-nan", ["my-board"])
-    assert "jetson-nano" in told.expected
-    assert "of the measured devices my-board" in told.expected
-    assert told.fix.startswith('did you mean "jetson-nano"?')
-    assert "mistify profile-device --name jetson-nan" in told.fix
+def test_an_unknown_name_is_reported_with_all_known_ones():
+    reported = unknown_hardware("jetson-nan", ["my-board"])
+    assert "jetson-nano" in reported.expected
+    assert "of the measured devices my-board" in reported.expected
+    assert reported.fix.startswith('did you mean "jetson-nano"?')
+    assert "mistify profile-device --name jetson-nan" in reported.fix
     assert unknown_hardware("my-bord", ["my-board"]).fix.startswith('did you mean "my-board"?')
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         {"compute_power": 3},
         {"name": "t4", "memory_bandwidth": 3},
@@ -65,9 +65,9 @@ def test_an_unknown_name_is_told_with_all_known_ones():
         {"compute_power": -3, "memory_bandwidth": 3},
     ],
 )
-def test_incomplete_hardware(given):
+def test_incomplete_hardware(value):
     with pytest.raises(ValidationError):
-        HardwareConfig.model_validate(given)
+        HardwareConfig.model_validate(value)
 
 
 def test_the_catalogue_cannot_be_changed():

@@ -167,7 +167,7 @@ def test_a_problem_says_what_was_given_expected_and_how_to_fix_it():
         'num_of_params, size; did you mean "FLOP"?'
     )
     (problem,) = problems(entry(adaptation_goal={"latency": "30GB"}))
-    assert (problem.place, problem.given) == ("[0].adaptation_goal.latency", '"30GB"')
+    assert (problem.place, problem.value) == ("[0].adaptation_goal.latency", '"30GB"')
     assert "a time" in problem.expected
     assert "'GB'" in problem.fix
 
@@ -264,7 +264,7 @@ def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
     assert config.adaptation_goal.accuracy == 2.5
     for metric in (None, "f1"):
         (problem,) = problems(given(metric=metric))
-        assert (problem.place, problem.given) == ("[0].adaptation_goal.accuracy", "2.5")
+        assert (problem.place, problem.value) == ("[0].adaptation_goal.accuracy", "2.5")
         assert '"metric": "mse"' in problem.fix
 
 
@@ -281,6 +281,6 @@ def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
         ({"text": {}}, 'either "vocabulary" or "hashing"'),
     ],
 )
-def test_wrong_settings_of_the_data_are_told(settings, text):
-    told = problems(entry(dataset={"train": "a", "test": "b", **settings}))
-    assert any(text in str(problem) for problem in told), told
+def test_wrong_settings_of_the_data_are_reported(settings, text):
+    reported = problems(entry(dataset={"train": "a", "test": "b", **settings}))
+    assert any(text in str(problem) for problem in reported), reported

@@ -15,13 +15,13 @@ SOURCE = {"memory_bytes": 4e5, "size_bytes": 3e5, "memory_bytes@int8": 1e5, "lat
 
 
 def config(quantization: object = None, **goal: object) -> str:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "id": "a",
         "model": "m",
         "dataset": {"train": "t", "test": "t"},
         "adaptation_goal": goal or {"memory": "0.5x"},
     }
-    return json.dumps(given if quantization is None else {**given, "quantization": quantization})
+    return json.dumps(arguments if quantization is None else {**arguments, "quantization": quantization})
 
 
 def precision_of(quantization: object = None) -> QuantizationConfig:
@@ -45,7 +45,7 @@ def test_integer_packages_take_floats_or_integers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ("int9", r'\[0\].quantization: got "int9"; expected one of auto, dynamic, .*did you mean "int8"'),
         ({"precision": "in8"}, r'\[0\].quantization: got "in8"; .*did you mean "int8"'),
@@ -61,9 +61,9 @@ def test_integer_packages_take_floats_or_integers() -> None:
         (8, r"\[0\].quantization: got 8; expected an object"),
     ],
 )
-def test_mistakes_are_told_with_their_place(given: object, message: str) -> None:
+def test_mistakes_are_reported_with_their_place(arguments: object, message: str) -> None:
     with pytest.raises(MistifyError, match=message):
-        parse_batch(config(given))
+        parse_batch(config(arguments))
 
 
 def test_axes_of_a_precision() -> None:

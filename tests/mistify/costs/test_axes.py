@@ -189,14 +189,14 @@ def asked(site: Path, **goal: object) -> dict[str, object]:
 
 
 def test_an_installed_metric_is_a_key_of_configs(tmp_path):
-    found = asked(install_example(tmp_path, "energy", METRICS), energy="2 mJ", FLOP="0.5x")
-    assert found["keys"][-1] == "energy"
-    assert found["limits"] == {
+    actual = asked(install_example(tmp_path, "energy", METRICS), energy="2 mJ", FLOP="0.5x")
+    assert actual["keys"][-1] == "energy"
+    assert actual["limits"] == {
         "flops": str(Quantity(0.5, True)),
         "energy_mj@host@int8": str(Quantity(2.0)),
     }
-    assert found["paths"] == ["adaptation_goal.FLOP", "adaptation_goal.energy"]
-    assert found["again"]
+    assert actual["paths"] == ["adaptation_goal.FLOP", "adaptation_goal.energy"]
+    assert actual["again"]
     text = str(asked(tmp_path, energy="2 kWh")["refused"])
     assert "[0].adaptation_goal.energy" in text
     assert "use nJ, uJ, mJ, J, x" in text

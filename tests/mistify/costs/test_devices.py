@@ -22,7 +22,7 @@ def test_a_good_table_is_taken():
 
 
 @pytest.mark.parametrize(
-    ("table", "place", "given"),
+    ("table", "place", "inputs"),
     [
         (replace(TABLE, name="My Board"), "name", '"My Board"'),
         (replace(TABLE, name="raspberry-pi"), "name", '"raspberry-pi"'),
@@ -43,9 +43,9 @@ def test_a_good_table_is_taken():
         ),
     ],
 )
-def test_what_is_no_table_is_refused_with_its_place(table, place, given):
+def test_what_is_no_table_is_refused_with_its_place(table, place, inputs):
     with pytest.raises(MistifyError) as caught:
         check_table(table)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     (problem,) = caught.value.problems
-    assert (problem.place, problem.given) == (place, given)
+    assert (problem.place, problem.value) == (place, inputs)

@@ -107,11 +107,11 @@ def test_order_laws(table):
     budget_of = {tree.node_of(goal): tuple(budget) for goal, budget in enumerate(table)}
 
     def ancestors(node):
-        found = []
+        actual = []
         while (node := tree.parent(node)) is not None:
-            assert node not in found
-            found.append(node)
-        return found
+            assert node not in actual
+            actual.append(node)
+        return actual
 
     for node, budget in budget_of.items():
         assert node not in ancestors(node)

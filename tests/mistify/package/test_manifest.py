@@ -90,14 +90,14 @@ def test_one_changed_byte_is_found(package):
     assert error.code is ErrorCode.CORRUPT_PACKAGE
     assert [problem.place for problem in error.problems] == [str(directory / "serve.tflite")]
     assert manifest.files["serve.tflite"].sha256 in error.problems[0].expected
-    assert hashlib.sha256(b"network" * 999 + b"netwerk").hexdigest() in error.problems[0].given
+    assert hashlib.sha256(b"network" * 999 + b"netwerk").hexdigest() in error.problems[0].value
 
 
 def test_a_missing_file_is_found(package):
     directory, _ = package
     (directory / "serve.tflite").unlink()
 
-    assert failure(directory).problems[0].given == "no such file"
+    assert failure(directory).problems[0].value == "no such file"
 
 
 def test_no_manifest(tmp_path):

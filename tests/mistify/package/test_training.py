@@ -71,7 +71,7 @@ def test_what_would_not_be_trained_is_refused(other, given):
     with pytest.raises(MistifyError) as caught:
         goal(tuning={"trainable": "head"}, **other)
     (problem,) = caught.value.problems
-    assert (problem.place, problem.given) == ("[0]", f'{{"tuning": "head", {given}}}')
+    assert (problem.place, problem.value) == ("[0]", f'{{"tuning": "head", {given}}}')
     assert problem.expected.startswith("float32 without branches or compression")
     assert problem.fix == f'leave out "tuning", or "{next(iter(other))}"'
     assert goal(tuning={"trainable": "none"}, **other)
@@ -116,10 +116,10 @@ def test_a_weight_is_put_in_place_and_nowhere_else(weight, data):
     network = bytearray(8 + 4 * weight.size + 8)
     place.put(weight, network)
     expected = 2 * weight[tuple(map(slice, start, stop))].transpose(axes)
-    found = np.frombuffer(bytes(network), "<f4")
-    np.testing.assert_array_equal(found[2 : 2 + expected.size], expected.ravel())
-    assert not found[:2].any()
-    assert not found[2 + expected.size :].any()
+    actual = np.frombuffer(bytes(network), "<f4")
+    np.testing.assert_array_equal(actual[2 : 2 + expected.size], expected.ravel())
+    assert not actual[:2].any()
+    assert not actual[2 + expected.size :].any()
     read = np.zeros_like(weight)
     place.get(bytes(network), read)
     read[tuple(map(slice, start, stop))] -= weight[tuple(map(slice, start, stop))]
@@ -149,8 +149,8 @@ def test_weights_that_are_not_given_stay():
 
 def test_weights_that_were_put_are_found():
     changed = with_weights(bytes(16), RECORD, {"a/bias": [1.0, 2.0]})
-    found = weights_in(changed, RECORD)
-    assert {name: values.tolist() for name, values in found.items()} == {"a/bias": [1.0, 2.0]}
+    actual = weights_in(changed, RECORD)
+    assert {name: values.tolist() for name, values in actual.items()} == {"a/bias": [1.0, 2.0]}
 
 
 @pytest.mark.parametrize(

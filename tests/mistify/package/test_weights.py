@@ -31,19 +31,19 @@ def test_weights_arrive_as_float16(tmp_path_factory, kernel, bias):
     weights = {"a/kernel": kernel, "a/bias": bias}
     path = tmp_path_factory.mktemp("weights") / "file"
     path.write_bytes(write_weights(weights))
-    found = read_weights(path, tunable_of(weights))
+    actual = read_weights(path, tunable_of(weights))
     assert path.stat().st_size <= most_bytes(tunable_of(weights))
     for name, values in weights.items():
-        assert found[name].dtype == np.float32
-        np.testing.assert_array_equal(found[name], values.astype(np.float16))
+        assert actual[name].dtype == np.float32
+        np.testing.assert_array_equal(actual[name], values.astype(np.float16))
 
 
 def test_what_float16_cannot_hold_stays_as_it_is(tmp_path):
     weights = {"a": np.float32([1e6, -1.0 / 3]), "b": np.float32([1.0, 2.0])}
     path = tmp_path / "file"
     path.write_bytes(write_weights(weights))
-    found = read_weights(path, tunable_of(weights))
-    np.testing.assert_array_equal(found["a"], weights["a"])
+    actual = read_weights(path, tunable_of(weights))
+    np.testing.assert_array_equal(actual["a"], weights["a"])
 
 
 def test_trained_weights_become_smaller_than_half():
@@ -53,7 +53,7 @@ def test_trained_weights_become_smaller_than_half():
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         (lambda data: data[:-5], "cut off"),
         (lambda data: data + b"x", "cut off, or something follows it"),
@@ -64,10 +64,10 @@ def test_trained_weights_become_smaller_than_half():
     ],
     ids=["short", "long", "bomb", "no safetensors", "not deflated", "empty"],
 )
-def test_files_of_others_are_refused(tmp_path, spoil, told):
+def test_files_of_others_are_refused(tmp_path, spoil, reported):
     weights = {"a": np.ones(2, np.float32)}
     path = tmp_path / "file"
     path.write_bytes(spoil(write_weights(weights)))
-    with pytest.raises(MistifyError, match=told) as caught:
+    with pytest.raises(MistifyError, match=reported) as caught:
         read_weights(path, tunable_of(weights))
     assert caught.value.code is ErrorCode.INVALID_PUBLICATION

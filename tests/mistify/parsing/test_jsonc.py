@@ -86,7 +86,7 @@ def test_every_duplicate_key_and_impossible_number_is_named():
         "[3]",
         '[4]["x y"]',
     ]
-    assert [each.given for each in problems[:2]] == ["the same key twice"] * 2
+    assert [each.value for each in problems[:2]] == ["the same key twice"] * 2
 
 
 def test_what_is_no_unicode_text_is_named():
@@ -95,7 +95,7 @@ def test_what_is_no_unicode_text_is_named():
     )
 
     assert value[1] == "\N{GRINNING FACE}"
-    assert [(each.place, each.given) for each in problems] == [
+    assert [(each.place, each.value) for each in problems] == [
         ("[0].x", r'"\ud800"'),
         (r'[0]["\udfff"]', r'"\udfff"'),
         (r'[0]["\udfff"].y[0]', r'"a\ude00\ud83d"'),
@@ -107,7 +107,7 @@ def test_limits():
     assert "levels" in problem("[" * 100_000).expected
     assert "levels" in problem("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)).expected
     assert read_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)[1] == []
-    assert "characters" in problem(" " * (MAX_CHARACTERS + 1)).given
+    assert "characters" in problem(" " * (MAX_CHARACTERS + 1)).value
 
 
 @pytest.mark.timeout(20)

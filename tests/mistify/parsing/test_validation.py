@@ -44,8 +44,8 @@ def test_places_are_prefixed():
 def test_the_field_says_what_is_expected():
     wrong, missing = problems({"inner": {"rate": "fast"}, "several": [{}]})
 
-    assert (wrong.given, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "write for example 0.1")
-    assert (missing.place, missing.given) == ("several[0].rate", "nothing")
+    assert (wrong.value, wrong.expected, wrong.fix) == ('"fast"', "a rate above 0", "write for example 0.1")
+    assert (missing.place, missing.value) == ("several[0].rate", "nothing")
     assert missing.expected == "a rate above 0"
 
 
@@ -56,9 +56,9 @@ def test_fields_without_words_get_pydantics():
 
 
 def test_unknown_keys_at_any_depth():
-    found = problems({"iner": 1, "several": [{"rate": 1, "Rate": 2}]})
+    actual = problems({"iner": 1, "several": [{"rate": 1, "Rate": 2}]})
 
-    assert {problem.place: problem.fix for problem in found} == {
+    assert {problem.place: problem.fix for problem in actual} == {
         "iner": 'did you mean "inner"?',
         "several[0].Rate": 'did you mean "rate"?',
     }

@@ -104,12 +104,12 @@ def test_settings_that_compare_nothing_are_refused(settings):
     assert caught.value.problems
 
 
-def test_an_unknown_measure_is_told_with_those_there_are():
+def test_an_unknown_measure_is_reported_with_those_there_are():
     with pytest.raises(MistifyError, match="expected one of spatiotemporal"):
         correlation("psychic", {})
 
 
-def test_a_plug_in_that_cannot_be_used_is_told_with_the_reason(tmp_path, monkeypatch):
+def test_a_plug_in_that_cannot_be_used_is_reported_with_the_reason(tmp_path, monkeypatch):
     points = {
         "missing": "odd_measures:nothing",
         "absent": "no_such_module:Measure",

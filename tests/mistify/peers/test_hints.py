@@ -12,7 +12,7 @@ def test_a_members_name_tells_nothing_of_its_secret_and_differs_with_it():
     assert one.secret.hex() not in one.member
 
 
-def test_every_problem_is_told_at_once():
+def test_every_problem_is_reported_at_once():
     with pytest.raises(MistifyError) as caught:
         Hints.of({"view_degrees": -1, "labels": [2], "colour": "red"})
     assert {problem.place for problem in caught.value.problems} == {

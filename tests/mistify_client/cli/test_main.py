@@ -79,7 +79,7 @@ def test_goals_that_are_not_met_have_an_exit_code_of_their_own(port):
     assert "1 of 2 goals are not met." in result.stdout
 
 
-def test_what_a_precision_did_not_gain_is_told(service, port):
+def test_what_a_precision_did_not_gain_is_reported(service, port):
     half, tenth = service.fake.job.goals
     half = replace(half, note="as int8: not faster than in float32")
     service.fake.job = replace(service.fake.job, goals=(half, tenth))
@@ -228,7 +228,7 @@ def add(mistify, config, service, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["port", "add"])
-def test_what_is_likely_to_be_missed_is_said_at_once_and_the_choice_at_the_end(request, command):
+def test_what_is_likely_to_be_missed_is_reported_at_once_and_the_choice_at_the_end(request, command):
     lines = request.getfixturevalue(command)().output.splitlines()
     assert lines[1] == "half: accuracy 70.0% is likely to be missed"
     assert "half by morphnet: as good as chamnet, and faster" in lines

@@ -126,9 +126,9 @@ def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
         achieved={**half.achieved, **there},
         measured={"latency_ms@host": 0.25, **there},
     )
-    told = report(replace(service.fake.job, goals=(half,)))["goals"][0]
-    assert (told["hardware"], told["achieved"]["latency_ms"]) == ("my-board", 3.0)
-    assert told["achieved"]["measured_latency_ms"] == 3.0
+    reported = report(replace(service.fake.job, goals=(half,)))["goals"][0]
+    assert (reported["hardware"], reported["achieved"]["latency_ms"]) == ("my-board", 3.0)
+    assert reported["achieved"]["measured_latency_ms"] == 3.0
 
 
 def test_precisions_and_latencies_are_those_of_the_goals(service):
@@ -160,10 +160,10 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         "yes",
     ]
     assert next(line for line in lines if line.startswith("tenth ")).split()[2] == "none"
-    told = report(job)["goals"][0]
-    assert (told["hardware"], told["note"]) == ("pi", "as int8-qat: not faster")
-    assert told["quantization"] == {"precision": "int8-qat", "inputs": "float32"}
-    assert told["achieved"] == {
+    reported = report(job)["goals"][0]
+    assert (reported["hardware"], reported["note"]) == ("pi", "as int8-qat: not faster")
+    assert reported["quantization"] == {"precision": "int8-qat", "inputs": "float32"}
+    assert reported["achieved"] == {
         "flops": 480.0,
         "params": 100.0,
         "memory_bytes": 1000.0,
@@ -174,20 +174,20 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
     }
 
 
-def test_a_compression_is_told_with_what_came_of_it(service):
+def test_a_compression_is_reported_with_what_came_of_it(service):
     half, tenth = service.fake.job.goals
-    found = {"zero_share": 0.51, "kernel_values": 900.0, "gzip_bytes": 2000.0}
-    half = replace(half, compression=CompressionConfig(sparsity=0.5), achieved={**half.achieved, **found})
+    actual = {"zero_share": 0.51, "kernel_values": 900.0, "gzip_bytes": 2000.0}
+    half = replace(half, compression=CompressionConfig(sparsity=0.5), achieved={**half.achieved, **actual})
     tenth = replace(tenth, compression=CompressionConfig(clusters=16))
     job = replace(service.fake.job, goals=(half, tenth))
-    told = [goal["compression"] for goal in report(job)["goals"]]
-    assert told == [{"sparsity": 0.5, **found}, {"clusters": 16, **dict.fromkeys(found)}]
+    reported = [goal["compression"] for goal in report(job)["goals"]]
+    assert reported == [{"sparsity": 0.5, **actual}, {"clusters": 16, **dict.fromkeys(actual)}]
     lines = lines_of_table(job, 120)
     assert "none, 50% zeros" in next(line for line in lines if line.startswith("half "))
     assert "none, 16 clusters" in next(line for line in lines if line.startswith("tenth "))
 
 
-def test_branches_are_told_below_their_goal(service):
+def test_branches_are_reported_below_their_goal(service):
     """Latencies on the hardware of the goal's limit, as those of the goal."""
     half, tenth = service.fake.job.goals
     costs = {"flops": 200.0, "params": 40.0, "memory_bytes": 2000.0, "latency_ms@pi": 3.0}
@@ -197,8 +197,8 @@ def test_branches_are_told_below_their_goal(service):
     )
     half = replace(half, budget={"latency_ms@pi": 9.0}, branch_figures=branches)
     job = replace(service.fake.job, goals=(half, tenth))
-    told = report(job)["goals"][0]["branches"]
-    assert told[0] == {
+    reported = report(job)["goals"][0]["branches"]
+    assert reported[0] == {
         "share": 1 / 3,
         "flops": 200.0,
         "params": 40.0,
@@ -207,7 +207,7 @@ def test_branches_are_told_below_their_goal(service):
         "measured_latency_ms": 2.0,
         "accuracy": 0.7,
     }
-    assert [branch["share"] for branch in told] == [1 / 3, 1.0]
+    assert [branch["share"] for branch in reported] == [1 / 3, 1.0]
     lines = lines_of_table(job, 120)
     first = next(number for number, line in enumerate(lines) if line.startswith("half "))
     assert lines[first + 1].split() == ["-", "0.33x", "200", "(0.20)", "40", "2KB", "3ms", "2ms", "70.0%"]
@@ -286,15 +286,15 @@ def plugged_in(job):
 
 
 def test_metrics_of_plug_ins_are_reported_at_the_goals_precision_and_hardware(service):
-    found = report(plugged_in(service.fake.job))
-    assert found["metrics"] == {
+    actual = report(plugged_in(service.fake.job))
+    assert actual["metrics"] == {
         "energy_mj": {"label": "energy", "unit": "mJ"},
         "frames_per_s": {"label": "speed", "unit": "fps"},
         "carbon_g": {"label": "carbon", "unit": "g"},
     }
     expected = {"energy_mj": 2.0, "frames_per_s": 10.0, "carbon_g": 7.0}
-    assert {name: found["source"][name] for name in expected} == expected
-    half, tenth = found["goals"]
+    assert {name: actual["source"][name] for name in expected} == expected
+    half, tenth = actual["goals"]
     assert half["hardware"] == "pi"
     assert half["budget"] == {"energy_mj@int8": 0.4, "frames_per_s@pi": 25.0}
     expected = {"energy_mj": 0.3, "frames_per_s": 50.0, "carbon_g": 7.0}

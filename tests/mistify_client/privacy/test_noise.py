@@ -121,6 +121,6 @@ def test_data_that_cannot_be_made_noisy_cost_nothing(ledger, inputs, labels):
     ],
 )
 def test_mechanisms_that_protect_nothing_are_refused(changes):
-    given = {"lower": 0.0, "upper": 1.0, "unit": Unit.VALUE, "epsilon": Fraction(1)}
+    arguments = {"lower": 0.0, "upper": 1.0, "unit": Unit.VALUE, "epsilon": Fraction(1)}
     with pytest.raises(ValueError, match="got the"):
-        Mechanism(**{**given, **changes})
+        Mechanism(**{**arguments, **changes})

@@ -16,9 +16,9 @@ CHAINS = {integer: list(samples(integer=integer)) for integer in (False, True)}
 def test_every_network_has_the_operators_and_sizes_that_were_asked_for(integer: bool) -> None:
     """Told by the cost model from the file, and from shapes as LiteRT has them once it has run."""
     for chain in CHAINS[integer]:
-        found = list(network_cost(network_of(chain, integer=integer)).operations)
-        assert [operation.kind for operation in found] == [operation.kind for operation in chain]
-        for made, asked in zip(found, chain, strict=True):
+        actual = list(network_cost(network_of(chain, integer=integer)).operations)
+        assert [operation.kind for operation in actual] == [operation.kind for operation in chain]
+        for made, asked in zip(actual, chain, strict=True):
             assert made.c_out * made.positions == pytest.approx(_written(asked), rel=0)
             if asked.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE, OperatorKind.PRODUCT):
                 assert (made.c_in, made.kernel, made.times) == (asked.c_in, asked.kernel, asked.times)

@@ -124,8 +124,8 @@ def test_a_restarted_coordinator_knows_everybody(store, package, backoff, tmp_pa
     with running(store) as address, TuningClient(address, backoff=backoff) as client:
         me, other = (enter(client, package, number) for number in range(2))
     with running(store) as address, TuningClient(address, backoff=backoff) as client:
-        (found,) = client.peers(me.key, 5, tmp_path / "peers")
-    assert found.path.read_bytes() == other.weights
+        (actual,) = client.peers(me.key, 5, tmp_path / "peers")
+    assert actual.path.read_bytes() == other.weights
 
 
 def test_damaged_weights_are_fetched_again_once(client, package, tmp_path):
@@ -134,8 +134,8 @@ def test_damaged_weights_are_fetched_again_once(client, package, tmp_path):
     part = tmp_path / "peers" / f"{name}.weights.part"
     part.parent.mkdir()
     part.write_bytes(b"something else")
-    (found,) = client.peers(me.key, 5, part.parent)
-    assert found.path.read_bytes() == other.weights
+    (actual,) = client.peers(me.key, 5, part.parent)
+    assert actual.path.read_bytes() == other.weights
 
 
 def test_weights_that_stay_damaged_are_refused(client, package, store, tmp_path):
@@ -177,7 +177,7 @@ def header(package, **changes):
 
 
 @pytest.mark.parametrize(
-    ("requests", "told"),
+    ("requests", "reported"),
     [
         (lambda package: [], "the first message of an upload has to be its header"),
         (lambda package: [pb.PublishRequest(data=b"x")], "has to be its header"),
@@ -191,13 +191,13 @@ def header(package, **changes):
     ],
 )
 def test_malformed_uploads_are_refused_and_the_server_goes_on(  # noqa: PLR0917
-    address, client, package, store, requests, told
+    address, client, package, store, requests, reported
 ):
     client.join(fleet.device(0, WIDTH).key)
     with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError) as caught:
         TuningStub(channel).Publish(iter(requests(package)), timeout=60)
     attached = dict(caught.value.trailing_metadata())[ERROR_METADATA]
-    assert told in str(error_from_proto(ErrorInfo.FromString(attached)))
+    assert reported in str(error_from_proto(ErrorInfo.FromString(attached)))
     assert not list((store / "weights").glob("??/*"))
     enter(client, package, 0)
 
@@ -207,7 +207,7 @@ def test_bytes_that_are_no_message_are_refused_and_the_server_goes_on(address, c
         for method in ("Publish", "Join"):
             call = channel.stream_unary if method == "Publish" else channel.unary_unary
             raw = call(f"/mistify.v1.Tuning/{method}")
-            given = iter([b"\xff" * 100]) if method == "Publish" else b"\xff" * 100
+            inputs = iter([b"\xff" * 100]) if method == "Publish" else b"\xff" * 100
             with pytest.raises(grpc.RpcError):
-                raw(given, timeout=60)
+                raw(inputs, timeout=60)
     enter(client, package, 0)

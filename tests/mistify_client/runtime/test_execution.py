@@ -45,8 +45,8 @@ def not_to_be_opened(way: Execution) -> Network:
 
 def test_is_remembered(package, tmp_path):
     manifest = Manifest.load(package)
-    found = best_execution(tmp_path, manifest, partial(open_network, package, manifest))
-    assert best_execution(tmp_path, manifest, not_to_be_opened) == found
+    actual = best_execution(tmp_path, manifest, partial(open_network, package, manifest))
+    assert best_execution(tmp_path, manifest, not_to_be_opened) == actual
     (key,) = json.loads((tmp_path / "execution.json").read_text())
     (tmp_path / "execution.json").write_text(json.dumps({key: {"threads": 3, "delegate": False}}))
     assert best_execution(tmp_path, manifest, not_to_be_opened) == Execution(3, delegate=False)
@@ -66,5 +66,5 @@ def test_what_makes_no_sense_is_found_anew(package, tmp_path, left):
     best_execution(tmp_path, manifest, open_with)
     (key,) = json.loads((tmp_path / "execution.json").read_text())
     (tmp_path / "execution.json").write_text(left.replace("KEY", key))
-    found = best_execution(tmp_path, manifest, open_with)
-    assert best_execution(tmp_path, manifest, not_to_be_opened) == found
+    actual = best_execution(tmp_path, manifest, open_with)
+    assert best_execution(tmp_path, manifest, not_to_be_opened) == actual

@@ -187,7 +187,9 @@ def test_caches_below_the_users_cache_directory(service, package, tmp_path, monk
     assert (tmp_path / "xdg" / "mistify" / "job-1" / "half" / "serve.tflite").exists()
 
 
-@pytest.mark.parametrize("given", [{}, {"server": "localhost:1"}, {"package": ".", "server": "localhost:1"}])
-def test_needs_one_complete_source(given):
+@pytest.mark.parametrize(
+    "arguments", [{}, {"server": "localhost:1"}, {"package": ".", "server": "localhost:1"}]
+)
+def test_needs_one_complete_source(arguments):
     with pytest.raises(TypeError, match="all of server, job and goal"):
-        load(**given)
+        load(**arguments)

@@ -50,9 +50,9 @@ def files(state: Path) -> list[str]:
 
 def test_another_process_is_read(tmp_path):
     with holder(tmp_path) as process:
-        (found,) = observed(tmp_path)
-        assert (found.pid, found.generation, found.counts) == (process.pid, 7, (0, 0, 1))
-        assert found.inferences.tolist() == [(1.0, 0.5, 2, 4)]
+        (actual,) = observed(tmp_path)
+        assert (actual.pid, actual.generation, actual.counts) == (process.pid, 7, (0, 0, 1))
+        assert actual.inferences.tolist() == [(1.0, 0.5, 2, 4)]
 
 
 def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
@@ -63,15 +63,15 @@ def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
     assert observed(tmp_path) == []
     recorder = Recorder.open(tmp_path, 1, 0)
     assert f"{process.pid}-0" not in files(tmp_path)
-    assert [found.counts for found in observed(tmp_path)] == [recorder.observed().counts]
+    assert [actual.counts for actual in observed(tmp_path)] == [recorder.observed().counts]
 
 
 def test_each_model_of_a_process_has_its_own(tmp_path):
     first, second = Recorder.open(tmp_path, 1, 0), Recorder.open(tmp_path, 2, 0)
     first.record(1.0, 1.0, 0, 1)
-    assert sorted(found.counts for found in observed(tmp_path)) == [(0, 0), (1,)]
+    assert sorted(actual.counts for actual in observed(tmp_path)) == [(0, 0), (1,)]
     del second
-    assert [found.counts for found in observed(tmp_path)] == [(1,)]
+    assert [actual.counts for actual in observed(tmp_path)] == [(1,)]
 
 
 def test_nothing_is_there_before_the_first(tmp_path):
@@ -89,17 +89,17 @@ def test_the_last_inferences_are_kept_in_order(count):
     recorder = Recorder(2, 0)
     for number in range(count):
         recorder.record(float(number), 0.5, number % 2, 1)
-    found = recorder.observed()
-    assert found.counts == ((count + 1) // 2, count // 2)
+    actual = recorder.observed()
+    assert actual.counts == ((count + 1) // 2, count // 2)
     kept = min(count, CAPACITY - 1)
-    np.testing.assert_array_equal(found.inferences["ended"], np.arange(count - kept, count))
+    np.testing.assert_array_equal(actual.inferences["ended"], np.arange(count - kept, count))
 
 
 def test_what_is_read_while_it_is_written_is_whole(tmp_path):
     with holder(tmp_path, WRITE):
         for _ in range(5000):
-            (found,) = observed(tmp_path)
-            inferences = found.inferences
+            (actual,) = observed(tmp_path)
+            inferences = actual.inferences
             assert (np.diff(inferences["ended"]) == 1).all()
             np.testing.assert_array_equal(inferences["batch"], inferences["ended"])
             np.testing.assert_array_equal(inferences["latency_ms"], inferences["ended"] % 1000)

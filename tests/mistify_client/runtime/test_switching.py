@@ -56,11 +56,11 @@ def join_loading() -> None:
 
 def by_branch(model: PortedModel, image: np.ndarray) -> list[np.ndarray]:
     """The scores of each branch."""
-    found = []
+    actual = []
     for branch in range(len(model.branches)):
         model.switch(branch)
-        found.append(model(image))
-    return found
+        actual.append(model(image))
+    return actual
 
 
 def which(scores: np.ndarray, candidates: list[np.ndarray]) -> int:
@@ -108,8 +108,8 @@ def test_branches_of_any_batch_size(branch_package, expected):
     image = np.concatenate([expected["image"]] * 3)
     scores = np.concatenate([expected["branches"]] * 3, axis=1)
     for batch in (*range(1, ALLOCATIONS + 3), 1, 9, 2):
-        for branch, found in enumerate(by_branch(model, image[:batch])):
-            np.testing.assert_allclose(found, scores[branch, :batch], atol=1e-6)
+        for branch, actual in enumerate(by_branch(model, image[:batch])):
+            np.testing.assert_allclose(actual, scores[branch, :batch], atol=1e-6)
 
 
 def test_every_output_is_of_one_branch_while_threads_switch(branch_package, expected):
@@ -156,9 +156,9 @@ def test_statistics_are_of_the_inferences(branch_package, expected):
     assert statistics.p50_ms is not None
     assert statistics.p95_ms is not None
     assert 0 < statistics.p50_ms <= statistics.p95_ms
-    (found,) = observed(state_directory(branch_package))
-    assert found.inferences["batch"].tolist() == [1, 3, 2]
-    assert found.pid == os.getpid()
+    (actual,) = observed(state_directory(branch_package))
+    assert actual.inferences["batch"].tolist() == [1, 3, 2]
+    assert actual.pid == os.getpid()
 
 
 def test_a_package_without_branches_counts_as_one(package, expected):
@@ -202,8 +202,8 @@ def test_a_new_version_takes_over_under_load(branch_package, package, expected):
 def test_a_version_that_was_installed_before_is_the_one_that_is_loaded(branch_package, expected):
     install(branch_package, branch_package)
     model = load(branch_package)
-    (found,) = observed(state_directory(branch_package))
-    assert found.generation == 1
+    (actual,) = observed(state_directory(branch_package))
+    assert actual.generation == 1
     Switchboard.open(state_directory(branch_package)).branch = 2
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][2], atol=1e-6)
 
@@ -216,8 +216,8 @@ def test_the_last_of_several_versions_takes_over(branch_package, package, expect
     join_loading()
     assert model.branch == 1
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
-    (found,) = [found for found in observed(state_directory(branch_package)) if found.inferences.size]
-    assert found.generation == 4
+    (actual,) = [actual for actual in observed(state_directory(branch_package)) if actual.inferences.size]
+    assert actual.generation == 4
 
 
 def test_what_was_rolled_back_runs_again(branch_package, package, expected):
@@ -246,8 +246,8 @@ def test_a_version_that_cannot_be_loaded_changes_nothing(branch_package, package
     np.testing.assert_allclose(model(expected["image"]), expected["branches"][1], atol=1e-6)
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "goes on as it is" in warning.message
-    (found,) = observed(state_directory(branch_package))
-    assert found.generation == 0
+    (actual,) = observed(state_directory(branch_package))
+    assert actual.generation == 0
     install(branch_package, package)
     model(expected["image"])
     join_loading()
@@ -308,7 +308,7 @@ def test_a_version_that_could_not_be_loaded_is_tried_again(branch_package, packa
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 2
     assert [timed.runs(now, image) for now in (219, 220)] == ["shipped", "new"]
-    assert [found.generation for found in observed(state_directory(branch_package))] == [1]
+    assert [actual.generation for actual in observed(state_directory(branch_package))] == [1]
     np.testing.assert_allclose(timed.model(image), expected["scores"], atol=1e-6)
 
 
@@ -333,11 +333,11 @@ def test_a_version_that_load_could_not_take_is_tried_again(branch_package, packa
     install(branch_package, package)
     with damaged(current(branch_package)):
         model = load(branch_package)
-    assert [found.generation for found in observed(state_directory(branch_package))] == [0]
+    assert [actual.generation for actual in observed(state_directory(branch_package))] == [0]
     model(expected["image"])
     join_loading()
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
-    assert [found.generation for found in observed(state_directory(branch_package))] == [1]
+    assert [actual.generation for actual in observed(state_directory(branch_package))] == [1]
 
 
 def test_runs_on_when_its_files_are_removed(branch_package, package, expected):
@@ -376,8 +376,8 @@ def test_two_processes_use_one_package(branch_package, package, expected, data):
             model.switch(branch)
             np.testing.assert_allclose(infer(other), expected["branches"][branch], atol=1e-6)
         model(expected["image"])
-        found = {found.pid: found.counts for found in observed(state_directory(branch_package))}
-        assert found == {other.pid: (1, 1, 1), os.getpid(): (0, 1, 0)}
+        actual = {actual.pid: actual.counts for actual in observed(state_directory(branch_package))}
+        assert actual == {other.pid: (1, 1, 1), os.getpid(): (0, 1, 0)}
         install(branch_package, package)
         for run in (lambda: infer(other), lambda: model(expected["image"])):
             while not np.allclose(run(), expected["scores"], atol=1e-6):
@@ -433,8 +433,8 @@ def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, exp
 def test_is_measured_once(branch_package):
     load(branch_package)
     before = (state_directory(branch_package) / "execution.json").read_bytes()
-    ((key, found),) = json.loads(before).items()
-    assert set(found) == {"threads", "delegate"}
+    ((key, actual),) = json.loads(before).items()
+    assert set(actual) == {"threads", "delegate"}
     changed = json.dumps({key: {"threads": 1, "delegate": False}})
     (state_directory(branch_package) / "execution.json").write_text(changed)
     load(branch_package)

@@ -137,7 +137,7 @@ def test_rolls_back_step_by_step_to_what_was_shipped(shipped, new, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [str, PurePath])
-def test_paths_are_told_as_everywhere(shipped, new, kind):
+def test_paths_are_reported_as_everywhere(shipped, new, kind):
     install(kind(shipped), kind(new))
     assert job(current(shipped)) == "second"
     roll_back(kind(shipped))
@@ -220,15 +220,15 @@ def test_a_crash_or_error_at_any_step_leaves_a_complete_version(shipped, new, tm
     scratch.mkdir()
     steps = int(subprocess.check_output([sys.executable, "-c", FAULTS, shipped, newer, scratch, fault]))
     assert steps > 20
-    found = set()
+    actual = set()
     for step in range(steps):
         package = scratch / str(step) / shipped.name
-        found.add(job(current(package)))
+        actual.add(job(current(package)))
         assert content(package) == content(shipped)
         install(package, newer)
         assert job(current(package)) == "third"
         assert len(installed(package)) <= 2
-    assert found == {"second", "third"}
+    assert actual == {"second", "third"}
 
 
 def test_processes_take_turns(shipped, new, tmp_path):

@@ -26,13 +26,13 @@ CLASSES = np.array([0, 1, 2, 0, 1, -1])
 
 @pytest.mark.parametrize("names", [("image", "scores"), ("x", "y"), ("image", "y")])
 def test_arrays_are_found_by_name_or_as_x_and_y(read, names):
-    found = read(**dict(zip(names, (IMAGES, CLASSES), strict=True)))
-    np.testing.assert_array_equal(found.inputs["image"], IMAGES)
-    np.testing.assert_array_equal(found.targets["scores"], CLASSES)
+    actual = read(**dict(zip(names, (IMAGES, CLASSES), strict=True)))
+    np.testing.assert_array_equal(actual.inputs["image"], IMAGES)
+    np.testing.assert_array_equal(actual.targets["scores"], CLASSES)
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "reported"),
     [
         ({"x": IMAGES}, "scores: got nothing"),
         ({"y": CLASSES}, "image: got nothing"),
@@ -46,14 +46,14 @@ def test_arrays_are_found_by_name_or_as_x_and_y(read, names):
         ({"x": IMAGES, "y": CLASSES.astype(str)}, "scores: got classes as <U"),
     ],
 )
-def test_what_does_not_fit_is_told(read, arrays, told):
-    with pytest.raises(MistifyError, match=told) as caught:
+def test_what_does_not_fit_is_reported(read, arrays, reported):
+    with pytest.raises(MistifyError, match=reported) as caught:
         read(**arrays)
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04nonsense", b"[1, 2]"])
-def test_files_that_are_no_arrays_are_told(data, tmp_path, content):
+def test_files_that_are_no_arrays_are_reported(data, tmp_path, content):
     manifest = Manifest.load(data / "trainable")
     (tmp_path / "data.npz").write_bytes(content)
     with pytest.raises(MistifyError, match=r"an \.npz file"):
@@ -66,7 +66,7 @@ def test_classes_may_be_integers_of_any_kind(read):
         np.testing.assert_array_equal(read(x=IMAGES, y=classes).targets["scores"], classes)
 
 
-def test_damage_anywhere_in_a_file_is_told(data, tmp_path):
+def test_damage_anywhere_in_a_file_is_reported(data, tmp_path):
     manifest, path = Manifest.load(data / "trainable"), tmp_path / "data.npz"
     np.savez_compressed(path, x=IMAGES, y=CLASSES)
     whole = path.read_bytes()
@@ -85,14 +85,14 @@ def test_damage_anywhere_in_a_file_is_told(data, tmp_path):
 
 def test_every_example_is_trained_on_or_set_apart_and_always_the_same_ones():
     some = examples(1, 50)
-    found = split(some, 0.2, 8)
-    assert len(found.validation) == 10
-    assert sorted([*found.training, *found.validation]) == list(range(50))
-    np.testing.assert_array_equal(split(some, 0.2, 8).validation, found.validation)
-    np.testing.assert_array_equal(found.held_out.inputs["image"], some.inputs["image"][found.validation])
+    actual = split(some, 0.2, 8)
+    assert len(actual.validation) == 10
+    assert sorted([*actual.training, *actual.validation]) == list(range(50))
+    np.testing.assert_array_equal(split(some, 0.2, 8).validation, actual.validation)
+    np.testing.assert_array_equal(actual.held_out.inputs["image"], some.inputs["image"][actual.validation])
 
 
-def test_too_few_examples_are_told():
+def test_too_few_examples_are_reported():
     with pytest.raises(MistifyError, match="8 for a step") as caught:
         split(examples(1, 8), 0.1, 8)
     assert caught.value.code is ErrorCode.INVALID_DATASET

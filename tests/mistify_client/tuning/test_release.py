@@ -56,9 +56,9 @@ def test_a_crash_between_payment_and_data_pays_again(trainer, tmp_path, monkeypa
     assert spent(tmp_path) == 5
 
 
-def test_what_cannot_be_written_is_told_and_leaves_nothing(trainer, tmp_path):
-    told = r"cannot be written \(File too large\); free space"
-    with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
+def test_what_cannot_be_written_is_reported_and_leaves_nothing(trainer, tmp_path):
+    reported = r"cannot be written \(File too large\); free space"
+    with pytest.raises(MistifyError, match=reported) as caught, files_limited_to(1000):
         noisy_examples(examples(1, 50), trainer, PRIVACY, tmp_path)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert [path.name for path in tmp_path.glob("*.*")] == []

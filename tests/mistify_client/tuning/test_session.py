@@ -38,8 +38,8 @@ NOISY = {"lower": 0, "upper": 1, "unit": "value", "epsilon": 4, "budget": 5}
 
 def accuracy(package, held_out):
     """Of the current version, as it is served."""
-    told = mistify_client.load(package)(held_out.inputs["image"])
-    return float(np.mean(told.argmax(1) == held_out.targets["scores"]))
+    predicted = mistify_client.load(package)(held_out.inputs["image"])
+    return float(np.mean(predicted.argmax(1) == held_out.targets["scores"]))
 
 
 def stranger(address, number, weights, goal="half", data="trainable"):
@@ -195,16 +195,18 @@ def test_without_room_for_the_weights_of_peers_a_device_tunes_alone_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "told"),
+    ("change", "code", "reported"),
     [
         ({"hints": Hints()}, ErrorCode.INVALID_PUBLICATION, "hints.view_degrees"),
         ({"group": "lions"}, ErrorCode.NOT_FOUND, "lions"),
     ],
 )
-def test_what_the_group_refuses_is_told_before_anything_is_trained(address, device, change, code, told):
+def test_what_the_group_refuses_is_reported_before_anything_is_trained(
+    address, device, change, code, reported
+):
     own = device(0)
     peering = session.Peering(**{"server": address, "group": fleet.GROUP, "hints": Hints(), **change})
-    with pytest.raises(MistifyError, match=told) as caught:
+    with pytest.raises(MistifyError, match=reported) as caught:
         session.tune(own.package, own.examples, peering)
     assert caught.value.code is code
     assert not (own.state / "progress.safetensors").exists()
@@ -365,9 +367,9 @@ def test_a_killed_tuner_goes_on_where_it_was(address, device):
         assert finished.returncode == -signal.SIGKILL, finished.stderr
         kept.append((own.state / "progress.safetensors").stat().st_mtime_ns)
     assert kept == sorted(set(kept))
-    said = []
-    outcome = own.tune(address, display=Lines(said))
-    assert said[0].startswith("goes on: ")
+    message = []
+    outcome = own.tune(address, display=Lines(message))
+    assert message[0].startswith("goes on: ")
     assert outcome.ended.loss < outcome.began.loss
     assert outcome.version is not None
     assert not (own.state / "progress.safetensors").exists()
@@ -376,11 +378,11 @@ def test_a_killed_tuner_goes_on_where_it_was(address, device):
 class Lines:
     """A display that remembers what was said."""
 
-    def __init__(self, said):
-        self.said = said
+    def __init__(self, message):
+        self.message = message
 
     def update(self, subject, progress, source):
         pass
 
     def show_line(self, line):
-        self.said.append(line)
+        self.message.append(line)

@@ -51,9 +51,9 @@ def test_what_was_trained_is_served(trainer, trainable, lesson, tmp_path):
     before = served(trainable / "serve.tflite", lesson["image"])
     steps(trainer, lesson, 10)
     out = write_weights(trainable, trainer.weights(), tmp_path / "tuned.tflite")
-    found = served(out, lesson["image"])
-    np.testing.assert_allclose(found, trainer.infer(lesson["image"])["scores"], atol=1e-5)
-    assert np.abs(found - before).max() > 1e-2
+    actual = served(out, lesson["image"])
+    np.testing.assert_allclose(actual, trainer.infer(lesson["image"])["scores"], atol=1e-5)
+    assert np.abs(actual - before).max() > 1e-2
     assert out.stat().st_size == (trainable / "serve.tflite").stat().st_size
     mistify_client.load(trainable)  # the package itself is as it was
 
@@ -86,10 +86,10 @@ def test_weights_that_were_read_do_not_change_with_the_next_step(trainer, lesson
 
 def test_evaluation_counts_what_is_right(trainer, lesson):
     images = np.concatenate([lesson["image"]] * 2)[:11]
-    told = trainer.infer(images)["scores"].argmax(1)
-    wrong = (told + 1) % 3
-    assert trainer.evaluate(images, told)[1:] == (11, 11)
-    assert trainer.evaluate(images, np.r_[told[:4], wrong[4:8], [-1] * 3])[1:] == (4, 8)
+    predicted = trainer.infer(images)["scores"].argmax(1)
+    wrong = (predicted + 1) % 3
+    assert trainer.evaluate(images, predicted)[1:] == (11, 11)
+    assert trainer.evaluate(images, np.r_[predicted[:4], wrong[4:8], [-1] * 3])[1:] == (4, 8)
 
 
 def test_adaptation_lowers_the_entropy(trainer, lesson):
@@ -99,19 +99,19 @@ def test_adaptation_lowers_the_entropy(trainer, lesson):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda given: given | {"image": given["image"][:5]}, "5 examples"),
-        (lambda given: given | {"scores": given["scores"][:, None]}, "shape"),
-        (lambda given: given | {"scores": given["scores"] + 0.5}, "int32"),
-        (lambda given: given | {"taught": given["taught"][:, :2]}, "shape"),
+        (lambda inputs: inputs | {"image": inputs["image"][:5]}, "5 examples"),
+        (lambda inputs: inputs | {"scores": inputs["scores"][:, None]}, "shape"),
+        (lambda inputs: inputs | {"scores": inputs["scores"] + 0.5}, "int32"),
+        (lambda inputs: inputs | {"taught": inputs["taught"][:, :2]}, "shape"),
     ],
 )
-def test_what_does_not_fit_is_told(trainer, lesson, change, said):
+def test_what_does_not_fit_is_reported(trainer, lesson, change, message):
     with pytest.raises(MistifyError) as caught:
         steps(trainer, change(lesson), 1)
     assert caught.value.code is ErrorCode.INVALID_DATASET
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

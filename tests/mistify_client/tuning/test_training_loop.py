@@ -27,10 +27,10 @@ def halves():
 def trained(trainer, halves, settings=SETTINGS, state=None, teacher=None):
     scores = []
     state = state or initial(score_of(trainer, halves.held_out), trainer.weights(), 40)
-    found = fit(
+    actual = fit(
         trainer, halves, settings, state, after_pass=lambda _, score: scores.append(score), teacher=teacher
     )
-    return found, scores
+    return actual, scores
 
 
 def initial(score, weights, examples=100, floor=None):
@@ -75,7 +75,7 @@ def test_steps_become_smaller_from_the_best_weights_on():
         (Score(0.56, 0.9), True, 0),
     ],
 )
-def test_what_is_best_is_told_by_accuracy_as_far_as_that_goes_and_by_loss(score, is_best, idle):
+def test_what_is_best_is_reported_by_accuracy_as_far_as_that_goes_and_by_loss(score, is_best, idle):
     """Of 100 examples, of which half are told right, the standard error is 0.05."""
     start, last = {"a": np.zeros(1, np.float32)}, {"a": np.ones(1, np.float32)}
     state = replace(initial(Score(0.5, 1.0), start, floor=Score(0.45, 1.2)), idle=1)
@@ -117,11 +117,11 @@ def test_what_diverges_goes_back_to_the_best(trainer, halves):
 def test_scores_are_those_of_all_examples(trainer):
     """More than are evaluated at a time."""
     some = examples(3, 600)
-    told = trainer.infer(some.inputs)["scores"]
+    predicted = trainer.infer(some.inputs)["scores"]
     true = some.targets["scores"]
-    found = score_of(trainer, some)
-    assert found.accuracy == pytest.approx(np.mean(told.argmax(1) == true))
-    assert found.loss == pytest.approx(-np.mean(np.log(told[np.arange(600), true])), rel=1e-4)
+    actual = score_of(trainer, some)
+    assert actual.accuracy == pytest.approx(np.mean(predicted.argmax(1) == true))
+    assert actual.loss == pytest.approx(-np.mean(np.log(predicted[np.arange(600), true])), rel=1e-4)
 
 
 def test_a_teacher_is_learned_from_by_the_rows_of_the_batch(trainer, halves):
@@ -130,8 +130,8 @@ def test_a_teacher_is_learned_from_by_the_rows_of_the_batch(trainer, halves):
     settings = TrainingSettings(learning_rate=0.002, patience=99, most_passes=15, kd_weight=20.0)
     state, _ = trained(trainer, halves, settings, teacher=lambda rng: lambda rows: {"scores": wrong[rows]})
     trainer.restore(state.weights)
-    told = trainer.infer(halves.held_out.inputs)["scores"].argmax(1)
-    assert np.mean(told == (halves.held_out.targets["scores"] + 1) % 3) > 0.6
+    predicted = trainer.infer(halves.held_out.inputs)["scores"].argmax(1)
+    assert np.mean(predicted == (halves.held_out.targets["scores"] + 1) % 3) > 0.6
 
 
 def progress(trainer, stage=Stage.TAUGHT):
@@ -157,11 +157,11 @@ def test_progress_is_kept(trainer, tmp_path):
     assert file.load() is None
     kept = progress(trainer)
     file.save(kept)
-    found = file.load()
-    assert (found.stage, found.began, found.round, found.before, found.teachers) == (
+    actual = file.load()
+    assert (actual.stage, actual.began, actual.round, actual.before, actual.teachers) == (
         kept.stage, kept.began, kept.round, kept.before, kept.teachers,
     )  # fmt: skip
-    for ours, theirs in ((found.state, kept.state), (found.noisy, kept.noisy)):
+    for ours, theirs in ((actual.state, kept.state), (actual.noisy, kept.noisy)):
         assert replace(ours, weights={}, best_weights={}) == replace(theirs, weights={}, best_weights={})
         assert same(ours.weights, theirs.weights)
         assert same(ours.best_weights, theirs.best_weights)

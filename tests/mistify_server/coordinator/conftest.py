@@ -96,8 +96,8 @@ class Coordinator:
     package: PackageReference
 
     def publication(self, device: Device, **changes: Any) -> Publication:
-        given = {"version": 1, "loss": 0.5, "accuracy": 0.75, "hints": device.hints}
-        return replace(describe(self.package, device.weights, **given), **changes)
+        value = {"version": 1, "loss": 0.5, "accuracy": 0.75, "hints": device.hints}
+        return replace(describe(self.package, device.weights, **value), **changes)
 
     async def publish(self, device: Device, *, chunk: int = 50, **changes: Any) -> None:
         async def chunks() -> AsyncIterator[bytes]:
@@ -115,13 +115,13 @@ class Coordinator:
         return devices
 
     async def peers(self, device: Device, count: int, held: Mapping[str, int] = {}) -> dict[Peer, bytes]:
-        found: dict[Peer, bytes] = {}
+        actual: dict[Peer, bytes] = {}
         async for part in self.service.peers(device.key, count, held):
             if isinstance(part, Peer):
-                found[part] = b""
+                actual[part] = b""
             else:
-                found[next(reversed(found))] += part
-        return found
+                actual[next(reversed(actual))] += part
+        return actual
 
     @property
     def files(self) -> set[str]:

@@ -36,7 +36,7 @@ def test_groups_are_added_listed_and_removed(store):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "reported"),
     [
         (["add", "a/b", "--job", fleet.JOB, "--scales", SCALES], ErrorCode.INVALID_CONFIG, "rename it"),
         (["add", "a", "--job", "none", "--scales", SCALES], ErrorCode.NOT_FOUND, "no job none"),
@@ -52,8 +52,8 @@ def test_groups_are_added_listed_and_removed(store):
         (["remove", "a"], ErrorCode.NOT_FOUND, 'no group "a"'),
     ],
 )
-def test_what_cannot_be_done_is_told(store, arguments, code, told):
+def test_what_cannot_be_done_is_reported(store, arguments, code, reported):
     exit_code, output = run(store, *arguments)
     assert exit_code == code.exit_code
-    assert told in " ".join(output.split())
+    assert reported in " ".join(output.split())
     assert "Traceback" not in output

@@ -13,15 +13,15 @@ DRAWS = 400
 @pytest.mark.parametrize("parameters", [Parameters(1, 1, 1.0), Parameters(1, 4, 2.0), Parameters(3, 3, 1.5)])
 def test_the_share_that_is_found_is_the_one_that_is_predicted(parameters, distance):
     """Each draw has hashes of its own, and two points at the distance."""
-    dimension, found = 5, 0
+    dimension, actual = 5, 0
     for seed in range(DRAWS):
         hashes = Hashes(parameters, dimension, seed)
         direction = np.random.default_rng([seed, 1]).normal(size=dimension)
         other = distance * direction / np.linalg.norm(direction)
-        found += bool(np.isin(hashes.keys(other[None])[0], hashes.probes(np.zeros(dimension))).any())
+        actual += bool(np.isin(hashes.keys(other[None])[0], hashes.probes(np.zeros(dimension))).any())
     expected = float(share_of_neighbours(np.array([distance]), parameters)[0])
     spread = np.sqrt(expected * (1 - expected) / DRAWS)
-    assert abs(found / DRAWS - expected) < 4 * spread + 1e-3
+    assert abs(actual / DRAWS - expected) < 4 * spread + 1e-3
 
 
 def test_a_point_is_in_the_buckets_that_are_looked_into():

@@ -60,14 +60,14 @@ def test_answers_are_exactly_ranked_members_whatever_was_put_in_and_taken_out(
         elif action == "remove":
             index.remove(name(number))
             held.pop(name(number), None)
-        found = index.query(vector, count)
+        actual = index.query(vector, count)
         everybody = by_hand(held, vector, len(held))
-        assert set(found) <= set(everybody)
-        assert found == sorted(found, key=lambda neighbour: (neighbour.distance, neighbour.member))
-        assert len(found) == min(count, len(held))  # this few are all in the sample
+        assert set(actual) <= set(everybody)
+        assert actual == sorted(actual, key=lambda neighbour: (neighbour.distance, neighbour.member))
+        assert len(actual) == min(count, len(held))  # this few are all in the sample
         assert len(index) == len(held)
         if parameters is None:
-            assert found == everybody[:count]
+            assert actual == everybody[:count]
 
 
 def test_narrow_buckets_hold_who_is_near_and_the_sample_stands_in_for_the_others(make):
@@ -145,7 +145,7 @@ def test_an_index_that_is_outgrown_is_built_anew_and_loses_nobody(make, monkeypa
     assert list(index._entries.keys()) == list(index._buckets.keys()) == []
 
 
-def test_a_redis_server_that_is_away_is_told(redis_address):
+def test_a_redis_server_that_is_away_is_reported(redis_address):
     host, port = redis_address.removeprefix("redis://").split(":")
     away = IndexStorage.of(f"redis://{host}:{port}/999")  # a database that it does not have
     with pytest.raises(MistifyError, match="the index cannot be reached") as caught:
@@ -153,7 +153,7 @@ def test_a_redis_server_that_is_away_is_told(redis_address):
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 
-def test_a_redis_server_that_says_nothing_is_told(monkeypatch):
+def test_a_redis_server_that_says_nothing_is_reported(monkeypatch):
     pytest.importorskip("redis")
     monkeypatch.setattr(storage_module, "ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -32,13 +32,13 @@ class SlowStore:
         return self.store.store_id()
 
     def publications(self, group: str) -> dict[str, Publication]:
-        found = self.store.publications(group)
+        actual = self.store.publications(group)
         self.readings += 1
         self.asked.set()
         assert self.let_go.wait(60)
         if self.fails:
             raise MistifyError(ErrorCode.UNAVAILABLE, "the disk is away")
-        return found
+        return actual
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ async def check(neighbourhood, hints):
     points = {member: measure(of) for member, of in hints.items()}
     for member, point in points.items():
         others = [(np.linalg.norm(other - point), name) for name, other in points.items() if name != member]
-        found = await neighbourhood.nearest(member, hints[member], 5)
-        assert [(one.distance, one.member) for one in found] == [
+        actual = await neighbourhood.nearest(member, hints[member], 5)
+        assert [(one.distance, one.member) for one in actual] == [
             (pytest.approx(distance), name) for distance, name in sorted(others)[:5]
         ]
 

@@ -54,11 +54,11 @@ async def device(coordinator):
 async def test_peers_are_the_nearest_with_their_weights_and_what_they_told(coordinator):
     devices = await coordinator.enter(*range(20))
     me, others = devices[0], devices[1:]
-    found = await coordinator.peers(me, 4)
+    actual = await coordinator.peers(me, 4)
     measure = correlation("spatiotemporal", fleet.SETTINGS).point
     by_distance = sorted(others, key=lambda other: np.linalg.norm(measure(other.hints) - measure(me.hints)))
-    assert [peer.member for peer in found] == [other.key.member for other in by_distance[:4]]
-    for (peer, weights), other in zip(found.items(), by_distance, strict=False):
+    assert [peer.member for peer in actual] == [other.key.member for other in by_distance[:4]]
+    for (peer, weights), other in zip(actual.items(), by_distance, strict=False):
         assert weights == other.weights
         assert (peer.package, peer.version, peer.loss, peer.accuracy) == (coordinator.package, 1, 0.5, 0.75)
         assert (peer.size, peer.sha256) == (len(weights), sha256(weights).hexdigest())
@@ -76,8 +76,8 @@ async def test_a_new_version_takes_the_place_of_the_old_one_and_its_file(coordin
     me, peer = await coordinator.enter(0, 1)
     again = replace(peer, weights=fleet.device(5).weights)
     await coordinator.publish(again, version=2)
-    (found,) = (await coordinator.peers(me, 5)).items()
-    assert (found[0].version, found[1]) == (2, again.weights)
+    (actual,) = (await coordinator.peers(me, 5)).items()
+    assert (actual[0].version, actual[1]) == (2, again.weights)
     assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, again)}
 
 
@@ -117,8 +117,8 @@ async def test_a_member_that_says_nothing_is_forgotten_one_that_calls_is_not(coo
     for _ in range(3):
         clock.now += 0.4 * LEASE_SECONDS
         coordinator.service.forget_silent()
-        found = await coordinator.peers(me, 5)
-    assert found == {}
+        actual = await coordinator.peers(me, 5)
+    assert actual == {}
     assert coordinator.files == {sha256(me.weights).hexdigest()}
     with pytest.raises(MistifyError) as caught:
         await coordinator.publish(silent, version=2)
@@ -153,7 +153,7 @@ async def test_everything_survives_a_restart(coordinator, storage, clock):
     restarted.sweep()
     assert coordinator.files == {sha256(device.weights).hexdigest() for device in (me, peer)}
     again = replace(coordinator, service=restarted)
-    assert [found.member for found in await again.peers(me, 5)] == [peer.key.member]
+    assert [actual.member for actual in await again.peers(me, 5)] == [peer.key.member]
     assert restarted.join(peer.key).version == 1
 
 
@@ -189,7 +189,7 @@ async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, de
 
 
 @pytest.mark.parametrize(
-    ("changes", "place", "told"),
+    ("changes", "place", "reported"),
     [
         ({"dense/bias": np.full(3, np.nan, np.float32)}, "weights['dense/bias']", "3 NaN or infinite"),
         ({"dense/bias": np.float32([1, np.inf, 2])}, "weights['dense/bias']", "1 NaN or infinite"),
@@ -205,10 +205,12 @@ async def test_strangers_are_told_to_join_and_members_to_publish(coordinator, de
         ({"dense/kernel": np.zeros((4, 3), np.float32)}, "weights['dense/kernel']", "a norm of 0"),
     ],
 )
-async def test_weights_that_do_not_fit_are_refused_with_the_reason(coordinator, device, changes, place, told):
+async def test_weights_that_do_not_fit_are_refused_with_the_reason(
+    coordinator, device, changes, place, reported
+):
     places, text = await refused(coordinator, with_weights(device, **changes))
     assert places == [place]
-    assert told in text
+    assert reported in text
 
 
 async def test_half_precision_is_accepted(coordinator, device):
@@ -222,7 +224,7 @@ async def test_files_that_are_no_safetensors_are_refused(coordinator, device, co
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"size": 10}, "more than 10 bytes"),
         ({"size": 1000}, "expected 1,000, as announced"),
@@ -236,9 +238,9 @@ async def test_files_that_are_no_safetensors_are_refused(coordinator, device, co
         ({"version": 0}, "version: got 0"),
     ],
 )
-async def test_uploads_that_are_not_as_announced_are_refused(coordinator, device, changes, told):
+async def test_uploads_that_are_not_as_announced_are_refused(coordinator, device, changes, reported):
     _, text = await refused(coordinator, device, **changes)
-    assert told in text
+    assert reported in text
 
 
 @pytest.mark.parametrize("field", ["job_id", "goal_id", "sha256"])
@@ -392,7 +394,7 @@ async def test_an_index_that_redis_has_lost_is_filled_anew(tmp_path, clock, redi
             me, peer = await coordinator.enter(0, 1)
         for _ in range(2):
             with redis_at(port):
-                assert [found.member for found in await coordinator.peers(me, 5)] == [peer.key.member]
+                assert [actual.member for actual in await coordinator.peers(me, 5)] == [peer.key.member]
 
 
 async def test_servers_that_share_a_redis_have_groups_of_the_same_name(
@@ -408,7 +410,7 @@ async def test_servers_that_share_a_redis_have_groups_of_the_same_name(
         )
         me, peer = await one.enter(0, 1)
         await other.enter(2, 3)
-        assert [found.member for found in await one.peers(me, 5)] == [peer.key.member]
+        assert [actual.member for actual in await one.peers(me, 5)] == [peer.key.member]
 
 
 async def test_while_redis_says_nothing_the_server_answers(
@@ -429,4 +431,4 @@ async def test_while_redis_says_nothing_the_server_answers(
             assert coordinator.service.join(peer.key).version == 1
         finally:
             os.kill(process, signal.SIGCONT)
-        assert [found.member for found in await call] == [peer.key.member]
+        assert [actual.member for actual in await call] == [peer.key.member]

@@ -29,7 +29,7 @@ async def test_weights_that_the_disk_cannot_take_may_be_sent_again(coordinator, 
     await coordinator.publish(device, chunk=chunk)
 
 
-async def test_a_directory_that_cannot_be_made_is_told(coordinator, device, tmp_path):
+async def test_a_directory_that_cannot_be_made_is_reported(coordinator, device, tmp_path):
     weights = tmp_path / "store" / "weights"
     weights.write_text("a file where the directory should be")
     with pytest.raises(MistifyError, match=f"{weights}.* cannot be written .*free space") as caught:

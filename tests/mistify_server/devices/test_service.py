@@ -63,7 +63,7 @@ async def test_a_device_is_registered_and_listed(caller: Any, table: DeviceTable
     assert await listed(caller.address) == [again]
 
 
-async def test_it_is_told_with_how_many_threads_a_device_was_measured(
+async def test_it_is_reported_with_how_many_threads_a_device_was_measured(
     caller: Any, table: DeviceTable
 ) -> None:
     readings = [replace(reading, threads=threads) for threads in (4, 1) for reading in table.readings]
@@ -101,10 +101,10 @@ async def test_a_registration_that_is_cut_leaves_nothing_behind(
     """The server ends while it fits; the connection breaks."""
     began, go_on = threading.Event(), threading.Event()
 
-    def held(given: DeviceTable) -> Any:
+    def held(inputs: DeviceTable) -> Any:
         began.set()
         go_on.wait(30)
-        return fitted(given)
+        return fitted(inputs)
 
     monkeypatch.setattr("mistify_server.devices.service.fitted", held)
     async with serving_at(site.settings()) as first:
@@ -174,9 +174,11 @@ async def test_predictions_follow_what_packages_take(
     await caller.finished(job.id)
     with DevicesClient(caller.address) as client:
         for number, share in enumerate((7, 5, 3), 1):
-            told = await asyncio.to_thread(client.report, "my-board", job.id, f"goal-{share}", 1.6 * share)
-            assert told.predicted_ms == pytest.approx(0.8 * share)
-            assert told.factor == pytest.approx(2 ** (number / (number + 2)))
+            reported = await asyncio.to_thread(
+                client.report, "my-board", job.id, f"goal-{share}", 1.6 * share
+            )
+            assert reported.predicted_ms == pytest.approx(0.8 * share)
+            assert reported.factor == pytest.approx(2 ** (number / (number + 2)))
         again = await asyncio.to_thread(client.report, "my-board", job.id, "goal-3", 4.8)
         assert again.factor == pytest.approx(2**0.6)
         for wrong, code in (
@@ -205,8 +207,8 @@ async def test_packages_say_nothing_of_a_device_that_was_measured_again(
     with DevicesClient(caller.address) as client:
         for taken_ms in (8.0, 6.4):
             await register(caller.address, table)
-            told = await asyncio.to_thread(client.report, "my-board", before.id, "goal", taken_ms)
-            assert told.factor == pytest.approx((taken_ms / 4) ** (1 / 3))
+            reported = await asyncio.to_thread(client.report, "my-board", before.id, "goal", taken_ms)
+            assert reported.factor == pytest.approx((taken_ms / 4) ** (1 / 3))
         slower = [replace(reading, median_ms=2 * reading.median_ms) for reading in table.readings]
         await register(caller.address, replace(table, readings=tuple(slower)))
         with pytest.raises(MistifyError, match='my-board was measured again since "goal"') as caught:

@@ -87,11 +87,11 @@ async def make(request: pytest.FixtureRequest, site: Any) -> AsyncIterator[Make]
 
 
 async def test_a_task_is_answered_and_its_progress_told(make: Make, site: Any, adapt_task: Any) -> None:
-    told: list[ProgressUpdate] = []
-    result = await make().run(adapt_task(site), told.append)
+    reported: list[ProgressUpdate] = []
+    result = await make().run(adapt_task(site), reported.append)
     assert isinstance(result, AdaptResult)
     assert result.costs == {"flops": 50.0, "params": 100.0}
-    assert [progress.stage for progress in told] == ["starting", "in adapt"]
+    assert [progress.stage for progress in reported] == ["starting", "in adapt"]
 
 
 async def test_a_worker_is_kept_for_the_next_task(make: Make, site: Any, adapt_task: Any) -> None:
@@ -167,9 +167,9 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     engine = make(slots=2)
     (other,) = submit(engine, adapt_task(site, flops=1.0))
     await wait_until(lambda: bool(pids(site)))
-    told: list[ProgressUpdate] = []
-    assert isinstance(await engine.run(adapt_task(site, flops=2.0), told.append), AdaptResult)
-    assert [progress.stage for progress in told] == ["starting", "in adapt"] * 3
+    reported: list[ProgressUpdate] = []
+    assert isinstance(await engine.run(adapt_task(site, flops=2.0), reported.append), AdaptResult)
+    assert [progress.stage for progress in reported] == ["starting", "in adapt"] * 3
     (site.control / "hold-adapt-1").unlink()
     assert isinstance(await other, AdaptResult)
     assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 2.0, 2.0, 2.0]
@@ -196,9 +196,9 @@ async def test_a_stopped_worker_is_replaced_when_its_lease_is_over(
     assert sorted(task["budget"]["flops"] for task in site.tasks("adapt")) == [1.0, 1.0, 2.0]
 
 
-@pytest.mark.parametrize(("disaster", "told"), [("crash", "signal SIGKILL"), ("exhaust", "exit code 1")])
+@pytest.mark.parametrize(("disaster", "reported"), [("crash", "signal SIGKILL"), ("exhaust", "exit code 1")])
 async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
-    make: Make, site: Any, adapt_task: Any, disaster: str, told: str
+    make: Make, site: Any, adapt_task: Any, disaster: str, reported: str
 ) -> None:
     (site.control / "load-adapt").touch()
     (site.control / f"{disaster}-adapt").write_text("1")
@@ -206,7 +206,7 @@ async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
     result = await engine.run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
     assert result.code == "INVALID_MODEL"
-    assert result.message == f"the model could not be loaded: the worker ended with {told}".replace(
+    assert result.message == f"the model could not be loaded: the worker ended with {reported}".replace(
         "ended with signal", "was ended by signal"
     )
     (problem,) = result.problems
@@ -215,7 +215,7 @@ async def test_a_model_that_its_worker_dies_of_is_not_tried_again(
     assert isinstance(await engine.run(adapt_task(site), ignore), AdaptResult)
 
 
-async def test_a_model_that_never_loads_is_told_when_time_is_over(
+async def test_a_model_that_never_loads_is_reported_when_time_is_over(
     make: Make, site: Any, adapt_task: Any
 ) -> None:
     for name in ("load-adapt", "hold-adapt"):
@@ -226,21 +226,21 @@ async def test_a_model_that_never_loads_is_told_when_time_is_over(
 
 
 @pytest.mark.parametrize(
-    ("disaster", "told"),
+    ("disaster", "reported"),
     [
         ("crash", ["signal SIGKILL", "these are my last words"]),
         ("exhaust", ["exit code 1", "MemoryError: cannot allocate 9 GiB"]),
     ],
 )
 async def test_a_worker_that_dies_again_and_again_fails_the_task(
-    make: Make, site: Any, adapt_task: Any, disaster: str, told: list[str]
+    make: Make, site: Any, adapt_task: Any, disaster: str, reported: list[str]
 ) -> None:
     (site.control / f"{disaster}-adapt").write_text("9")
     result = await make().run(adapt_task(site), ignore)
     assert isinstance(result, TaskFailure)
     assert result.code == "INTERNAL"
     assert f"failed {ATTEMPTS} times" in result.message
-    assert all(text in result.message for text in told)
+    assert all(text in result.message for text in reported)
     assert len(site.tasks("adapt")) == ATTEMPTS
 
 
@@ -356,9 +356,9 @@ async def test_a_worker_that_died_idle_costs_no_attempt(
     await engine.run(adapt_task(site), ignore)
     os.kill(pids(site)[0], signal.SIGKILL)
     await wait_until(lambda: gone(pids(site)[0]))
-    told: list[ProgressUpdate] = []
-    assert isinstance(await engine.run(adapt_task(site), told.append), AdaptResult)
-    assert [progress.stage for progress in told] == ["starting", "in adapt"]
+    reported: list[ProgressUpdate] = []
+    assert isinstance(await engine.run(adapt_task(site), reported.append), AdaptResult)
+    assert [progress.stage for progress in reported] == ["starting", "in adapt"]
 
 
 async def test_a_long_log_is_cut(make: Make, site: Any, adapt_task: Any) -> None:

@@ -28,7 +28,7 @@ async def test_an_unknown_engine_is_refused(site: Any, name: str) -> None:
     assert f'got the engine "{name}"; expected local, ray or ray://HOST:PORT' in error.message
 
 
-async def test_without_ray_the_installation_is_told(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_ray_the_installation_is_reported(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "mistify_server.engines.ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     error = await refusal(site, "ray")

@@ -127,7 +127,7 @@ async def test_what_the_worker_of_a_killed_server_left_is_removed_by_its_success
         await worker.kill()
 
 
-async def test_a_disk_without_room_for_temporary_files_is_told_as_what_it_is(
+async def test_a_disk_without_room_for_temporary_files_is_reported_as_what_it_is(
     tmp_path: Path, site: Any, adapt_task: Any
 ) -> None:
     task = adapt_task(site)

@@ -17,7 +17,7 @@ class Refused(NamedTuple):
 
     changes: dict[str, object]
     place: str
-    given: str
+    inputs: str
     expected: str
 
 
@@ -72,14 +72,14 @@ async def test_what_does_not_fit_the_job_is_refused(
     error = await failure(caller.add(job.id, [fine, wrong], key="k"))
     assert error.code is ErrorCode.INVALID_CONFIG
     (problem,) = error.problems
-    assert (problem.place, problem.given) == (f"[1].{refused.place}", refused.given)
+    assert (problem.place, problem.value) == (f"[1].{refused.place}", refused.value)
     assert refused.expected in problem.expected
     assert problem.fix
     assert await caller.job(job.id) == before
     assert len((await caller.add(job.id, [fine], key="k")).goals) == 2
 
 
-async def test_every_problem_of_an_addition_is_told_at_once(
+async def test_every_problem_of_an_addition_is_reported_at_once(
     caller: Any, site: Any, make_config: Config
 ) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])

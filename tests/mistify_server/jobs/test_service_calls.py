@@ -146,7 +146,9 @@ async def test_what_is_not_there_is_not_found(caller: Any, make_config: Config) 
         assert (await failure(call)).code is ErrorCode.NOT_FOUND
 
 
-async def test_every_problem_of_a_batch_is_told_at_once(caller: Any, site: Any, make_config: Config) -> None:
+async def test_every_problem_of_a_batch_is_reported_at_once(
+    caller: Any, site: Any, make_config: Config
+) -> None:
     (site.root / "text.json").write_text("no network")
     site.write("shapeless.json", {"x": []})
     shapeless = make_config("shapeless", FLOP="0.5x")

@@ -177,12 +177,12 @@ def test_a_model_without_structure_cannot_be_trained_on_a_device(part: str | int
     plain = resolved({"FLOP": "1x"}, {"FLOP": "1x"})
     tuned = plain.batch.configs[1].model_copy(update={"tuning": TuningConfig(trainable=part)})
     (problem,) = unreachable(with_configs(plain, plain.batch.configs[0], tuned), fixed)
-    assert (problem.place, problem.given) == ("[1].tuning.trainable", json.dumps(part))
+    assert (problem.place, problem.value) == ("[1].tuning.trainable", json.dumps(part))
     assert problem.expected.startswith('"none", as it takes layers: this model has no Keras structure')
     assert problem.fix == "leave it out"
 
 
-def test_a_model_without_structure_is_told_what_cannot_be_done_with_it() -> None:
+def test_a_model_without_structure_is_reported_what_cannot_be_done_with_it() -> None:
     """Limits that it meets as it is, of whatever precision, will do."""
     fixed = Inspection(costs=COSTS, floor=COSTS, adaptable=False)
     fits = resolved({"FLOP": "1x", "size": "20KB"}, {"num_of_params": 5000}, quantization=["none", "int8"])
@@ -201,9 +201,9 @@ def test_the_input_that_tells_the_branch_is_no_other(names: tuple[str, ...]) -> 
     plain = resolved({"FLOP": "1x"}, {"FLOP": "0.5x"})
     branches = BranchesConfig.model_validate({"count": 2, "from": "0.5x", "to": "1x"})
     branched = plain.batch.configs[1].model_copy(update={"branches": branches})
-    found = Inspection(costs=COSTS, floor={}, inputs=names)
-    problems = list(unreachable(with_configs(plain, plain.batch.configs[0], branched), found))
-    assert [(problem.place, problem.given) for problem in problems] == (
+    actual = Inspection(costs=COSTS, floor={}, inputs=names)
+    problems = list(unreachable(with_configs(plain, plain.batch.configs[0], branched), actual))
+    assert [(problem.place, problem.value) for problem in problems] == (
         [("[1].branches", '2 branches of a model with an input "branch"')] if "branch" in names else []
     )
     assert all('rename the input "branch"' in problem.fix for problem in problems)

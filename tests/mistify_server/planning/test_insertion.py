@@ -117,8 +117,8 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
             assert nodes[node.parent].budget == goal.budget
             continue
         expected = nearest_looser(goal.budget, budgets)
-        found = None if node.parent is None else nodes[node.parent].budget
-        assert found == expected
+        actual = None if node.parent is None else nodes[node.parent].budget
+        assert actual == expected
         if node.parent in {other.index for other in plan.nodes}:
             assert node.parent in promised
     for goal in placed:

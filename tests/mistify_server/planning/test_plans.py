@@ -99,7 +99,7 @@ async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
     assert site.tasks("source")[0]["prepare"] == []
 
 
-async def test_a_goal_out_of_reach_is_told_the_nearest_that_is_not(
+async def test_a_goal_out_of_reach_is_reported_the_nearest_that_is_not(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
     configs = [
@@ -227,12 +227,12 @@ async def test_a_goal_on_new_hardware_starts_from_a_network_of_which_nothing_is_
     await caller.finished(first.id)
     latency = "latency_ms@raspberry-pi"
     scaled = [{**costs, latency: costs["flops"] / 1_000} for costs in SCALED]
-    found = {
+    actual = {
         "costs": {**SOURCE, latency: 10.0},
         "floor": {**FLOOR, latency: 0.05},
         "estimates": {**PROSPECTS, "scaled": scaled},
     }
-    foreseeable.write("model.json", found)
+    foreseeable.write("model.json", actual)
     config = {**make_config("b", algorithm=AUTO, latency="0.25x"), "hardware": "raspberry-pi"}
     await caller.add(first.id, [config])
     job = await caller.finished(first.id)

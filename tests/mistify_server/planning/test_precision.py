@@ -46,8 +46,8 @@ def inspected(**floor: float) -> Inspection:
 
 
 def chosen(asked: PortingConfig, inspection: Inspection | None = None) -> tuple[str, str]:
-    found, why = choose_precision(asked, inspection or inspected())
-    return found.quantization.precision.value, why
+    actual, why = choose_precision(asked, inspection or inspected())
+    return actual.quantization.precision.value, why
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_precision_has_to_go_with_the_rest(settings: dict[str, Any], precision
 def test_no_accuracy_is_paid_for_nothing(memory: float, size: float, flop: float) -> None:
     """No safer precision leaves as much of the network as the one that is chosen."""
     asked = config(memory=f"{memory}x", size=f"{size}x", FLOP=f"{flop}x")
-    found = Quantization(chosen(asked)[0])
+    actual = Quantization(chosen(asked)[0])
 
     def left(precision: Quantization) -> float:
         at = config(precision.value, memory=f"{memory}x", size=f"{size}x", FLOP=f"{flop}x")
         return min(1.0, *(limit / COSTS[axis] for axis, limit in goal_budget(at, COSTS).items()))
 
-    assert all(left(other) < left(found) for other in STORED if KNOWN_LOSS[other] < KNOWN_LOSS[found])
+    assert all(left(other) < left(actual) for other in STORED if KNOWN_LOSS[other] < KNOWN_LOSS[actual])
 
 
 Config = Callable[..., dict[str, object]]

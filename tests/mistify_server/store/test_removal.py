@@ -33,12 +33,12 @@ def contents(store: Store) -> dict[str, bytes]:
 @pytest.fixture
 async def two_jobs(site: Any, make_config: Config, serving_at: Any) -> list[str]:
     """The ids of two ended jobs, which have the source and one network in common."""
-    found = []
+    actual = []
     async with serving_at(site.settings()) as caller:
         for goals in ({"a": "0.5x", "b": "0.3x"}, {"c": "0.5x"}):
             job = await caller.submit([make_config(name, FLOP=limit) for name, limit in goals.items()])
-            found.append((await caller.finished(job.id)).id)
-    return found
+            actual.append((await caller.finished(job.id)).id)
+    return actual
 
 
 def test_what_other_jobs_need_stays_and_all_else_goes(two_jobs: list[str], site: Any) -> None:

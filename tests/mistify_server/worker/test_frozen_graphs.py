@@ -111,7 +111,7 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
         np.testing.assert_allclose(predicted, expected, atol=1e-5)
 
 
-def test_settings_that_change_or_train_a_model_are_told(bench: Bench) -> None:
+def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> None:
     settings = DataSettings(
         scale=InputScaling(factor=2.0), augment=Augmentation(flip=True), class_weights="balanced"
     )
@@ -120,19 +120,19 @@ def test_settings_that_change_or_train_a_model_are_told(bench: Bench) -> None:
     assert places == ["dataset.scale", "dataset.augment", "dataset.class_weights", "dataset.train"]
 
 
-def test_data_that_do_not_fit_are_told(bench: Bench, tmp_path: Path) -> None:
+def test_data_that_do_not_fit_are_reported(bench: Bench, tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.zeros((4, 8, 8, 2), np.float32), y=np.arange(4))
     data = DataSource(train=str(tmp_path / "data.npz"), test="builtin:digits-test")
     (problem,) = bench.inspect(data=data).problems
-    assert (problem.place, problem.given) == ("dataset.train", "x of shape (4, 8, 8, 2)")
+    assert (problem.place, problem.value) == ("dataset.train", "x of shape (4, 8, 8, 2)")
 
 
-def test_what_litert_lacks_is_told(tmp_path: Path) -> None:
+def test_what_litert_lacks_is_reported(tmp_path: Path) -> None:
     module = tf.Module()
     module.serve = tf.function(tf.linalg.det, input_signature=[tf.TensorSpec([None, 2, 2], tf.float32, "x")])
     tf.saved_model.save(module, str(tmp_path / "graph"), signatures={"serving_default": module.serve})
     runner = TaskRunner(artifacts_of(tmp_path), lambda _: None)
     result: Any = runner.run(InspectTask(model=ModelSource(path=str(tmp_path / "graph")), **COMMON))
     (problem,) = [problem for problem in result.problems if problem.place == "model"]
-    assert problem.given == "the operations MatrixDeterminant"
+    assert problem.value == "the operations MatrixDeterminant"
     assert not result.costs

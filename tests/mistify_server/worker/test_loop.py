@@ -8,7 +8,7 @@ import tensorflow as tf
 from mistify_server.worker.loop import exhaustion_as_python_errors
 
 
-def test_a_disk_that_is_full_for_tensorflow_is_told_as_such() -> None:
+def test_a_disk_that_is_full_for_tensorflow_is_reported_as_such() -> None:
     with pytest.raises(OSError, match="No space left on device") as raised, exhaustion_as_python_errors():
         tf.io.write_file("/dev/full", b"a network")
     assert raised.value.errno == errno.ENOSPC

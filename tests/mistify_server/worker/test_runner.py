@@ -153,7 +153,7 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
     assert re.match(r"mse 0\.\d+ above 0\.0000 after", made.reason)
 
 
-def test_settings_that_do_not_fit_the_model_are_told(runner: TaskRunner, source: ModelSource) -> None:
+def test_settings_that_do_not_fit_the_model_are_reported(runner: TaskRunner, source: ModelSource) -> None:
     settings = DataSettings(
         metric=Metric.MSE,
         class_weights=(1.0, 2.0),

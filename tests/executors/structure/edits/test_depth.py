@@ -43,12 +43,12 @@ def transformer():
 
 def silenced(model, layer):
     """The model in which nothing comes out of a layer."""
-    found = keras.models.clone_model(model)
-    found.set_weights(model.get_weights())
-    for weight in found.get_layer(layer).weights:
+    actual = keras.models.clone_model(model)
+    actual.set_weights(model.get_weights())
+    for weight in actual.get_layer(layer).weights:
         if "moving" not in weight.path:
             weight.assign(np.zeros(weight.shape))
-    return found
+    return actual
 
 
 def test_what_is_added_to_its_own_input_is_a_block():
@@ -64,8 +64,8 @@ def test_without_a_block_nothing_is_added(build, size, left_out):
     model = randomised(build())
     structure = analyse(model)
     blocks = residual_blocks(structure.graph)
-    found = shallower(structure, [blocks[number] for number in left_out])
-    shallow = narrow(found, {})
+    actual = shallower(structure, [blocks[number] for number in left_out])
+    shallow = narrow(actual, {})
     inputs = batch(model) if build is convolutions else [np.random.default_rng(1).integers(0, 9, (3, size))]
     expected = model
     for number in left_out:
@@ -74,8 +74,8 @@ def test_without_a_block_nothing_is_added(build, size, left_out):
     gone = {name for number in left_out for name in blocks[number].layers}
     assert {layer.name for layer in shallow.layers}.isdisjoint(gone)
     again = analyse(shallow)
-    assert costs_of(found.network(), ()) == costs_of(again.network(), ())
-    assert found.widths == again.widths
+    assert costs_of(actual.network(), ()) == costs_of(again.network(), ())
+    assert actual.widths == again.widths
 
 
 def test_blocks_may_contain_blocks():

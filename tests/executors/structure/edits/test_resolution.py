@@ -39,16 +39,16 @@ def weighted(model, other):
 def test_images_are_made_smaller_and_all_else_is_as_before():
     model = randomised(network())
     structure = analyse(model)
-    found = at_resolution(structure, 0.75)
-    smaller = narrow(found, {})
+    actual = at_resolution(structure, 0.75)
+    smaller = narrow(actual, {})
     expected = weighted(network([layers.Resizing(12, 18)]), model)
     same(outputs(expected, batch(model)), outputs(smaller, batch(model)))
     assert smaller.input_shape == model.input_shape
-    assert costs_of(found.network(), ()) == costs_of(analyse(expected).network(), ())
-    assert found.network().flops < 0.6 * structure.network().flops
-    assert found.widths == structure.widths == analyse(smaller).widths
+    assert costs_of(actual.network(), ()) == costs_of(analyse(expected).network(), ())
+    assert actual.network().flops < 0.6 * structure.network().flops
+    assert actual.widths == structure.widths == analyse(smaller).widths
     assert resolution(structure.graph) == 1
-    assert resolution(found.graph) == resolution(analyse(smaller).graph) == 0.75
+    assert resolution(actual.graph) == resolution(analyse(smaller).graph) == 0.75
 
 
 def test_smaller_still_is_from_the_images_as_they_were_given():
@@ -73,12 +73,12 @@ def test_a_layer_that_resizes_already_stays_what_it_is():
 
 def test_a_network_of_smaller_images_is_narrowed_like_any_other():
     model = randomised(network())
-    found = at_resolution(analyse(model), 0.5)
-    keep = {name: np.arange(group.size) % 2 == 0 for name, group in found.groups.items()}
-    narrowed = narrow(found, keep)
-    same(outputs(narrow(analyse(narrow(found, {})), keep), batch(model)), outputs(narrowed, batch(model)))
+    actual = at_resolution(analyse(model), 0.5)
+    keep = {name: np.arange(group.size) % 2 == 0 for name, group in actual.groups.items()}
+    narrowed = narrow(actual, keep)
+    same(outputs(narrow(analyse(narrow(actual, {})), keep), batch(model)), outputs(narrowed, batch(model)))
     widths = {name: int(mask.sum()) for name, mask in keep.items()}
-    assert costs_of(found.network(widths), ()) == costs_of(analyse(narrowed).network(), ())
+    assert costs_of(actual.network(widths), ()) == costs_of(analyse(narrowed).network(), ())
 
 
 def test_operations_that_take_images_of_any_size_do_not_stand_in_the_way():
@@ -86,9 +86,9 @@ def test_operations_that_take_images_of_any_size_do_not_stand_in_the_way():
     x = ops.mean(ops.transpose(layers.Conv2D(4, 3, name="only")(inputs), (0, 2, 1, 3)), axis=2)
     x = ops.max(x[:, 1:], axis=1)
     model = randomised(keras.Model(inputs, layers.Dense(3)(x)))
-    found = at_resolution(analyse(model), 0.75)
-    assert narrow(found, {}).output_shape == model.output_shape
-    assert found.graph.shapes[found.graph.outputs[0]] == (None, 3)
+    actual = at_resolution(analyse(model), 0.75)
+    assert narrow(actual, {}).output_shape == model.output_shape
+    assert actual.graph.shapes[actual.graph.outputs[0]] == (None, 3)
 
 
 def pooled(x):

@@ -86,10 +86,10 @@ def test_base_and_rest_compute_what_the_model_computes(build, share):
     structure = analyse(model)
     base = shareable_base(structure, share * structure.network().flops)
     first, rest = split(structure.graph, base)
-    given = [np.abs(3 * array).astype(model.inputs[0].dtype) for array in batch(model)]
-    passed = outputs(first.build(lambda _, layer: layer, {}), given) if base else given
-    found = outputs(rest.build(lambda _, layer: layer, {}), passed)
-    np.testing.assert_allclose(found, outputs(model, given), atol=1e-5)
+    arrays = [np.abs(3 * array).astype(model.inputs[0].dtype) for array in batch(model)]
+    passed = outputs(first.build(lambda _, layer: layer, {}), arrays) if base else arrays
+    actual = outputs(rest.build(lambda _, layer: layer, {}), passed)
+    np.testing.assert_allclose(actual, outputs(model, arrays), atol=1e-5)
 
 
 def test_what_is_frozen_stays_as_it_is():

@@ -90,9 +90,9 @@ def test_arrays_are_cut_as_the_weights_of_their_shapes(family):
     masks = {name: alternate(size, i) for i, (name, size) in enumerate(groups.items())}
     for keep in [masks, *({name: mask} for name, mask in masks.items())]:
         expected = narrowed_with_weights(source, structure, keep, arrays)
-        found = narrow_arrays(structure, keep, arrays)
-        assert found.keys() == expected.keys()
-        for path, array in found.items():
+        actual = narrow_arrays(structure, keep, arrays)
+        assert actual.keys() == expected.keys()
+        for path, array in actual.items():
             np.testing.assert_array_equal(array, expected[path], path)
 
 
@@ -102,9 +102,9 @@ def test_some_arrays_are_cut_without_the_others():
     keep = {"stem": alternate(6), "a1": alternate(5)}
     expected = narrowed_with_weights(source, structure, keep, arrays)
     some = {path: arrays[path] for path in ("a2/kernel", "stem_bn/moving_mean", "b1/kernel")}
-    found = narrow_arrays(structure, keep, some)
-    assert found.keys() == some.keys()
-    for path, array in found.items():
+    actual = narrow_arrays(structure, keep, some)
+    assert actual.keys() == some.keys()
+    for path, array in actual.items():
         np.testing.assert_array_equal(array, expected[path], path)
 
 
@@ -113,13 +113,13 @@ def test_arrays_that_no_cut_concerns_stay_as_they_are():
     structure, arrays = analyse(source), arrays_like(source)
     before = {path: array.copy() for path, array in arrays.items()}
     weights = source.get_weights()
-    found = narrow_arrays(structure, {"a": alternate(6)}, arrays)
-    changed = {path for path in arrays if found[path].shape != arrays[path].shape}
+    actual = narrow_arrays(structure, {"a": alternate(6)}, arrays)
+    changed = {path for path in arrays if actual[path].shape != arrays[path].shape}
     assert changed == {"a/kernel", "b/kernel", *(f"a_bn/{kind}" for kind in BATCH_NORM)}
     for path, array in arrays.items():
         np.testing.assert_array_equal(array, before[path])
         if path not in changed:
-            np.testing.assert_array_equal(found[path], array)
+            np.testing.assert_array_equal(actual[path], array)
     for old, new in zip(weights, source.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
 

@@ -20,22 +20,22 @@ STEPS, HEADS, KEY, VALUE = 5, 4, 3, 6
 
 def encoder(with_mask=False, **options):
     """Two token sequences; the second asks the first. Everything in between can shrink."""
-    told, asked = keras.Input((STEPS, 7), name="told"), keras.Input((STEPS - 1, 5), name="asked")
-    given = [told, asked]
-    x, y = layers.Dense(8, name="x")(told), layers.Dense(9, name="y")(asked)
+    reported, asked = keras.Input((STEPS, 7), name="told"), keras.Input((STEPS - 1, 5), name="asked")
+    arrays = [reported, asked]
+    x, y = layers.Dense(8, name="x")(reported), layers.Dense(9, name="y")(asked)
     kwargs = {}
     if with_mask:
-        given.append(keras.Input((STEPS - 1, STEPS), dtype="bool", name="mask"))
-        kwargs["attention_mask"] = given[-1]
+        arrays.append(keras.Input((STEPS - 1, STEPS), dtype="bool", name="mask"))
+        kwargs["attention_mask"] = arrays[-1]
     attention = layers.MultiHeadAttention(HEADS, KEY, VALUE, name="attention", **options)
     x = attention(query=y, value=x, **kwargs)
-    return randomised(keras.Model(given, layers.Dense(3, name="out")(x)))
+    return randomised(keras.Model(arrays, layers.Dense(3, name="out")(x)))
 
 
 def inputs_of(model):
     return [
-        np.random.default_rng(2).uniform(size=given.shape) < 0.7 if tensor.dtype == "bool" else given
-        for tensor, given in zip(model.inputs, batch(model), strict=True)
+        np.random.default_rng(2).uniform(size=arrays.shape) < 0.7 if tensor.dtype == "bool" else arrays
+        for tensor, arrays in zip(model.inputs, batch(model), strict=True)
     ]
 
 
@@ -44,23 +44,23 @@ def softmax(scores):
     return scores / scores.sum(-1, keepdims=True)
 
 
-def by_hand(model, given, heads, values):
+def by_hand(model, arrays, heads, values):
     """The same in NumPy, head by head, with nothing but the heads and values that are kept."""
     kernel, bias = model.get_layer("x").get_weights()
-    told = given[0] @ kernel + bias
+    reported = arrays[0] @ kernel + bias
     kernel, bias = model.get_layer("y").get_weights()
-    asked = given[1] @ kernel + bias
+    asked = arrays[1] @ kernel + bias
     layer = model.get_layer("attention")
     weights = [np.asarray(weight) for weight in layer.weights]
     q, qb, k, kb, v, vb, o, ob = weights if layer.use_bias else [w for x in weights for w in (x, 0)]
     total = ob
     for head in np.flatnonzero(heads):
         picked = [b[head] if np.ndim(b) else 0 for b in (qb, kb, vb)]
-        query, key = asked @ q[:, head] + picked[0], told @ k[:, head] + picked[1]
-        value = (told @ v[:, head] + picked[2])[..., values]
+        query, key = asked @ q[:, head] + picked[0], reported @ k[:, head] + picked[1]
+        value = (reported @ v[:, head] + picked[2])[..., values]
         scores = query @ np.swapaxes(key, 1, 2) / np.sqrt(KEY)
-        if len(given) > 2:
-            scores = np.where(given[2], scores, -1e9)
+        if len(arrays) > 2:
+            scores = np.where(arrays[2], scores, -1e9)
         total = total + softmax(scores) @ value @ o[head][values]
     kernel, bias = model.get_layer("out").get_weights()
     return total @ kernel + bias
@@ -74,9 +74,9 @@ def test_heads_values_and_widths_are_cut_as_by_hand(options):
     groups = {"x": 8, "y": 9, "attention": HEADS, "attention#2": VALUE, "attention#3": made}
     assert structure.widths == groups
     heads, values = alternate(HEADS), alternate(VALUE, 1)
-    given = inputs_of(source)
+    arrays = inputs_of(source)
     small = narrow(structure, {"attention": heads, "attention#2": values})
-    same([by_hand(source, given, heads, values)], outputs(small, given))
+    same([by_hand(source, arrays, heads, values)], outputs(small, arrays))
     same_costs(structure, {"attention": int(heads.sum()), "attention#2": int(values.sum())}, small)
 
 
@@ -84,21 +84,21 @@ def test_channels_around_attention_are_cut_as_masked():
     source = encoder()
     keep = {"x": alternate(8), "y": alternate(9), "attention#3": alternate(9, 2)}
     small = narrow(analyse(source), keep)
-    given = inputs_of(source)
+    arrays = inputs_of(source)
     for name, kept in (("x", keep["x"]), ("y", keep["y"])):
         kernel, bias = source.get_layer(name).get_weights()
         source.get_layer(name).set_weights([kernel * kept, bias * kept])
     kernel, bias = source.get_layer("out").get_weights()
     source.get_layer("out").set_weights([kernel * keep["attention#3"][:, None], bias])
-    same(outputs(source, given), outputs(small, given))
+    same(outputs(source, arrays), outputs(small, arrays))
 
 
 def test_a_mask_is_no_key():
     source = encoder(with_mask=True)
     heads = alternate(HEADS)
-    given = inputs_of(source)
+    arrays = inputs_of(source)
     small = narrow(analyse(source), {"attention": heads, "x": np.ones(8, bool)})
-    same([by_hand(source, given, heads, np.ones(VALUE, bool))], outputs(small, given))
+    same([by_hand(source, arrays, heads, np.ones(VALUE, bool))], outputs(small, arrays))
 
 
 def test_the_positions_of_a_mask_stay():
@@ -122,13 +122,13 @@ def test_self_attention_leaves_the_width_of_the_tokens_free():
     structure, keep = analyse(source), alternate(8)
     assert structure.widths == {"x": 8, "attention": 2, "attention#2": 3}
     small = narrow(structure, {"x": keep})
-    given = batch(source)
+    arrays = batch(source)
     for name in ("x", "attention"):
         *others, kernel, bias = source.get_layer(name).get_weights()
         source.get_layer(name).set_weights([*others, kernel * keep, bias * keep])
     kernel, bias = source.get_layer("out").get_weights()
     source.get_layer("out").set_weights([kernel * keep[:, None], bias])
-    same(outputs(source, given), outputs(small, given))
+    same(outputs(source, arrays), outputs(small, arrays))
 
 
 def test_widening_changes_nothing():
@@ -139,9 +139,9 @@ def test_widening_changes_nothing():
 def test_multiply_adds_by_hand():
     network = analyse(encoder()).network()
     cost = next(layer for layer in network.layers if layer.name == "attention")
-    asked, told = STEPS - 1, STEPS
-    kernels = asked * 9 * HEADS * KEY + told * 8 * HEADS * (KEY + VALUE) + asked * HEADS * VALUE * 9
-    assert cost.multiply_adds == kernels + asked * told * HEADS * (KEY + VALUE)
+    asked, reported = STEPS - 1, STEPS
+    kernels = asked * 9 * HEADS * KEY + reported * 8 * HEADS * (KEY + VALUE) + asked * HEADS * VALUE * 9
+    assert cost.multiply_adds == kernels + asked * reported * HEADS * (KEY + VALUE)
 
 
 def test_attention_that_returns_its_scores_is_refused():

@@ -23,9 +23,9 @@ def network(norm):
     return randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
 
 
-def by_hand(source, given, keep, normalise):
+def by_hand(source, arrays, keep, normalise):
     kernel, bias = source.get_layer("hidden").get_weights()
-    x = normalise((given @ kernel + bias)[..., keep])
+    x = normalise((arrays @ kernel + bias)[..., keep])
     weights = [np.asarray(weight)[keep] for weight in source.layers[2].weights]
     for weight, how in zip(weights, (np.multiply, np.add), strict=False):
         x = how(x, weight)
@@ -61,9 +61,9 @@ def test_channels_are_cut_as_by_hand(norm, groups, normalise):
     assert structure.widths == {"hidden": groups}
     assert structure.averages_channels
     small = narrow(structure, {"hidden": keep})
-    given = batch(source)
+    arrays = batch(source)
     channels = np.tile(keep, WIDTH // groups)
-    same([by_hand(source, given[0], channels, normalise)], outputs(small, given))
+    same([by_hand(source, arrays[0], channels, normalise)], outputs(small, arrays))
     same_costs(structure, {"hidden": int(keep.sum())}, small)
 
 
@@ -73,8 +73,8 @@ def test_a_group_for_each_channel_leaves_them_free(affine):
     structure, keep = analyse(source), alternate(WIDTH)
     assert structure.widths == {"hidden": WIDTH}
     small = narrow(structure, {"hidden": keep})
-    given = batch(source)
-    same([by_hand(source, given[0], keep, grouped(int(keep.sum())))], outputs(small, given))
+    arrays = batch(source)
+    same([by_hand(source, arrays[0], keep, grouped(int(keep.sum())))], outputs(small, arrays))
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,12 @@ def test_channels_pass(between):
     structure, keep = analyse(source), alternate(6)
     assert structure.widths == {"hidden": 6}
     small = narrow(structure, {"hidden": keep})
-    given = batch(source)
+    value = batch(source)
     kernel, bias = source.get_layer("hidden").get_weights()
-    hidden = np.asarray(between(ops.convert_to_tensor(given[0] @ kernel[:, keep] + bias[keep])))
+    hidden = np.asarray(between(ops.convert_to_tensor(value[0] @ kernel[:, keep] + bias[keep])))
     kernel, bias = source.get_layer("out").get_weights()
     rows = kernel.reshape(-1, 6, 2)[:, keep].reshape(-1, 2)
-    same([hidden.reshape(len(hidden), -1) @ rows + bias], outputs(small, given))
+    same([hidden.reshape(len(hidden), -1) @ rows + bias], outputs(small, value))
     same_costs(structure, {"hidden": int(keep.sum())}, small)
     arrays = {variable.path: variable.numpy() for variable in source.weights}
     cut = narrow_arrays(structure, {"hidden": keep}, arrays)

@@ -92,8 +92,8 @@ def test_two_directions_are_cut_together(mode):
 
 
 def test_multiply_adds_by_hand():
-    found = {layer.name: layer.multiply_adds for layer in analyse(network(both())).network().layers}
-    assert found["both"] == 2 * 5 * 4 * UNITS * (7 + UNITS)
+    actual = {layer.name: layer.multiply_adds for layer in analyse(network(both())).network().layers}
+    assert actual["both"] == 2 * 5 * 4 * UNITS * (7 + UNITS)
 
 
 @pytest.mark.parametrize("make", [*CELLS.values(), both], ids=[*CELLS, "both"])
@@ -113,8 +113,8 @@ def test_a_mask_by_name_is_no_sequence():
     assert structure.widths == {"stem": 7, "cell": UNITS}
     kernel, bias = source.get_layer("stem").get_weights()
     source.get_layer("stem").set_weights([kernel * keep, bias * keep])
-    given = [batch(source)[0], np.random.default_rng(2).uniform(size=(3, 5)) < 0.7]
-    same(outputs(source, given), outputs(narrow(structure, {"stem": keep}), given))
+    arrays = [batch(source)[0], np.random.default_rng(2).uniform(size=(3, 5)) < 0.7]
+    same(outputs(source, arrays), outputs(narrow(structure, {"stem": keep}), arrays))
 
 
 def test_an_initial_state_is_refused():

@@ -27,9 +27,9 @@ WITH_CHANNEL = {
 
 @pytest.mark.parametrize("shaping", WITH_CHANNEL.values(), ids=WITH_CHANNEL)
 def test_a_value_for_each_example_becomes_a_channel(shaping):
-    given = keras.Input((), name="given")
-    x = layers.Dense(6, activation="relu", name="hidden")(shaping(given))
-    source = randomised(keras.Model(given, layers.Dense(2, name="out")(x)))
+    inputs = keras.Input((), name="given")
+    x = layers.Dense(6, activation="relu", name="hidden")(shaping(inputs))
+    source = randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
     structure, keep = analyse(source), alternate(6)
     assert structure.widths == {"hidden": 6}
     small = narrow(structure, {"hidden": keep})
@@ -41,18 +41,18 @@ def test_a_value_for_each_example_becomes_a_channel(shaping):
 
 
 def test_a_channel_of_many_becomes_a_value_for_each_example_and_a_channel_again():
-    given = keras.Input((5,), name="given")
-    x = layers.Dense(6, name="hidden")(given)
+    inputs = keras.Input((5,), name="given")
+    x = layers.Dense(6, name="hidden")(inputs)
     x = layers.Reshape((1,))(x[:, 2])
-    source = randomised(keras.Model(given, layers.Dense(2, name="out")(x)))
+    source = randomised(keras.Model(inputs, layers.Dense(2, name="out")(x)))
     assert analyse(source).widths == {}
     check_clone(source)
 
 
 def test_a_single_channel_becomes_a_value_for_each_example():
-    given = keras.Input((5,), name="given")
-    hidden = layers.Dense(6, activation="relu", name="hidden")(given)
-    source = randomised(keras.Model(given, layers.Reshape(())(layers.Dense(1, name="score")(hidden))))
+    inputs = keras.Input((5,), name="given")
+    hidden = layers.Dense(6, activation="relu", name="hidden")(inputs)
+    source = randomised(keras.Model(inputs, layers.Reshape(())(layers.Dense(1, name="score")(hidden))))
     structure = analyse(source)
     assert structure.widths == {"hidden": 6}
     same_costs(structure, {}, narrow(structure, {}))
@@ -60,6 +60,6 @@ def test_a_single_channel_becomes_a_value_for_each_example():
 
 
 def test_a_free_last_size_is_refused():
-    given = keras.Input((None, 3))
+    inputs = keras.Input((None, 3))
     with pytest.raises(UnsupportedLayerError, match=r"'flat' writes the shape \(None, None\)"):
-        analyse(keras.Model(given, layers.Flatten(name="flat")(given)))
+        analyse(keras.Model(inputs, layers.Flatten(name="flat")(inputs)))

@@ -32,8 +32,8 @@ def model_with(block, gated=False):
     gate = keras.Input((4,), name="gate")
     x = layers.Dense(4, name="stem")(inputs)
     x = block(x, gate=gate) if gated else block(x)
-    given = [inputs, gate] if gated else inputs
-    return keras.Model(given, layers.Dense(2, name="out")(x))
+    arrays = [inputs, gate] if gated else inputs
+    return keras.Model(arrays, layers.Dense(2, name="out")(x))
 
 
 def randomly_weighted(model):
@@ -47,20 +47,20 @@ def test_a_composite_layer_is_cut_inside(gated):
     source = randomly_weighted(model_with(Block(6, name="block"), gated))
     structure, keep = analyse(source), alternate(6)
     assert structure.widths["block_first"] == 6
-    given = batch(source)
+    arrays = batch(source)
     small = narrow(structure, {"block_first": keep})
     block = source.get_layer("block")
     kernel, bias = block.second.get_weights()
     block.second.set_weights([kernel * keep[:, None], bias])
-    same(outputs(source, given), outputs(small, given))
+    same(outputs(source, arrays), outputs(small, arrays))
     assert not any(isinstance(layer, Block) for layer in small.layers)
 
 
 def test_layers_inside_keep_to_training():
     small = narrow(analyse(randomly_weighted(model_with(Block(200, name="block")))), {})
-    given = np.ones((3, 4), np.float32)
+    arrays = np.ones((3, 4), np.float32)
     keras.utils.set_random_seed(0)
-    trained, again = (np.asarray(small(given, training=True)) for _ in range(2))
+    trained, again = (np.asarray(small(arrays, training=True)) for _ in range(2))
     assert np.abs(trained - again).max() > 1e-3
 
 
@@ -115,7 +115,7 @@ def test_a_subclassed_model(nested):
     source = Own(name="own")
     source(np.ones((1, 4)))
     randomly_weighted(source)
-    given = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+    arrays = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
     inputs = keras.Input((4,))
     structure = analyse(keras.Model(inputs, source(inputs)) if nested else source)
     name, keep = "own_hidden" if nested else "hidden", alternate(5)
@@ -123,7 +123,7 @@ def test_a_subclassed_model(nested):
     small = narrow(structure, {name: keep})
     kernel, bias = source.out.get_weights()
     source.out.set_weights([kernel * keep[:, None], bias])
-    same([np.asarray(source(given))], [np.asarray(small(given))])
+    same([np.asarray(source(arrays))], [np.asarray(small(arrays))])
 
 
 def test_a_model_whose_call_adds_to_that_of_its_layers():

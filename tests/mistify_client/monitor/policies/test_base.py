@@ -134,5 +134,5 @@ def test_a_policy_that_cannot_be_loaded_is_refused(tmp_path, monkeypatch, module
         make_policy({"name": "theirs"})
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     (problem,) = caught.value.problems
-    assert (problem.place, problem.given) == ("policy.name", '"theirs"')
+    assert (problem.place, problem.value) == ("policy.name", '"theirs"')
     assert f"{name}:policy" in problem.fix

@@ -56,7 +56,9 @@ def test_the_next_daemon_goes_on_in_any_phase(site, service, package, phase):
 
 
 @pytest.mark.parametrize(("left", "end"), [("installing", "probation"), ("rolling back", "rolled back")])
-def test_running_models_are_told_of_a_change_whose_daemon_was_killed_before_that(site, package, left, end):
+def test_running_models_are_reported_of_a_change_whose_daemon_was_killed_before_that(
+    site, package, left, end
+):
     site.ask()
     site.until("probation")
     whole = site.background.replacement

@@ -35,9 +35,9 @@ def judged(targets, peers):
 @pytest.mark.parametrize("count", [1, 2, 4, 10])
 def test_honest_peers_all_teach(targets, count):
     peers = {str(seed): peer(targets, seed, 2 + seed / 10) for seed in range(count)}
-    found = judged(targets, peers)
-    assert set(found.trusted) == set(peers)
-    assert not found.left_out
+    actual = judged(targets, peers)
+    assert set(actual.trusted) == set(peers)
+    assert not actual.left_out
 
 
 @pytest.mark.parametrize("bad", [1, 2, 3])
@@ -53,9 +53,9 @@ def test_those_that_have_learnt_random_labels_do_not(targets, honest, bad):
 
 def test_who_names_one_class_only_does_not(targets):
     constant = {"scores": np.tile(np.eye(CLASSES)[1] * 0.9 + 0.02, (COUNT, 1))}
-    found = judged(targets, {"honest": peer(targets, 1), "constant": constant})
-    assert found.trusted == ("honest",)
-    assert "classes" in found.left_out["constant"]
+    actual = judged(targets, {"honest": peer(targets, 1), "constant": constant})
+    assert actual.trusted == ("honest",)
+    assert "classes" in actual.left_out["constant"]
 
 
 def test_who_exchanges_classes_does_not(targets):
@@ -66,30 +66,32 @@ def test_who_exchanges_classes_does_not(targets):
 def test_not_a_number_is_left_out_first(targets):
     broken = {"scores": np.full((COUNT, CLASSES), np.nan)}
     peers = {"broken": broken, "a": peer(targets, 1), "b": peer(targets, 2)}
-    found = judged(targets, peers)
-    assert found.trusted == ("a", "b")
-    assert found.left_out["broken"] == "its outputs are not finite"
+    actual = judged(targets, peers)
+    assert actual.trusted == ("a", "b")
+    assert actual.left_out["broken"] == "its outputs are not finite"
 
 
 def test_scaled_logits_move_the_teacher_by_their_share_at_the_most(targets):
     honest = [peer(targets, seed) for seed in range(4)]
     scaled = peer(targets, 9, scale=1e6)
     rows = np.arange(COUNT)
-    means = [np.mean([told["scores"] for told in some], axis=0) for some in (honest, [*honest, scaled])]
+    means = [
+        np.mean([predicted["scores"] for predicted in some], axis=0) for some in (honest, [*honest, scaled])
+    ]
     assert np.abs(means[1] - means[0]).max() <= 1 / 5
-    found = judged(targets, {str(at): told for at, told in enumerate([*honest, scaled])})
-    assert set(found.trusted) >= {"0", "1", "2", "3"}
+    actual = judged(targets, {str(at): predicted for at, predicted in enumerate([*honest, scaled])})
+    assert set(actual.trusted) >= {"0", "1", "2", "3"}
     assert Ensemble([*honest, scaled])(np.random.default_rng(0))(rows)["scores"].max() <= 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 9, 10, 20])
 def test_a_tenth_and_one_at_least_is_skipped_but_not_all(count):
     """Each peer says its own power of two, from whose sum follows who was asked."""
-    told = [{"scores": np.full((3, 1), 2.0**at)} for at in range(count)]
+    predicted = [{"scores": np.full((3, 1), 2.0**at)} for at in range(count)]
     expected = count - min(count - 1, max(count // 10, 1))
     seen = set()
     for seed in range(20):
-        lesson = Ensemble(told)(np.random.default_rng(seed))
+        lesson = Ensemble(predicted)(np.random.default_rng(seed))
         total = lesson(np.array([0, 2]))["scores"] * expected
         assert total.shape == (2, 1)
         assert total[0, 0].astype(int).item().bit_count() == expected
@@ -98,29 +100,29 @@ def test_a_tenth_and_one_at_least_is_skipped_but_not_all(count):
 
 
 def test_agreement_is_cohens_kappa(targets):
-    told = peer(targets, 5, skill=1)
-    named = told["scores"].argmax(1)
-    assert agreement(told, targets, KINDS) == pytest.approx(cohen_kappa_score(named, targets["scores"]))
+    predicted = peer(targets, 5, skill=1)
+    named = predicted["scores"].argmax(1)
+    assert agreement(predicted, targets, KINDS) == pytest.approx(cohen_kappa_score(named, targets["scores"]))
     positions = {"scores": np.where(np.arange(COUNT) % 3, targets["scores"], -1)}
     counted = positions["scores"] >= 0
     expected = cohen_kappa_score(named[counted], targets["scores"][counted])
-    assert agreement(told, positions, KINDS) == pytest.approx(expected)
+    assert agreement(predicted, positions, KINDS) == pytest.approx(expected)
 
 
 def test_agreement_on_yes_and_no_and_on_figures():
     truth = np.random.default_rng(1).integers(0, 2, (50, 1))
-    told = np.clip(truth * 0.6 + np.random.default_rng(2).uniform(0, 0.5, (50, 1)), 0, 1)
-    expected = cohen_kappa_score((told > 0.5).ravel(), truth.ravel())
-    assert agreement({"y": told}, {"y": truth}, {"y": OutputKind.SIGMOID}) == pytest.approx(expected)
-    assert agreement({"y": told}, {"y": truth}, {"y": OutputKind.FIGURES}) == 0
+    predicted = np.clip(truth * 0.6 + np.random.default_rng(2).uniform(0, 0.5, (50, 1)), 0, 1)
+    expected = cohen_kappa_score((predicted > 0.5).ravel(), truth.ravel())
+    assert agreement({"y": predicted}, {"y": truth}, {"y": OutputKind.SIGMOID}) == pytest.approx(expected)
+    assert agreement({"y": predicted}, {"y": truth}, {"y": OutputKind.FIGURES}) == 0
 
 
 def test_figures_far_from_the_others_are_left_out():
     truth = np.random.default_rng(0).normal(size=(100, 1))
     noisy = lambda seed: {"y": truth + np.random.default_rng(seed).normal(size=(100, 1)) * 0.1}  # noqa: E731
     peers = {str(seed): noisy(seed) for seed in range(4)} | {"off": {"y": truth + 5}}
-    found = judge(peers, noisy(9), {"y": truth}, {"y": OutputKind.FIGURES}, 0.0)
-    assert set(found.trusted) == {"0", "1", "2", "3"}
+    actual = judge(peers, noisy(9), {"y": truth}, {"y": OutputKind.FIGURES}, 0.0)
+    assert set(actual.trusted) == {"0", "1", "2", "3"}
 
 
 TRUTH = np.random.default_rng(0).normal(size=(100, 1))
@@ -128,8 +130,8 @@ TRUTH = np.random.default_rng(0).normal(size=(100, 1))
 
 def judged_figures(own, **peers):
     """What is said of peers that are so far from the truth, by a network that is so far from it."""
-    told = {name: {"y": TRUTH + np.float64(off)} for name, off in peers.items()}
-    return judge(told, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputKind.FIGURES}, 0.0)
+    predicted = {name: {"y": TRUTH + np.float64(off)} for name, off in peers.items()}
+    return judge(predicted, {"y": TRUTH + np.float64(own)}, {"y": TRUTH}, {"y": OutputKind.FIGURES}, 0.0)
 
 
 @pytest.mark.parametrize(("off", "trusted"), [(1.9, True), (2.1, False)])
@@ -140,15 +142,15 @@ def test_who_is_more_than_twice_as_far_as_is_usual_is_left_out(off, trusted):
 
 def test_who_is_far_from_peers_that_all_say_the_same_is_left_out():
     """Half of the peers are no distance apart then, and the own network tells what is far."""
-    found = judged_figures(0.1, a=0, b=0, c=0, d=0, near=0.15, off=1e6)
-    assert found.trusted == ("a", "b", "c", "d", "near")
-    assert "10000000.0 times as far" in found.left_out["off"]
+    actual = judged_figures(0.1, a=0, b=0, c=0, d=0, near=0.15, off=1e6)
+    assert actual.trusted == ("a", "b", "c", "d", "near")
+    assert "10000000.0 times as far" in actual.left_out["off"]
 
 
 def test_where_the_own_network_says_the_same_as_most_who_says_anything_else_is_left_out():
-    found = judged_figures(0, a=0, b=0, c=0, off=1e6)
-    assert found.trusted == ("a", "b", "c")
-    assert found.left_out == {
+    actual = judged_figures(0, a=0, b=0, c=0, off=1e6)
+    assert actual.trusted == ("a", "b", "c")
+    assert actual.left_out == {
         "off": "the own network and most peers predict the same, and it predicts something else"
     }
     assert not judged_figures(0, a=0, b=0).left_out

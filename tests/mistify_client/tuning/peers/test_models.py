@@ -70,8 +70,8 @@ def peer(data, tmp_path, device):
         manifest = Manifest.load(own.package)
         package = PackageReference(manifest.job, manifest.goal, manifest.files["serve.tflite"].sha256)
         file = describe_file(path)
-        found = Peer(f"{number}", package, 1, 0.5, 0.5, 0.1, file.size, file.sha256)
-        return PeerFile(found, path), own
+        actual = Peer(f"{number}", package, 1, 0.5, 0.5, 0.1, file.size, file.sha256)
+        return PeerFile(actual, path), own
 
     return make
 
@@ -80,10 +80,10 @@ def peer(data, tmp_path, device):
 def test_they_are_those_of_the_network_with_the_weights(peer, outputs, packages, number):
     file, own = peer(number)
     key = outputs.compute(file, packages)
-    found = outputs.read(key, Manifest.load(own.package))["scores"]
+    actual = outputs.read(key, Manifest.load(own.package))["scores"]
     trainer = own.trainer()
     trainer.restore({name: values.astype(np.float16) for name, values in trainer.weights().items()})
-    np.testing.assert_allclose(found, trainer.infer(examples(1, COUNT).inputs)["scores"], atol=1e-5)
+    np.testing.assert_allclose(actual, trainer.infer(examples(1, COUNT).inputs)["scores"], atol=1e-5)
 
 
 def test_nothing_is_computed_or_downloaded_twice(peer, outputs, packages, fetched, monkeypatch):
@@ -139,11 +139,11 @@ def test_what_a_killed_process_has_left_is_removed(peer, outputs, packages, tmp_
     assert below(tmp_path / "outputs") == ["these", f"these/{key}", f"these/{key}/0.npy"]
 
 
-def test_what_cannot_be_written_is_told_and_leaves_nothing(peer, outputs, packages, tmp_path):
+def test_what_cannot_be_written_is_reported_and_leaves_nothing(peer, outputs, packages, tmp_path):
     file, _ = peer(0)
     packages.get(file.peer.package)
-    told = r"these cannot be written \(File too large\); free space"
-    with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
+    reported = r"these cannot be written \(File too large\); free space"
+    with pytest.raises(MistifyError, match=reported) as caught, files_limited_to(1000):
         outputs.compute(file, packages)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert below(tmp_path / "outputs") == ["these"]
@@ -181,7 +181,7 @@ class BrokenOff:
             yield (self.source / name).read_bytes()[offset:]
 
         described = ((name, describe_file(self.source / name)) for name in (NETWORK, MANIFEST))
-        files = [PackageFile(name, found.size, found.sha256) for name, found in described]
+        files = [PackageFile(name, actual.size, actual.sha256) for name, actual in described]
         download_package(files, directory, read_from)
 
 
@@ -200,8 +200,8 @@ def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_pat
     """The room is needed for what was tuned."""
     reference, fetch = peer(0)[0].peer.package, BrokenOff(data)
     packages = PeerModels(tmp_path / "packages", Manifest.load(data / "trainable"), fetch)
-    told = r"packages/\w+ cannot be written \(File too large\); free space"
-    with pytest.raises(MistifyError, match=told) as caught, files_limited_to(1000):
+    reported = r"packages/\w+ cannot be written \(File too large\); free space"
+    with pytest.raises(MistifyError, match=reported) as caught, files_limited_to(1000):
         packages.get(reference)
     assert caught.value.code is ErrorCode.UNAVAILABLE
     assert not list((tmp_path / "packages").glob("*/*"))
@@ -210,10 +210,10 @@ def test_a_package_for_which_there_is_no_room_leaves_no_part_of_it(data, tmp_pat
 @pytest.mark.parametrize("spoilt", [NETWORK, MANIFEST])
 def test_a_package_that_was_damaged_since_is_fetched_once_more(peer, packages, fetched, tmp_path, spoilt):
     reference = peer(0)[0].peer.package
-    found = packages.get(reference)
+    actual = packages.get(reference)
     (path,) = (tmp_path / "packages").glob(f"*/{spoilt}")
     path.write_bytes(path.read_bytes()[:-9])
-    assert packages.get(reference) == found
+    assert packages.get(reference) == actual
     assert fetched.count == 2
 
 

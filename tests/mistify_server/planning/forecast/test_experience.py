@@ -98,8 +98,8 @@ def test_it_is_a_gaussian_process() -> None:
             other = one if right is None else [cases[int(place)] for (place,) in right]  # type: ignore[attr-defined]
             return kernel.covariance(figures(one), figures(other))
 
-        def diag(self, given: object) -> object:
-            return np.diag(self(given))  # type: ignore[call-overload]
+        def diag(self, value: object) -> object:
+            return np.diag(self(value))  # type: ignore[call-overload]
 
         def is_stationary(self) -> bool:
             return False
@@ -134,7 +134,7 @@ def test_what_the_source_reaches_is_known_from_the_last_job_with_as_many_steps()
     assert known.source("another", 200) is None
 
 
-def test_speed_is_told_by_the_edges_of_the_same_model() -> None:
+def test_speed_is_reported_by_the_edges_of_the_same_model() -> None:
     """850 steps of the source's size, 150 of them for what an edge takes besides, in 17 s."""
     whole = case(0.0)
     records = [seen(whole, 0.0, seconds=17.0), seen(case(0.0, subject="another"), 0.0, seconds=1000.0)]

@@ -99,7 +99,7 @@ def test_edges_are_remembered_those_of_the_same_model_before_others_of_its_kind(
     store.jobs.record("without", [CheckpointSaved(0, 0, ADAPTED)], 1.0, {})
 
     def lost(limit: int, subject: str = "own") -> list[float]:
-        return [found.lost for found in store.jobs.edges(subject, "dense", limit)]
+        return [actual.lost for actual in store.jobs.edges(subject, "dense", limit)]
 
     assert store.jobs.edges("own", "dense", 9) == [seen[0], seen[1], seen[3], seen[4]]
     assert lost(3) == [0.2, 0.4, 0.5]
@@ -159,9 +159,9 @@ def test_changes_are_made_all_or_none(store: Store) -> None:
 def test_a_key_names_one_job(store: Store) -> None:
     store.jobs.create(submission("j", "key"))
     assert store.jobs.create(submission("other", "key")).id == "j"
-    found = store.jobs.find("key", "[]")
-    assert found is not None
-    assert found.id == "j"
+    actual = store.jobs.find("key", "[]")
+    assert actual is not None
+    assert actual.id == "j"
     assert store.jobs.find("unknown", "[]") is None
     for conflicting in (
         lambda: store.jobs.find("key", "[{}]"),

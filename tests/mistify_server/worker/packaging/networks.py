@@ -41,8 +41,8 @@ def images(batch):
 def examples_of(model, count, seed=0):
     """Images, with the classes that a model tells; every fifth one has another."""
     x = np.random.default_rng(seed).uniform(size=(count, 8, 8, 2)).astype(np.float32)
-    told = model.predict(x, verbose=0).argmax(axis=1)
-    return Dataset({"image": x}, {"scores": (told + (np.arange(count) % 5 == 0)) % 3})
+    predicted = model.predict(x, verbose=0).argmax(axis=1)
+    return Dataset({"image": x}, {"scores": (predicted + (np.arange(count) % 5 == 0)) % 3})
 
 
 def training_setup(model, train=80, test=70, teacher=None):

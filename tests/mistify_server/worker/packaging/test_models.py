@@ -78,7 +78,7 @@ def test_a_package_states_the_accuracy_of_its_network_and_not_the_checkpoints(pa
 
 def test_an_integer_package_states_its_own_accuracy(int8, setup):
     interpreter = Interpreter(model_content=int8.files["serve.tflite"])
-    (taken,), (given,) = interpreter.get_input_details(), interpreter.get_output_details()
+    (taken,), (arguments,) = interpreter.get_input_details(), interpreter.get_output_details()
     scale, zero_point = taken["quantization"]
     right = 0
     for image, label in zip(setup.test.inputs["image"], setup.test.targets["scores"], strict=True):
@@ -86,15 +86,15 @@ def test_an_integer_package_states_its_own_accuracy(int8, setup):
         stored = np.clip(np.round(image / np.float32(scale)) + zero_point, -128, 127).astype(np.int8)
         interpreter.set_tensor(taken["index"], stored[None])
         interpreter.invoke()
-        right += interpreter.get_tensor(given["index"])[0].argmax() == label
+        right += interpreter.get_tensor(arguments["index"])[0].argmax() == label
     assert int8.manifest.accuracy == pytest.approx(right / 70)
     assert int8.manifest.quantization is Quantization.INT8
 
 
 def test_an_integer_package_says_what_its_integers_stand_for(int8):
-    (taken,), (given,) = int8.manifest.inputs, int8.manifest.outputs
-    assert (taken.name, taken.dtype, given.name, given.dtype) == ("image", "int8", "scores", "int8")
-    assert (given.scale, given.zero_point) == (1 / 256, -128)
+    (taken,), (arguments,) = int8.manifest.inputs, int8.manifest.outputs
+    assert (taken.name, taken.dtype, arguments.name, arguments.dtype) == ("image", "int8", "scores", "int8")
+    assert (arguments.scale, arguments.zero_point) == (1 / 256, -128)
     assert int8.manifest.achieved["size_bytes@int8"] == len(int8.files["serve.tflite"])
 
 
@@ -113,7 +113,7 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, mon
         image = keras.Input((8, 8, 2), name="image")
         made = keras.Model(image, layers.Dense(2, name="scores")(layers.Flatten()(image)))
     convert = packaging.convert_trainable
-    monkeypatch.setattr(packaging, "convert_trainable", lambda _, *given: convert(made, *given))
+    monkeypatch.setattr(packaging, "convert_trainable", lambda _, *arguments: convert(made, *arguments))
     with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
         package_model(model, TASK, setup)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
@@ -154,10 +154,10 @@ def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package,
         for name in ("kernel", "bias")
         if hasattr(layer, name)
     }
-    found = opened(package).weights()
-    assert found.keys() == expected.keys()
+    actual = opened(package).weights()
+    assert actual.keys() == expected.keys()
     for name, weight in expected.items():
-        np.testing.assert_array_equal(found[name], weight)
+        np.testing.assert_array_equal(actual[name], weight)
 
 
 @pytest.mark.parametrize("task", [INT8, FLOAT16], ids=["int8", "float16"])
@@ -193,9 +193,9 @@ def test_class_weights_count_in_the_training_network(model, setup):
         package_model(model, package_task(tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
     )
     classes = np.array([1, 2, 2, 0])
-    told = trainer.infer(images(4))["scores"]
+    predicted = trainer.infer(images(4))["scores"]
     counts = np.array([1.0, 9.0, 9.0, 1.0])
-    expected = -(counts * np.log(told[range(4), classes])).sum() / counts.sum()
+    expected = -(counts * np.log(predicted[range(4), classes])).sum() / counts.sum()
     assert trainer.evaluate(images(4), classes).loss == pytest.approx(expected, rel=1e-4)
 
 

@@ -69,8 +69,8 @@ def test_each_branch_computes_what_its_network_computes(branches, converted, num
 
 
 def test_the_branches_differ(branches, converted):
-    found = [by_number(converted, number, 9) for number in range(4)]
-    for left, right in pairwise(found):
+    actual = [by_number(converted, number, 9) for number in range(4)]
+    for left, right in pairwise(actual):
         assert np.abs(left - right).max() > 1e-3
 
 
@@ -95,9 +95,9 @@ def kernels(network):
 
 @pytest.mark.parametrize("precision", ["none", "float16", "dynamic", "int8"])
 def test_the_base_is_stored_once_and_every_branch_by_itself(converted_to, precision):
-    found = kernels(converted_to(precision))
-    assert found[24, 3, 3, 2] == 1
-    assert [found[width, 3, 3, 24] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
+    actual = kernels(converted_to(precision))
+    assert actual[24, 3, 3, 2] == 1
+    assert [actual[width, 3, 3, 24] for width in (1, 2, 3, 6)] == [1, 1, 1, 1]
 
 
 def test_one_interpreter_runs_all_branches(converted):
@@ -109,14 +109,14 @@ def test_one_interpreter_runs_all_branches(converted):
     image = next(index for name, index in by_name.items() if "image" in name)
     interpreter.set_tensor(image, images(1))
     output = interpreter.get_output_details()[0]["index"]
-    found = {}
+    actual = {}
     for number in (0, 3, 0, 3, 1):
         interpreter.set_tensor(choice, np.int32(number))
         interpreter.invoke()
-        told = found.setdefault(number, interpreter.get_tensor(output))
-        np.testing.assert_array_equal(told, interpreter.get_tensor(output))
-    for number, told in found.items():
-        np.testing.assert_allclose(told, by_number(converted, number, 1), atol=1e-6)
+        predicted = actual.setdefault(number, interpreter.get_tensor(output))
+        np.testing.assert_array_equal(predicted, interpreter.get_tensor(output))
+    for number, predicted in actual.items():
+        np.testing.assert_allclose(predicted, by_number(converted, number, 1), atol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["float16", "dynamic"])
@@ -124,8 +124,8 @@ def test_branches_are_stored_at_other_precisions(converted_to, converted, precis
     stored = converted_to(precision)
     differences = []
     for number in range(4):
-        found = by_signature(stored, number, 5)
-        differences.append(np.abs(found - by_signature(converted, number, 5)).max())
+        actual = by_signature(stored, number, 5)
+        differences.append(np.abs(actual - by_signature(converted, number, 5)).max())
     assert 0 < differences[-1] <= max(differences) < 0.05
 
 

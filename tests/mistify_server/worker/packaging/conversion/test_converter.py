@@ -38,9 +38,9 @@ def int8(model):
 
 @pytest.mark.parametrize("batch", [1, 2, 33])
 def test_a_converted_network_equals_its_model(model, converted, batch):
-    found = run_network(converted, {"image": images(batch)})["scores"]
-    assert found.shape == (batch, 3)
-    np.testing.assert_allclose(found, model.predict(images(batch), verbose=0), atol=1e-5)
+    actual = run_network(converted, {"image": images(batch)})["scores"]
+    assert actual.shape == (batch, 3)
+    np.testing.assert_allclose(actual, model.predict(images(batch), verbose=0), atol=1e-5)
 
 
 def test_batch_norm_is_folded(converted):
@@ -67,14 +67,14 @@ def test_the_converted_model_is_not_changed(model):
 def test_a_network_that_looks_at_smaller_images_takes_them_as_they_are(model, precision, near):
     smaller = narrow(at_resolution(analyse(model), 0.75), {})
     converted = converted_as(smaller, {"precision": precision})
-    found = run_network(converted, {"image": images(9)})["scores"]
-    np.testing.assert_allclose(found, smaller.predict(images(9), verbose=0), atol=near)
+    actual = run_network(converted, {"image": images(9)})["scores"]
+    np.testing.assert_allclose(actual, smaller.predict(images(9), verbose=0), atol=near)
 
 
 @pytest.mark.parametrize("batch", [1, 9])
 def test_an_integer_network_is_near_its_model(model, int8, batch):
-    found = run_network(int8, {"image": images(batch)})["scores"]
-    np.testing.assert_allclose(found, model.predict(images(batch), verbose=0), atol=0.05)
+    actual = run_network(int8, {"image": images(batch)})["scores"]
+    np.testing.assert_allclose(actual, model.predict(images(batch), verbose=0), atol=0.05)
 
 
 def test_an_integer_network_computes_with_integers_alone(int8):
@@ -86,9 +86,9 @@ def test_integer_weights_are_the_folded_ones_per_channel(model, int8):
     """Symmetric: the largest weight of an output channel is 127 or -127."""
     folded = fold_batch_norm(model)
     kernels = [np.asarray(layer.kernel) for layer in folded.layers if type(layer) is layers.Conv2D]
-    found = quantized_weights(int8, "CONV_2D")
-    assert len(found) == len(kernels) == 2
-    for (stored, scales), kernel in zip(found, kernels, strict=True):
+    actual = quantized_weights(int8, "CONV_2D")
+    assert len(actual) == len(kernels) == 2
+    for (stored, scales), kernel in zip(actual, kernels, strict=True):
         wanted = kernel.transpose(3, 0, 1, 2)
         largest = np.abs(wanted).max(axis=(1, 2, 3))
         np.testing.assert_allclose(scales, largest / 127, rtol=1e-5)
@@ -101,13 +101,13 @@ def quantized_weights(network, operator_name):
     """Weights [C_out, height, width, C_in] and scales [C_out] of every operator of a name."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
     (graph,) = model.subgraphs
-    found = []
+    actual = []
     for operator in graph.operators:
         if flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) == operator_name:
             tensor = graph.tensors[operator.inputs[1]]
             content = np.asarray(model.buffers[tensor.buffer].data, np.uint8).view(np.int8)
-            found.append((content.reshape(tensor.shape), np.asarray(tensor.quantization.scale)))
-    return found
+            actual.append((content.reshape(tensor.shape), np.asarray(tensor.quantization.scale)))
+    return actual
 
 
 def test_what_integers_stand_for(int8):
@@ -172,11 +172,11 @@ def two_by_two():
 def test_inputs_and_outputs_have_the_names_of_the_model(quantization):
     model = two_by_two()
     rng = np.random.default_rng(0)
-    given = {"tokens": rng.integers(0, 10, (30, 5), np.int32), "image": images(30)}
-    converted = convert(model, QuantizationConfig.model_validate(quantization), given)
-    found = run_network(converted, given)
-    slots, intent = model.predict([given["tokens"], given["image"]], verbose=0)
+    value = {"tokens": rng.integers(0, 10, (30, 5), np.int32), "image": images(30)}
+    converted = convert(model, QuantizationConfig.model_validate(quantization), value)
+    actual = run_network(converted, value)
+    slots, intent = model.predict([value["tokens"], value["image"]], verbose=0)
     tolerance = 1e-5 if quantization == "none" else 0.1
-    np.testing.assert_allclose(found["slots"], slots, atol=tolerance)
-    np.testing.assert_allclose(found["intent"], intent, atol=tolerance)
+    np.testing.assert_allclose(actual["slots"], slots, atol=tolerance)
+    np.testing.assert_allclose(actual["intent"], intent, atol=tolerance)
     assert Runner(converted).inputs["tokens"].dtype == "int32"

@@ -33,10 +33,10 @@ MERGED = {"activation hard_sigmoid": {"stem/bias"}}
 
 def same(network, model):
     inputs = inputs_of(model)
-    found = list(run_network(network, inputs).values())
-    given = list(inputs.values())
-    expected = keras.tree.flatten(model(given if len(given) > 1 else given[0], training=False))
-    for ours, theirs in zip(found, expected, strict=True):
+    actual = list(run_network(network, inputs).values())
+    value = list(inputs.values())
+    expected = keras.tree.flatten(model(value if len(value) > 1 else value[0], training=False))
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5 * max(1.0, np.abs(theirs).max()))
 
 
@@ -49,9 +49,9 @@ def test_other_weights_are_written_in_place(name):
     same(network, model)
     changed = bytearray(network)
     rng = np.random.default_rng(4)
-    for weight, found in places.items():
+    for weight, actual in places.items():
         weights[weight].assign(weights[weight] + 0.1 * rng.normal(size=weights[weight].shape))
-        for place in found:
+        for place in actual:
             place.put(weights[weight].numpy(), changed)
     assert len(changed) == len(network)
     same(bytes(changed), model)
@@ -99,7 +99,7 @@ def test_weights_that_are_alike_have_places_of_their_own():
     x = layers.Dense(4, activation="relu", kernel_initializer="zeros", name="b")(x)
     model = keras.Model(inputs, layers.Dense(4, kernel_initializer="identity", name="c")(x))
     network, places = convert_placed(model, trainable_weights(model, TuningConfig(trainable="network")))
-    assert len({place.offset for found in places.values() for place in found}) == 6
+    assert len({place.offset for actual in places.values() for place in actual}) == 6
     same(network, model)
 
 
@@ -118,5 +118,5 @@ def test_a_norm_that_cannot_be_folded_is_a_scale_and_a_shift():
     settled = fold_batch_norm(model).get_layer("norm")
     np.testing.assert_array_equal(settled.moving_mean, np.zeros(6))
     np.testing.assert_array_equal(settled.moving_variance + settled.epsilon, np.ones(6))
-    given = inputs_of(model)["x"]
-    np.testing.assert_allclose(settled(given), norm(given), rtol=1e-5, atol=1e-6)
+    value = inputs_of(model)["x"]
+    np.testing.assert_allclose(settled(value), norm(value), rtol=1e-5, atol=1e-6)

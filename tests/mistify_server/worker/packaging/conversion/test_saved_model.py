@@ -34,11 +34,11 @@ def saved(package, tmp_path_factory):
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("number", [-3, 0, 1, 2, 3, 9])
 def test_each_branch_gives_what_it_gives_in_litert(package, saved, number, batch):
-    found = saved.signatures["serving_default"](
+    actual = saved.signatures["serving_default"](
         image=tf.constant(images(batch)), branch=tf.constant(number, tf.int32)
     )
     expected = Runner(package.files["serve.tflite"])({"image": images(batch), "branch": number})
-    np.testing.assert_allclose(found["scores"], expected["scores"], atol=1e-5)
+    np.testing.assert_allclose(actual["scores"], expected["scores"], atol=1e-5)
 
 
 def test_it_chooses_by_a_case_operation(saved):

@@ -45,13 +45,13 @@ def kernels_in(content):
         for operator in graph.operators
         if names[id(operator)] == "DEQUANTIZE"
     }
-    found = []
+    actual = []
     for operator in graph.operators:
         if names[id(operator)] in ("CONV_2D", "FULLY_CONNECTED"):
             tensor = graph.tensors[widened.get(operator.inputs[1], operator.inputs[1])]
             stored = STORED[flatbuffer_utils.type_to_name(tensor.type)]
-            found.append(np.frombuffer(bytes(model.buffers[tensor.buffer].data), stored))
-    return found
+            actual.append(np.frombuffer(bytes(model.buffers[tensor.buffer].data), stored))
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +59,10 @@ def digits(digits_resnet):
     """A network that knows the digits, and what it learned from."""
     signature = signature_of(digits_resnet)
     train, test = (load_dataset(f"builtin:digits-{part}", signature) for part in ("train", "test"))
-    told = Evaluation(digits_resnet).outputs(train.inputs)
+    predicted = Evaluation(digits_resnet).outputs(train.inputs)
     return (
         digits_resnet,
-        TrainingSetup(train, test, told, TrainingParams()),
+        TrainingSetup(train, test, predicted, TrainingParams()),
         Evaluation(digits_resnet).score(test, Metric.ACCURACY),
     )
 
@@ -107,7 +107,7 @@ def test_what_is_compressed_zips_better(digits):
     assert zipped[2] < 0.3 * zipped[0]
 
 
-def test_where_every_channel_has_a_scale_of_its_own_the_values_are_told():
+def test_where_every_channel_has_a_scale_of_its_own_the_values_are_reported():
     """Int8 gives each channel of a convolution a scale, and so values, of its own."""
     model = network(width=16)
     setup = training_setup_of(model)
@@ -124,7 +124,7 @@ def test_a_package_without_compression_says_nothing_of_it():
     assert not {"zero_share", "kernel_values", "gzip_bytes"} & manifest.achieved.keys()
 
 
-def test_what_the_precision_costs_is_told_against_the_compressed_network():
+def test_what_the_precision_costs_is_reported_against_the_compressed_network():
     """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
     model = network()
     setup = training_setup_of(model, train=200, test=200)
@@ -136,7 +136,7 @@ def test_what_the_precision_costs_is_told_against_the_compressed_network():
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "accuracy", "told"),
+    ("asked", "actual", "accuracy", "reported"),
     [
         (HALF, {"zero_share": 0.5}, 0.895, ""),
         (HALF, {"zero_share": 0.495}, 0.9, ""),
@@ -146,9 +146,9 @@ def test_what_the_precision_costs_is_told_against_the_compressed_network():
         (HALF, {"zero_share": 0.5}, 0.88, "with 50% zeros: accuracy 88.0% against 90.0% before"),
     ],
 )
-def test_what_falls_short_is_told(asked, found, accuracy, told):
-    assert compression_losses(asked, found, accuracy, 0.9, Metric.ACCURACY).startswith(told)
-    assert bool(compression_losses(asked, found, accuracy, 0.9, Metric.ACCURACY)) == bool(told)
+def test_what_falls_short_is_reported(asked, actual, accuracy, reported):
+    assert compression_losses(asked, actual, accuracy, 0.9, Metric.ACCURACY).startswith(reported)
+    assert bool(compression_losses(asked, actual, accuracy, 0.9, Metric.ACCURACY)) == bool(reported)
 
 
 def test_a_package_that_nothing_is_trained_for_needs_no_teacher():

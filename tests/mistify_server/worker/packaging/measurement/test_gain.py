@@ -22,48 +22,48 @@ def networks():
     }
 
 
-def test_nothing_is_told_of_a_package_that_is_faster_and_as_accurate():
+def test_nothing_is_reported_of_a_package_that_is_faster_and_as_accurate():
     assert drawbacks(Quantization.INT8, Served(b"", 0.1, 0.795), FLOAT32, Metric.ACCURACY) == ""
 
 
-def test_a_loss_of_more_than_a_point_is_told():
+def test_a_loss_of_more_than_a_point_is_reported():
     worse = Served(b"", 0.1, 0.785)
-    told = drawbacks(Quantization.INT8, worse, FLOAT32, Metric.F1)
-    assert told == "as int8: f1 78.5% against 80.0% in float32; int8-qat may lose less"
+    reported = drawbacks(Quantization.INT8, worse, FLOAT32, Metric.F1)
+    assert reported == "as int8: f1 78.5% against 80.0% in float32; int8-qat may lose less"
     assert "may lose less" not in drawbacks(Quantization.INT8_QAT, worse, FLOAT32, Metric.F1)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(0.85, ""), (0.7, ""), (0.9, "as dynamic: mse 0.9 against 0.8 in float32")]
+    ("error", "reported"), [(0.85, ""), (0.7, ""), (0.9, "as dynamic: mse 0.9 against 0.8 in float32")]
 )
-def test_a_squared_error_may_grow_by_a_tenth(error, told):
-    assert drawbacks(Quantization.DYNAMIC, Served(b"", 0.1, error), FLOAT32, Metric.MSE) == told
+def test_a_squared_error_may_grow_by_a_tenth(error, reported):
+    assert drawbacks(Quantization.DYNAMIC, Served(b"", 0.1, error), FLOAT32, Metric.MSE) == reported
 
 
 @pytest.mark.parametrize("precision", [Quantization.FLOAT16, Quantization.DYNAMIC])
 def test_operators_that_stay_float_are_named(networks, precision):
-    told = drawbacks(precision, Served(networks[precision], 0.25, 0.80), FLOAT32, Metric.ACCURACY)
+    reported = drawbacks(precision, Served(networks[precision], 0.25, 0.80), FLOAT32, Metric.ACCURACY)
     of = 7 if precision is Quantization.FLOAT16 else 6
-    assert told.startswith(
+    assert reported.startswith(
         f"as {precision}: not faster than in float32 (0.25 ms against 0.2 ms) because {of} of its 7 operators"
     )
-    assert "compute in float32 (ADD, CONV_2D, " in told
+    assert "compute in float32 (ADD, CONV_2D, " in reported
 
 
 def test_where_all_are_integers_the_overhead_decides(networks):
-    told = drawbacks(
+    reported = drawbacks(
         Quantization.INT8, Served(networks[Quantization.INT8], 0.25, 0.80), FLOAT32, Metric.ACCURACY
     )
-    assert "of an inference is" in told
-    assert "compute in float32" not in told
+    assert "of an inference is" in reported
+    assert "compute in float32" not in reported
 
 
 def test_how_many_operators_compute_in_float(networks):
-    found = {precision: float_operators(content) for precision, content in networks.items()}
-    assert {count for _, count in found.values()} == {7}
-    assert len(found[Quantization.NONE][0]) == len(found[Quantization.FLOAT16][0]) == 7
+    actual = {precision: float_operators(content) for precision, content in networks.items()}
+    assert {count for _, count in actual.values()} == {7}
+    assert len(actual[Quantization.NONE][0]) == len(actual[Quantization.FLOAT16][0]) == 7
     # Of the weights only those of the 1 x 1 convolution are worth it.
-    assert sorted(found[Quantization.DYNAMIC][0]) == [
+    assert sorted(actual[Quantization.DYNAMIC][0]) == [
         "ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MEAN", "SOFTMAX"
     ]  # fmt: skip
-    assert found[Quantization.INT8][0] == []
+    assert actual[Quantization.INT8][0] == []

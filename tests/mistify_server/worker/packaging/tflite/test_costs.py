@@ -37,12 +37,12 @@ def attention() -> keras.Model:
 @pytest.mark.parametrize("make", [network, transposed, sequences, attention])
 def test_multiply_adds_and_weights_are_those_of_the_layers(make: object) -> None:
     model = randomised(make())  # type: ignore[operator]
-    expected, found = analyse(model).network(), network_cost(convert(model))
-    assert found.flops == expected.flops
+    expected, actual = analyse(model).network(), network_cost(convert(model))
+    assert actual.flops == expected.flops
     stored = sum(layer.stored_params for layer in expected.layers)
-    assert sum(layer.stored_params for layer in found.layers) == pytest.approx(stored, rel=0.02)
+    assert sum(layer.stored_params for layer in actual.layers) == pytest.approx(stored, rel=0.02)
     # The converter adds reshaped and transposed copies.
-    assert 0.9 * expected.peak_activations <= found.peak_activations <= 2.2 * expected.peak_activations
+    assert 0.9 * expected.peak_activations <= actual.peak_activations <= 2.2 * expected.peak_activations
 
 
 def test_the_size_is_near_that_of_the_file() -> None:
@@ -61,9 +61,9 @@ def test_operators_that_run_others_are_refused() -> None:
 
 def test_nothing_costs_nothing() -> None:
     inputs = keras.Input((4,))
-    found = network_cost(convert(keras.Model(inputs, layers.ReLU()(inputs))))
-    assert isinstance(found, NetworkCost)
-    assert (found.flops, found.params) == (0, 0)
+    actual = network_cost(convert(keras.Model(inputs, layers.ReLU()(inputs))))
+    assert isinstance(actual, NetworkCost)
+    assert (actual.flops, actual.params) == (0, 0)
 
 
 def test_numbers_that_index_a_table_are_no_obstacle() -> None:
@@ -73,6 +73,6 @@ def test_numbers_that_index_a_table_are_no_obstacle() -> None:
         return tf.reduce_mean(tf.gather(table, numbers), axis=1)
 
     function = Function(looked_up, [tf.TensorSpec([None, 200], tf.int32, "numbers")], ["y"])
-    found = network_cost(convert_function(function, QuantizationConfig()))
-    assert found.params == pytest.approx(5 * 8, abs=5)
-    assert found.elements[found.inputs[0]] == 200
+    actual = network_cost(convert_function(function, QuantizationConfig()))
+    assert actual.params == pytest.approx(5 * 8, abs=5)
+    assert actual.elements[actual.inputs[0]] == 200

@@ -50,8 +50,8 @@ def test_layers_do_what_the_converted_network_does(make) -> None:
     keras.utils.set_random_seed(0)
     model = make()
     expected = list(network_cost(convert(model)).operations)
-    found = list(analyse(model).network().operations)
-    assert counted(found) == counted(expected)
+    actual = list(analyse(model).network().operations)
+    assert counted(actual) == counted(expected)
 
 
 def test_convolutions_over_volumes_have_the_channels_of_their_layers() -> None:

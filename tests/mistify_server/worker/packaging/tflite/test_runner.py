@@ -19,16 +19,16 @@ def converted():
 
 def test_the_tensors_are_those_of_the_model(converted):
     runner = Runner(converted)
-    taken, given = runner.inputs["image"], runner.outputs["scores"]
+    taken, value = runner.inputs["image"], runner.outputs["scores"]
     assert (taken.name, taken.dtype, taken.shape) == ("image", "float32", (-1, 8, 8, 2))
-    assert (given.name, given.dtype, given.shape) == ("scores", "float32", (-1, 3))
+    assert (value.name, value.dtype, value.shape) == ("scores", "float32", (-1, 3))
 
 
 def test_whole_numbers_will_do(converted):
     pixels = np.random.default_rng(0).integers(0, 255, (4, 8, 8, 2), np.uint8)
-    found = run_network(converted, {"image": pixels})["scores"]
+    actual = run_network(converted, {"image": pixels})["scores"]
     np.testing.assert_array_equal(
-        found, run_network(converted, {"image": pixels.astype(np.float32)})["scores"]
+        actual, run_network(converted, {"image": pixels.astype(np.float32)})["scores"]
     )
 
 

@@ -44,11 +44,11 @@ def _tokens(*middle):
 
 
 def _attention(**options):
-    asked, told = keras.Input((4, 5), name="asked"), keras.Input((5, 7), name="told")
+    asked, reported = keras.Input((4, 5), name="asked"), keras.Input((5, 7), name="told")
     x = layers.MultiHeadAttention(2, 3, 4, name="attention", **options)(
-        layers.Dense(6, name="x")(asked), layers.Dense(8, name="y")(told)
+        layers.Dense(6, name="x")(asked), layers.Dense(8, name="y")(reported)
     )
-    return keras.Model([asked, told], layers.Dense(3, name="out")(x))
+    return keras.Model([asked, reported], layers.Dense(3, name="out")(x))
 
 
 def _transformer():
@@ -224,12 +224,12 @@ def inputs_of(model, seed=1, count=BATCH):
 def targets_of(model, seed=2, count=BATCH):
     """Targets by the names of their outputs."""
     rng = np.random.default_rng(seed)
-    found = {}
+    actual = {}
     for name, tensor in zip(output_names(model), model.outputs, strict=True):
         shape = (count, *tensor.shape[1:])
         classes = rng.integers(0, shape[-1], shape[:-1]).astype(np.int32)
-        found[name] = rng.normal(size=shape).astype(np.float32) if len(shape) > 3 else classes
-    return found
+        actual[name] = rng.normal(size=shape).astype(np.float32) if len(shape) > 3 else classes
+    return actual
 
 
 def taught_of(model, seed=3, count=BATCH):
@@ -246,5 +246,5 @@ def lesson_of(model):
     return {
         **inputs_of(model),
         **{target_of(name): target for name, target in targets.items()},
-        **{teacher_of(name): told for name, told in taught.items()},
+        **{teacher_of(name): reported for name, reported in taught.items()},
     }

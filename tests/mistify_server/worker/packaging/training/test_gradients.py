@@ -21,23 +21,19 @@ layers = keras.layers
 def gradients(model):
     """Those of the loss by the weights: made of replacements, TensorFlow's own; and the graph of ours."""
     made = trained(model)
-    given = {name: tf.constant(array) for name, array in lesson_of(model).items()}
-    given[KD_WEIGHT] = tf.constant(0.5)
+    value = {name: tf.constant(array) for name, array in lesson_of(model).items()}
+    value[KD_WEIGHT] = tf.constant(0.5)
     weights = [tf.constant(weight.numpy()) for weight in made.weights]
 
     @tf.function(autograph=False)
-    def found(weights, given):
-        return tf.gradients(in_builtins(made.loss)(weights, given), weights)
+    def actual(weights, value):
+        return tf.gradients(in_builtins(made.loss)(weights, value), weights)
 
-    @tf.function(autograph=False)
-    def expected(weights, given):
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            loss = made.loss(weights, given)
-        return tape.gradient(loss, weights)
-
-    graph = found.get_concrete_function(weights, given).graph
-    return _dense(found(weights, given)), _dense(expected(weights, given)), graph
+    with tf.GradientTape() as tape:
+        tape.watch(weights)
+        loss = made.loss(weights, value)
+    graph = actual.get_concrete_function(weights, value).graph
+    return _dense(actual(weights, value)), _dense(tape.gradient(loss, weights)), graph
 
 
 def _dense(tensors):
@@ -48,11 +44,11 @@ def _dense(tensors):
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in MANY else []) for name in NETWORKS]
 )
 def test_gradients_are_those_of_tensorflow(name):
-    found, expected, graph = gradients(network(name))
+    actual, expected, graph = gradients(network(name))
     assert {operation.type for operation in graph.get_operations()}.isdisjoint(LACKING)
     largest = max(np.abs(gradient).max() for gradient in expected)
     assert largest > 1e-3, "trivial gradients"
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(actual, expected, strict=True):
         # What cancels out, such as the gradient of a bias before a norm, is compared with the others.
         assert np.abs(ours - theirs).max() <= 1e-4 * max(np.abs(theirs).max(), 1e-3 * largest)
 

@@ -45,16 +45,16 @@ class Device:
         self.interpreter = Interpreter(model_content=self.content, num_threads=1)
         self.setup = lesson_of(model)
 
-    def run(self, signature, **given):
-        return self.interpreter.get_signature_runner(signature)(**given)
+    def run(self, signature, **value):
+        return self.interpreter.get_signature_runner(signature)(**value)
 
     def step(self, rate=RATE, share=SHARE):
         scalars = {"kd_weight": np.float32(share), "learning_rate": np.float32(rate)}
         return float(self.run("train", **self.setup, **scalars)["loss"])
 
     def weights(self):
-        found = self.run("weights")
-        return [found[tensor_of(at)] for at in range(len(self.made.weights))]
+        actual = self.run("weights")
+        return [actual[tensor_of(at)] for at in range(len(self.made.weights))]
 
     def operators(self):
         content = flatbuffer_utils.read_model_from_bytearray(bytearray(self.content))
@@ -75,9 +75,9 @@ class Reference:
         self.objectives = objectives_of(model)
 
     def loss(self):
-        given = list(inputs_of(self.model).values())
-        told = tf.nest.flatten(self.model(given if len(given) > 1 else given[0], training=False))
-        outputs = dict(zip(output_names(self.model), told, strict=True))
+        value = list(inputs_of(self.model).values())
+        predicted = tf.nest.flatten(self.model(value if len(value) > 1 else value[0], training=False))
+        outputs = dict(zip(output_names(self.model), predicted, strict=True))
         targets, taught = targets_of(self.model), taught_of(self.model)
         return tf.add_n(
             [
@@ -90,8 +90,8 @@ class Reference:
     def gradients(self):
         with tf.GradientTape() as tape:
             loss = self.loss()
-        found = tape.gradient(loss, self.model.trainable_variables)
-        return float(loss), [tf.convert_to_tensor(gradient) for gradient in found]
+        actual = tape.gradient(loss, self.model.trainable_variables)
+        return float(loss), [tf.convert_to_tensor(gradient) for gradient in actual]
 
     def step(self):
         loss, gradients = self.gradients()
@@ -153,23 +153,23 @@ def fresh(device):
 def test_any_number_of_examples_is_inferred(fresh, count):
     inputs = inputs_of(fresh.model, count=count)
     expected = fresh.model.predict(list(inputs.values()), verbose=0)
-    found = fresh.run("infer", **inputs)[output_names(fresh.model)[0]]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    actual = fresh.run("infer", **inputs)[output_names(fresh.model)[0]]
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, 11])
 def test_what_is_right_is_counted(fresh, count):
     inputs, (name,) = inputs_of(fresh.model, count=count), output_names(fresh.model)
-    told = fresh.model.predict(list(inputs.values()), verbose=0)
-    targets = told.argmax(-1).astype(np.int32)
+    predicted = fresh.model.predict(list(inputs.values()), verbose=0)
+    targets = predicted.argmax(-1).astype(np.int32)
     targets[0] = -1
     targets[4:6] = (targets[4:6] + 1) % 3
-    found = fresh.run("evaluate", **inputs, **{target_of(name): targets})
-    assert (found["correct"], found["counted"]) == ((8, 10) if count == 11 else (0, 0))
+    actual = fresh.run("evaluate", **inputs, **{target_of(name): targets})
+    assert (actual["correct"], actual["counted"]) == ((8, 10) if count == 11 else (0, 0))
     kept = targets >= 0
-    spread = told - np.log(np.exp(told).sum(-1, keepdims=True))
+    spread = predicted - np.log(np.exp(predicted).sum(-1, keepdims=True))
     entropies = -spread[kept, targets[kept]]
-    assert found["loss"] == pytest.approx(entropies.mean() if count == 11 else 0, rel=1e-5)
+    assert actual["loss"] == pytest.approx(entropies.mean() if count == 11 else 0, rel=1e-5)
 
 
 def test_momentum_is_kept_and_forgotten(fresh):
@@ -186,8 +186,8 @@ def test_momentum_is_kept_and_forgotten(fresh):
 def test_adaptation_makes_surer_by_scales_and_shifts_alone(fresh):
     before, inputs = fresh.weights(), inputs_of(fresh.model)
     entropies = [float(fresh.run("adapt", **inputs, learning_rate=np.float32(0.1))["loss"]) for _ in range(9)]
-    told = fresh.model.predict(list(inputs.values()), verbose=0)
-    shares = np.exp(told) / np.exp(told).sum(-1, keepdims=True)
+    predicted = fresh.model.predict(list(inputs.values()), verbose=0)
+    shares = np.exp(predicted) / np.exp(predicted).sum(-1, keepdims=True)
     assert entropies[0] == pytest.approx(-(shares * np.log(shares)).sum(-1).mean(), rel=1e-4)
     assert entropies == sorted(entropies, reverse=True)
     for old, new in zip(before, fresh.weights(), strict=True):
@@ -211,7 +211,7 @@ def test_only_a_part_is_trained(part, names):
     assert losses == pytest.approx([reference.step() for _ in range(20)], rel=1e-4)
 
 
-def test_what_litert_lacks_is_told():
+def test_what_litert_lacks_is_reported():
     inputs = keras.Input((4, 5, 5, 2), name="volume")
     x = layers.GlobalAveragePooling3D()(layers.Conv3D(3, 2)(inputs))
     with pytest.raises(UntrainableError):
