@@ -103,9 +103,9 @@ def again(once, trained, training_setup):
 
 
 def test_it_meets_a_budget_cutting_little_more_and_leaves_the_parent_alone(once, trained):
-    assert meets(costs(once.network), once.value.budget)
+    assert meets(costs(once.network), once.inputs.budget)
     assert costs(once.network) == pytest.approx(once.executor.measure())
-    assert costs(once.network)[FLOPS] > 0.85 * once.value.budget[FLOPS]
+    assert costs(once.network)[FLOPS] > 0.85 * once.inputs.budget[FLOPS]
     assert_equal(trained.get_weights(), once.source_weights)
 
 
@@ -132,7 +132,7 @@ def test_measuring_changes_nothing(once):
 
 def test_the_same_assignment_gives_the_same_network(once, again):
     assert_equal(again.weights, once.weights)
-    another_seed = adapted(once.algorithm, replace(once.value, seed=4)).network().get_weights()
+    another_seed = adapted(once.algorithm, replace(once.inputs, seed=4)).network().get_weights()
     assert any(
         left.shape != right.shape or not np.array_equal(left, right)
         for left, right in zip(once.weights, another_seed, strict=True)
@@ -164,9 +164,9 @@ def test_it_goes_on_along_a_path(algorithm, trained, training_setup):
 
 def test_with_another_network_it_starts_anew(again):
     """Even if it is a copy of the one that it gave last."""
-    again.executor.init(replace(again.value, model=keras.models.clone_model(again.network)))
+    again.executor.init(replace(again.inputs, model=keras.models.clone_model(again.network)))
     assert again.executor.trainer is not again.trainer
-    assert_equal(sent(again.executor, again.value).network().get_weights(), again.weights)
+    assert_equal(sent(again.executor, again.inputs).network().get_weights(), again.weights)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -105,7 +105,7 @@ def test_json_has_all_of_it(plan, service):
     content = json.loads(plan("--json").output)
     assert content["seconds"] == 448.0
     assert content["out_of_reach"] == [
-        {"goal": "tiny", "limit": "FLOP", "given": "0.001x", "nearest": "0.0042x"}
+        {"goal": "tiny", "limit": "FLOP", "value": "0.001x", "nearest": "0.0042x"}
     ]
     (batch,) = content["batches"]
     assert (batch["metric"], batch["source_accuracy"]) == ("accuracy", {"mean": 0.8, "deviation": 0.01})

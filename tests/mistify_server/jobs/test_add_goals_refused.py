@@ -13,11 +13,11 @@ Config = Callable[..., dict[str, object]]
 
 
 class Refused(NamedTuple):
-    """A change of a config that would fit the job, and the problem that has to be told of it."""
+    """A change of a config that would fit the job, and the problem that it has to be refused with."""
 
     changes: dict[str, object]
     place: str
-    inputs: str
+    value: str
     expected: str
 
 
