@@ -53,6 +53,11 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     write_bytes(path, text.encode(), durable=durable)
 
 
+def cache_directory() -> Path:
+    """Return the directory of the user's caches: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
+
+
 def write_json(path: Path, value: object, *, durable: bool = False) -> None:
     """Write a JSON file as `replacing` does."""
     write_text(path, json.dumps(value, indent=2) + "\n", durable=durable)

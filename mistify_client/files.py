@@ -1,6 +1,5 @@
 """Files and directories named by the user, checked before anything is started."""
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -50,8 +49,3 @@ def output_directory(path: Path, option: str = "--out") -> None:
         value = f"{path} ({error.strerror})"
         problem = Problem(option, value, "a directory to write into", "give another one")
         raise invalid_config([problem], "the output") from error
-
-
-def cache_directory() -> Path:
-    """Return the default directory for downloads."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"

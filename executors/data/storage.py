@@ -1,15 +1,15 @@
 """Arrays that may be larger than memory: from a size on they lie in a file, mapped into memory."""
 
 import io
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from mistify.files import cache_directory
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -86,16 +86,11 @@ def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
     return rows.array()
 
 
-def cache_directory() -> Path:
-    """Return the directory of large arrays: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
-    directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"
-    directory.mkdir(parents=True, exist_ok=True)
-    return directory
-
-
 def _moved(content: io.BytesIO) -> IO[bytes]:
     """Return a file with what has grown too large for memory."""
-    file = tempfile.TemporaryFile(dir=cache_directory())  # noqa: SIM115 - open as long as it grows
+    directory = cache_directory()
+    directory.mkdir(parents=True, exist_ok=True)
+    file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115 - open as long as it grows
     file.write(content.getbuffer())
     return file
 

@@ -13,8 +13,8 @@ from typing import overload
 import numpy.typing as npt
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import cache_directory
 from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
-from mistify_client.files import cache_directory
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.execution import best_execution

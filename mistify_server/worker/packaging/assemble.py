@@ -14,7 +14,7 @@ from mistify_server.tasks.results import PackageResult
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.manifest import manifest_of
-from mistify_server.worker.packaging.measure import measure
+from mistify_server.worker.packaging.measurement.package import measure
 
 SERVE = "serve.tflite"
 

@@ -10,7 +10,11 @@ from mistify.package.manifest import Branch, Manifest, PackagedFile, TensorInfo,
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import BranchNetwork
 from mistify_server.worker.packaging.conversion.result import Conversion
-from mistify_server.worker.packaging.measure import Measurement, PackageMeasurements, on_all_hardware
+from mistify_server.worker.packaging.measurement.package import (
+    Measurement,
+    PackageMeasurements,
+    on_all_hardware,
+)
 from mistify_server.worker.packaging.tflite.runner import Runner
 
 

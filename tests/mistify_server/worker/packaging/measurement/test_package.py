@@ -6,7 +6,7 @@ from executors.structure import analyse
 from mistify.costs.catalogue import HOST
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
 from mistify.costs.profiles import device_profile
-from mistify_server.worker.packaging.measure import on_all_hardware
+from mistify_server.worker.packaging.measurement.package import on_all_hardware
 from tests.mistify_server.worker.packaging.networks import network
 
 
