@@ -21,6 +21,7 @@ from mistify.config.hardware import HardwareConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import Axis, registry
+from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, device_profile_name
 from mistify.costs.quantization import Quantization
@@ -223,6 +224,17 @@ class PortingConfig(Settings):
     def device(self) -> str | None:
         """The name of the measured device that a latency goal means; None where it means none."""
         return None if self.hardware is None or self.profile is not None else self.hardware.name
+
+    @property
+    def leaves_precision(self) -> bool:
+        """Whether the server chooses the precision: asked to, or by default where that makes a difference.
+
+        It does where latency, memory or size is limited, unless the package is to be trained on the device.
+        """
+        if "quantization" in self.model_fields_set:
+            return self.quantization.precision is Quantization.AUTO
+        depends = {quantity_of(axis) for axis in self.limits()} & {LATENCY, MEMORY, SIZE}
+        return bool(depends) and self.tuning.trainable == "none"
 
     def limits(self) -> dict[str, Quantity]:
         """Return the limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""

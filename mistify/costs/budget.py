@@ -32,9 +32,9 @@ def axis_name(quantity: str, hardware: str | None = None, precision: Quantizatio
     return "@".join([quantity, *filter(None, conditions)])
 
 
-def latency_axis(hardware: str) -> str:
-    """Return the axis of latency on one hardware profile."""
-    return axis_name(LATENCY, hardware)
+def latency_axis(hardware: str, precision: Quantization = Quantization.NONE) -> str:
+    """Return the axis of latency on one hardware profile, at one precision."""
+    return axis_name(LATENCY, hardware, precision)
 
 
 def memory_axis(precision: Quantization) -> str:
@@ -67,6 +67,17 @@ def hardware_of(axis: str) -> str | None:
 def source_axis(axis: str) -> str:
     """Return the axis on which the source (float32) is the reference of a relative limit."""
     return axis_name(quantity_of(axis), conditions_of(axis)[0])
+
+
+def costs_at(precision: Quantization, costs: Costs) -> dict[str, float]:
+    """Return costs with latencies as they were measured at a precision, where they were.
+
+    Args:
+        precision: Of a package.
+        costs: By axis; `latency_ms@host@int8` stands in for `latency_ms@host`.
+    """
+    at = {axis: latency_axis(hardware, precision) for axis in costs if (hardware := hardware_of(axis))}
+    return {axis: costs.get(at.get(axis, axis), cost) for axis, cost in costs.items()}
 
 
 def meets(costs: Costs, budget: Budget) -> bool:

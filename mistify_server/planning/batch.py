@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mistify.config.metric import Metric
 from mistify.config.reading import CollectiveBatch, profiles_of
+from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredProfile, Profile, by_name
 from mistify_server.planning.precision import choose_precision
@@ -51,19 +52,29 @@ class ResolvedBatch:
         settings = self.data.settings.model_copy(update={"metric": metric})
         return replace(self, data=self.data.model_copy(update={"settings": settings}))
 
+    @property
+    def compares_precisions(self) -> bool:
+        """Whether a goal that leaves its precision to the server limits the latency on this machine."""
+        axis = latency_axis(HOST.name)
+        return any(config.leaves_precision and axis in config.limits() for config in self.batch.configs)
+
     def inspect_task(self, measures: Collection[Measure] = ()) -> InspectTask:
         """Return the task that inspects the batch's model and data.
 
         The source's accuracy is measured wherever a goal has an accuracy target: the forecast needs it.
         """
-        targets = any(config.adaptation_goal.accuracy is not None for config in self.batch.configs)
+        needed = set(measures)
+        if any(config.adaptation_goal.accuracy is not None for config in self.batch.configs):
+            needed.add("accuracy")
+        if self.compares_precisions:
+            needed.add("precisions")
         return InspectTask(
             model=self.model,
             data=self.data,
             algorithm=self.batch.algorithm.name,
             algorithm_config=self.batch.algorithm.config,
             hardware=self.hardware,
-            measures=tuple(sorted({*measures, "accuracy"} if targets else measures)),
+            measures=tuple(sorted(needed)),
         )
 
 

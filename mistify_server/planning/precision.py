@@ -8,7 +8,7 @@ from typing import Final
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
 from mistify.costs.axes import at_precision
-from mistify.costs.budget import Budget, meets, share_left
+from mistify.costs.budget import Budget, Costs, costs_at, meets, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
@@ -34,21 +34,24 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
 
     At each precision a limit leaves a share of the network: the limit over the source's cost. The chosen
     precision loses least by cutting to the smallest of these shares and by the precision itself. With limits
-    that do not depend on the precision, such as on multiply-adds, that is float32.
+    that do not depend on the precision, such as on multiply-adds, that is float32. Latencies depend on it:
+    the source's on this machine was measured at each, and measured devices have a profile for integers.
 
     Args:
         config: The config.
         inspection: Of the source.
     """
-    if config.quantization.precision is not Quantization.AUTO:
+    if not config.leaves_precision:
         return config, ""
     configs = {precision: _at(config, precision) for precision in _allowed(config)}
     budgets = {precision: goal_budget(at, inspection.costs) for precision, at in configs.items()}
     within_reach = {
-        precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection)
+        precision: budget
+        for precision, budget in budgets.items()
+        if _reachable(budget, costs_at(precision, inspection.floor))
     }
     shares = {
-        precision: share_left(inspection.costs, budget)
+        precision: share_left(costs_at(precision, inspection.costs), budget)
         for precision, budget in (within_reach or budgets).items()
     }
     chosen = min(
@@ -113,8 +116,8 @@ def safer(goal: Goal, adapted: AdaptResult) -> Iterator[Goal]:
             yield replace(goal, quantization=quantization, budget=budget)
 
 
-def _reachable(budget: Budget, inspection: Inspection) -> bool:
-    return all(inspection.floor.get(axis, 0.0) <= limit for axis, limit in budget.items())
+def _reachable(budget: Budget, floor: Costs) -> bool:
+    return all(floor.get(axis, 0.0) <= limit for axis, limit in budget.items())
 
 
 def _at(config: PortingConfig, precision: Quantization) -> PortingConfig:

@@ -8,8 +8,10 @@ from typing import TypeAlias
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import CollectiveBatch, collective_batches
+from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import Profile
+from mistify.costs.quantization import Quantization
 from mistify.errors import Problem, invalid_config
 from mistify.jobs.job import Goal, Job
 from mistify.parsing.validation import InvalidValue
@@ -167,6 +169,8 @@ class JobSnapshot:
 def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
     """Return whether the plan has all hardware of a batch, and the source's costs on all axes with limits."""
     axes = set().union(*(config.limits() for config in batch.batch.configs))
+    if batch.compares_precisions and plan.adaptable:
+        axes.add(latency_axis(HOST.name, Quantization.INT8))
     return batch.hardware.keys() <= plan.hardware.keys() and axes <= plan.source_costs.keys()
 
 

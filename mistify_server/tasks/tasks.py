@@ -14,13 +14,13 @@ from mistify_server.tasks.results import BranchResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 #: Measurements of the source as it came: its accuracy, and the seconds of a training step.
-Measure: TypeAlias = Literal["accuracy", "step"]
+Measure: TypeAlias = Literal["accuracy", "precisions", "step"]
 
 
 class InspectTask(Message):
     """Inspect a model and its data before anything is started.
 
-    `measures` is to be found out by running the source.
+    `measures` is to be found out by running the source; `precisions` is its latency at each of them.
     """
 
     kind: Literal["inspect"] = "inspect"

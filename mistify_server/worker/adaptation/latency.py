@@ -1,6 +1,7 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,6 +17,7 @@ from mistify.costs.budget import Budget, Costs, hardware_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile
+from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 
@@ -117,6 +119,24 @@ def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Prof
     """Return the profiles, with this machine's corrected to predict the latency of a converted network."""
     factor = measure_latency(network).median_ms / _host(profiles).latency_ms(cost)
     return tuple(profile.slower(factor) if profile.name == HOST.name else profile for profile in profiles)
+
+
+def latency_ratios(model: keras.Model, train: Dataset) -> dict[Quantization, float]:
+    """Return how many times as long as in float32 a network takes in LiteRT on this machine, by precision.
+
+    Precisions at which it cannot be converted are left out.
+
+    Args:
+        model: The network.
+        train: Has some examples, to convert it with.
+    """
+    float32_ms = stopwatch((QuantizationConfig(),), train)(model)
+    ratios = {}
+    for precision in (Quantization.FLOAT16, Quantization.DYNAMIC, Quantization.INT8):
+        with suppress(Exception):  # what a converter raises of a model that it cannot convert
+            measure = stopwatch((QuantizationConfig(precision=precision),), train)
+            ratios[precision] = measure(model) / float32_ms
+    return ratios
 
 
 def limits_latency(budget: Budget) -> bool:

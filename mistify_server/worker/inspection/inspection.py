@@ -1,5 +1,6 @@
 """Inspection of a model, its data and its settings before anything is started."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -19,14 +20,17 @@ from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
+from mistify.costs.budget import Costs, latency_axis
+from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import by_name
+from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.adaptation.latency import calibrated
+from mistify_server.worker.adaptation.latency import calibrated, latency_ratios
 from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, measured
 from mistify_server.worker.params import params_of
@@ -63,9 +67,12 @@ class SourceInspector:
             estimates = estimates_of(structure, task, profiles)
             if data is not None and task.measures:
                 estimates = _with_measurements(estimates, task, model, data, params)
+        costs = costs_of(structure.network(), profiles)
+        floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
+        ratios = latency_ratios(model, data.train) if data and "precisions" in task.measures else {}
         return Inspection(
-            costs=dict(costs_of(structure.network(), profiles)),
-            floor=dict(costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)),
+            costs={**costs, **_latencies_at(ratios, costs)},
+            floor={**floor, **_latencies_at(ratios, floor)},
             inputs=tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
@@ -108,12 +115,18 @@ def _with_measurements(
     """Return the estimates with the measurements of the source that a task asks for."""
     settings = task.data.settings.model_copy(update={"metric": data.metric})
     setup = TrainingSetup(data.train, data.test, None, params, settings)
-    measures = set(task.measures)
+    measures = set(task.measures) - {"precisions"}
     if "accuracy" in measures and generated_count(task.data.test):
         # Generated data have the source's own predictions as targets.
         estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
         measures.remove("accuracy")
     return measured(estimates, model, setup, measures)
+
+
+def _latencies_at(ratios: Mapping[Quantization, float], costs: Costs) -> dict[str, float]:
+    """Return the latency on this machine at each precision, from that in float32."""
+    here = latency_axis(HOST.name)
+    return {latency_axis(HOST.name, precision): ratio * costs[here] for precision, ratio in ratios.items()}
 
 
 def check_generated(model: keras.Model, source: DataSource, train: Dataset, test: Dataset) -> None:

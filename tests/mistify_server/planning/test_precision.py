@@ -15,6 +15,7 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.config.reading import goal_budget, parse_batch
 from mistify.costs.quantization import STORED, Quantization
 from mistify.jobs.job import Goal, GoalState
+from mistify_server.planning.limits import below_least
 from mistify_server.planning.precision import KNOWN_LOSS, Attempt, choose_precision, safer
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
 
@@ -67,6 +68,55 @@ def chosen(asked: PortingConfig, inspection: Inspection | None = None) -> tuple[
 def test_limits_decide(goal: dict[str, object], precision: str) -> None:
     assert chosen(config(**goal))[0] == precision
     assert chosen(config({"precision": "auto"}, **goal))[0] == precision
+
+
+#: Latencies of a source as they were measured on this machine at each precision.
+AT_PRECISIONS = {"latency_ms@host@float16": 2.0, "latency_ms@host@dynamic": 1.0, "latency_ms@host@int8": 0.64}
+
+
+@pytest.mark.parametrize(
+    ("goal", "precision"),
+    [
+        ({"latency": "1.2x"}, "none"),
+        ({"latency": "0.5x"}, "dynamic"),
+        ({"latency": "0.7ms"}, "int8"),
+        ({"latency": "0.1x"}, "int8"),
+        ({"latency": "0.5x", "FLOP": "0.05x"}, "none"),
+    ],
+)
+def test_latencies_that_were_measured_decide(goal: dict[str, object], precision: str) -> None:
+    inspection = Inspection(costs=COSTS | AT_PRECISIONS, floor={})
+    assert chosen(config(**goal), inspection)[0] == precision
+
+
+def test_a_latency_that_no_network_reaches_at_one_precision_is_left_to_another() -> None:
+    floor = {"latency_ms@host": 0.5, "latency_ms@host@dynamic": 0.4, "latency_ms@host@int8": 0.2}
+    inspection = Inspection(costs=COSTS | AT_PRECISIONS, floor=floor)
+    asked = config(latency="0.3ms")
+    at_int8, why = choose_precision(asked, inspection)
+    assert (at_int8.quantization.precision, below_least(at_int8, inspection)) == (Quantization.INT8, {})
+    assert why == "int8, the only precision at which the goal can be met"
+    assert below_least(config("none", latency="0.3ms"), inspection) == {"latency_ms@host": 0.3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "goal", "precision"),
+    [
+        ({}, {"memory": "0.3x"}, "int8"),
+        ({}, {"size": "0.3x"}, "dynamic"),
+        ({}, {"latency": "0.3x"}, "int8"),
+        ({}, {"FLOP": "0.1x"}, "none"),
+        ({"quantization": "none"}, {"memory": "0.3x"}, "none"),
+        ({"tuning": {"trainable": "head"}}, {"memory": "0.3x"}, "none"),
+    ],
+)
+def test_by_default_the_precision_is_chosen_where_limits_depend_on_it(
+    settings: dict[str, Any], goal: dict[str, object], precision: str
+) -> None:
+    fields = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": goal}
+    (parsed,) = parse_batch(json.dumps({**fields, **settings}))
+    inspection = Inspection(costs=COSTS | AT_PRECISIONS, floor={})
+    assert chosen(parsed, inspection)[0] == precision
 
 
 def test_a_precision_that_is_asked_for_stays() -> None:

@@ -7,8 +7,11 @@ import pytest
 
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
@@ -33,6 +36,20 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
     assert inspection.problems == ()
     assert inspection.estimates.accuracy == 1.0
     assert [problem.place for problem in inspected(Metric.MSE).problems] == ["dataset.metric"]
+
+
+def test_the_source_is_timed_at_each_precision_where_that_is_asked_for(tmp_path: Path) -> None:
+    runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    common = {**COMMON, "hardware": by_name([HOST])}
+    inspection = runner.run(InspectTask(model=model, measures=("precisions",), **common))
+    assert isinstance(inspection, Inspection)
+    costs, floor = inspection.costs, inspection.floor
+    for axis in ("latency_ms@host@float16", "latency_ms@host@dynamic", "latency_ms@host@int8"):
+        assert 0.05 < costs[axis] / costs["latency_ms@host"] < 20
+        assert floor[axis] / floor["latency_ms@host"] == pytest.approx(costs[axis] / costs["latency_ms@host"])
+    without = runner.run(InspectTask(model=model, **common))
+    assert isinstance(without, Inspection)
+    assert "latency_ms@host@int8" not in without.costs
 
 
 def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
