@@ -248,7 +248,8 @@ async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config
 
 async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")], key="k")
-    later = [{**make_config("b", latency="1ms"), "hardware": "t4"}, make_config("c", FLOP="0.3x")]
+    on_t4 = {**make_config("b", latency="1ms"), "hardware": "t4", "quantization": "none"}
+    later = [on_t4, make_config("c", FLOP="0.3x")]
     answers = await asyncio.gather(*(caller.add(job.id, later, key="k") for _ in range(5)))
     assert {tuple(goals(answer)) for answer in answers} == {("a", "b", "c")}
     await caller.finished(job.id)

@@ -85,7 +85,7 @@ async def test_the_children_of_an_unmet_goal_go_on_from_it(
 
 
 async def test_a_package_above_its_size_is_unmet(caller: Any, make_config: Config) -> None:
-    job = await caller.submit([make_config("tiny", size="3KB")])
+    job = await caller.submit([{**make_config("tiny", size="3KB"), "quantization": "none"}])
     job = await caller.finished(job.id)
     assert goals(job) == {"tiny": GoalState.UNMET}
     assert "over 3,000, as measured on the package" in job.goals[0].reason
@@ -130,7 +130,8 @@ async def test_a_compression_reaches_the_worker_and_what_came_of_it_the_client(
 async def test_latency_is_met_only_as_measured(caller: Any, site: Any, make_config: Config) -> None:
     """The worker reaches every limit by its prediction, and measures half a millisecond."""
     site.write("model.json", {"costs": {"latency_ms@host": 8.0}, "floor": {}})
-    job = await caller.submit([make_config("slow", latency="0.6ms"), make_config("fast", latency="0.4ms")])
+    slow, fast = make_config("slow", latency="0.6ms"), make_config("fast", latency="0.4ms")
+    job = await caller.submit([{**config, "quantization": "none"} for config in (slow, fast)])
     job = await caller.finished(job.id)
     assert goals(job) == {"slow": GoalState.MET, "fast": GoalState.UNMET}
     assert [(goal.achieved["latency_ms@host"], goal.measured["latency_ms@host"]) for goal in job.goals] == [
