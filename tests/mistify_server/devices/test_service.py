@@ -126,7 +126,7 @@ async def test_goals_name_a_device_that_the_server_knows(
     """Each precision has a table of its own; relative limits are shares of the source in float32."""
     write_model(site)
     configs = [
-        {**make_config("float", latency="0.5x"), "hardware": "My Board"},
+        {**make_config("float", latency="0.5x"), "hardware": "My Board", "quantization": "none"},
         {**make_config("int", latency="0.25x"), "hardware": "my-board", "quantization": "int8"},
     ]
     with pytest.raises(MistifyError) as caught:
@@ -135,7 +135,9 @@ async def test_goals_name_a_device_that_the_server_knows(
     assert "jetson-nano" in caught.value.problems[0].expected
     await register(caller.address, table)
     with pytest.raises(MistifyError, match=r'of the measured devices my-board.*did you mean "my-board"'):
-        await caller.submit([{**make_config("typo", latency="0.5x"), "hardware": "my-bord"}])
+        await caller.submit(
+            [{**make_config("typo", latency="0.5x"), "hardware": "my-bord", "quantization": "none"}]
+        )
     job = await caller.submit(configs)
     assert [dict(goal.budget) for goal in job.goals] == [
         {"latency_ms@my-board": 4.0},
@@ -151,7 +153,7 @@ async def test_goals_on_a_device_are_added(
     caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")])
-    later = [{**make_config("b", latency="1ms"), "hardware": "my-board"}]
+    later = [{**make_config("b", latency="1ms"), "hardware": "my-board", "quantization": "none"}]
     with pytest.raises(MistifyError, match=r"\[0\].hardware: got \"my-board\""):
         await caller.add(job.id, later)
     await register(caller.address, table)
@@ -168,7 +170,12 @@ async def test_predictions_follow_what_packages_take(
     await register(caller.address, table)
     write_model(site)
     configs = [
-        {**make_config(f"goal-{share}", latency=f"0.{share}x"), "hardware": "my-board"} for share in (7, 5, 3)
+        {
+            **make_config(f"goal-{share}", latency=f"0.{share}x"),
+            "hardware": "my-board",
+            "quantization": "none",
+        }
+        for share in (7, 5, 3)
     ]
     job = await caller.submit(configs)
     await caller.finished(job.id)
@@ -189,7 +196,9 @@ async def test_predictions_follow_what_packages_take(
             with pytest.raises(MistifyError) as caught:
                 await asyncio.to_thread(client.report, *wrong)
             assert caught.value.code is code
-    later = await caller.submit([{**make_config("later", latency="0.7x"), "hardware": "my-board"}])
+    later = await caller.submit(
+        [{**make_config("later", latency="0.7x"), "hardware": "my-board", "quantization": "none"}]
+    )
     inspected = site.tasks("inspect")[-1]["hardware"]
     assert inspected["my-board"]["factor"] == pytest.approx(2**0.6)
     assert inspected["my-board@int8"]["factor"] == 1.0
@@ -202,7 +211,9 @@ async def test_packages_say_nothing_of_a_device_that_was_measured_again(
     """The same table registered once more is another matter: it gives the same models."""
     await register(caller.address, table)
     write_model(site)
-    before = await caller.submit([{**make_config("goal", latency="0.5x"), "hardware": "my-board"}])
+    before = await caller.submit(
+        [{**make_config("goal", latency="0.5x"), "hardware": "my-board", "quantization": "none"}]
+    )
     await caller.finished(before.id)
     with DevicesClient(caller.address) as client:
         for taken_ms in (8.0, 6.4):
@@ -214,6 +225,8 @@ async def test_packages_say_nothing_of_a_device_that_was_measured_again(
         with pytest.raises(MistifyError, match='my-board was measured again since "goal"') as caught:
             await asyncio.to_thread(client.report, "my-board", before.id, "goal", 8.0)
         assert caught.value.code is ErrorCode.NOT_FOUND
-    after = await caller.submit([{**make_config("later", latency="0.5x"), "hardware": "my-board"}])
+    after = await caller.submit(
+        [{**make_config("later", latency="0.5x"), "hardware": "my-board", "quantization": "none"}]
+    )
     assert site.tasks("inspect")[-1]["hardware"]["my-board"]["factor"] == 1.0
     await caller.finished(after.id)
