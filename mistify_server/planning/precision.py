@@ -94,7 +94,7 @@ class Attempt:
             why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
             why = "as which it could not be packaged"
-        before, now = (goal.quantization.precision.value for goal in (self.goal, attempt.goal))
+        before, now = (_in_words(goal.quantization.precision) for goal in (self.goal, attempt.goal))
         choice = f"{now}, in place of {before}, {why}"
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
@@ -136,10 +136,14 @@ def _allowed(config: PortingConfig) -> Sequence[Quantization]:
 
 def _reason(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
     if len(shares) == 1:
-        return f"{chosen.value}, the only precision at which the goal can be met"
+        return f"{_in_words(chosen)}, the only precision at which the goal can be met"
     rest = {precision: share for precision, share in shares.items() if precision is not chosen}
     alternative = Quantization.NONE if Quantization.NONE in rest else max(rest, key=rest.__getitem__)
     return (
-        f"{chosen.value}, at which the limits leave {shares[chosen]:.0%} of the source, "
-        f"against {rest[alternative]:.0%} as {alternative.value}"
+        f"{_in_words(chosen)}, at which the limits leave {shares[chosen]:.0%} of the source, "
+        f"against {rest[alternative]:.0%} as {_in_words(alternative)}"
     )
+
+
+def _in_words(precision: Quantization) -> str:
+    return "float32" if precision is Quantization.NONE else precision.value

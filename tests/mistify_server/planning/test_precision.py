@@ -126,11 +126,11 @@ def test_a_precision_that_is_asked_for_stays() -> None:
 def test_the_choice_is_explained() -> None:
     assert chosen(config(memory="0.2x")) == (
         "int8",
-        "int8, at which the limits leave 80% of the source, against 20% as none",
+        "int8, at which the limits leave 80% of the source, against 20% as float32",
     )
     assert chosen(config(FLOP="0.25x")) == (
         "none",
-        "none, at which the limits leave 25% of the source, against 25% as float16",
+        "float32, at which the limits leave 25% of the source, against 25% as float16",
     )
 
 
