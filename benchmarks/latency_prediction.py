@@ -32,7 +32,7 @@ from scipy.stats import kendalltau
 from benchmarks.harness import Figures, Target, median_seconds, run
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredProfile
-from mistify_client.profiling.measuring import BUDGET_SECONDS, measure_device
+from mistify.profiling.measuring import BUDGET_SECONDS, measure_device
 from mistify_server.devices.fitting import fitted
 
 THREADS: Final = (1, 2)

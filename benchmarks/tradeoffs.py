@@ -33,8 +33,8 @@ from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
 from mistify.costs.budget import FLOPS, MEMORY, latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.jobs.job import Goal, GoalState, Job
+from mistify.profiling.measuring import measure_device
 from mistify_client.porting.local_server import embedded_server
-from mistify_client.profiling.measuring import measure_device
 from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.porting import PortingClient
 

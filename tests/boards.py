@@ -7,7 +7,7 @@ import numpy as np
 from mistify.costs.devices import DeviceTable, OperatorTiming
 from mistify.costs.latency import Tile, is_product, is_tiled, routine_of
 from mistify.costs.operators import Operation
-from mistify_client.profiling.samples import Chain, samples
+from mistify.profiling.samples import Chain, samples
 
 #: A device: every inference takes 2 us, every operator 1 us, every multiply-add of a tile 0.1 ns, every
 #: element that is written 1 ns, and every one that is read from the operator before, unless both

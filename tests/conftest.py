@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,6 +16,14 @@ os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 # Nothing is asserted about time: a machine may be busy.
 settings.register_profile("mistify", deadline=None)
 settings.load_profile("mistify")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all processes of a run one new cache, which has this machine's profile once it was measured."""
+    if not hasattr(config, "workerinput"):
+        cache = TemporaryDirectory()
+        os.environ["XDG_CACHE_HOME"] = cache.name
+        config.add_cleanup(cache.cleanup)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

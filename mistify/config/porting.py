@@ -22,7 +22,7 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import Axis, registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
-from mistify.costs.catalogue import HOST
+from mistify.costs.catalogue import HOST, host_profile_name
 from mistify.costs.profiles import NominalProfile, device_profile_name
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import Quantity, format_share, parse_figure
@@ -238,8 +238,10 @@ class PortingConfig(Settings):
 
     def limits(self) -> dict[str, Quantity]:
         """Return the limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""
-        axes, precision = registry().axes, self.quantization.precision
+        axes, precision, hardware = registry().axes, self.quantization.precision, self.hardware_name
+        if hardware == HOST.name:
+            hardware = host_profile_name(precision)
         return {
-            axes[key].named(self.hardware_name, precision): axes[key].limit(asked)
+            axes[key].named(hardware, precision): axes[key].limit(asked)
             for key, asked in self.adaptation_goal.limits.items()
         }

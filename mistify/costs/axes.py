@@ -22,7 +22,7 @@ from mistify.costs.budget import (
     conditions_of,
     quantity_of,
 )
-from mistify.costs.catalogue import HOST
+from mistify.costs.catalogue import HOST, host_profile_name
 from mistify.costs.formats import INVERSE, AxisFormat
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import HardwareProfile
@@ -220,6 +220,8 @@ def axis_of(name: str) -> Axis:
 def at_precision(name: str, precision: Quantization) -> str:
     """Return the name of the same axis at another precision, where it depends on that."""
     hardware, _ = conditions_of(name)
+    if hardware == HOST.name:
+        hardware = host_profile_name(precision)
     return axis_name(
         quantity_of(name), hardware, precision if axis_of(name).by_precision else Quantization.NONE
     )

@@ -28,8 +28,9 @@ _PRECISIONS = frozenset(precision.value for precision in Quantization)
 def axis_name(quantity: str, hardware: str | None = None, precision: Quantization = Quantization.NONE) -> str:
     """Return the axis of a quantity on the given hardware and at the given precision."""
     stored_as = precision.stored_as
-    conditions = (hardware, None if stored_as is Quantization.NONE else stored_as.value)
-    return "@".join([quantity, *filter(None, conditions)])
+    if stored_as is Quantization.NONE or (hardware and hardware.endswith(f"@{stored_as.value}")):
+        return "@".join(filter(None, (quantity, hardware)))
+    return "@".join(filter(None, (quantity, hardware, stored_as.value)))
 
 
 def latency_axis(hardware: str, precision: Quantization = Quantization.NONE) -> str:
@@ -67,17 +68,6 @@ def hardware_of(axis: str) -> str | None:
 def source_axis(axis: str) -> str:
     """Return the axis on which the source (float32) is the reference of a relative limit."""
     return axis_name(quantity_of(axis), conditions_of(axis)[0])
-
-
-def costs_at(precision: Quantization, costs: Costs) -> dict[str, float]:
-    """Return costs with latencies as they were measured at a precision, where they were.
-
-    Args:
-        precision: Of a package.
-        costs: By axis; `latency_ms@host@int8` stands in for `latency_ms@host`.
-    """
-    at = {axis: latency_axis(hardware, precision) for axis in costs if (hardware := hardware_of(axis))}
-    return {axis: costs.get(at.get(axis, axis), cost) for axis, cost in costs.items()}
 
 
 def meets(costs: Costs, budget: Budget) -> bool:

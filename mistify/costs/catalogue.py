@@ -3,6 +3,7 @@
 from types import MappingProxyType
 
 from mistify.costs.profiles import NominalProfile
+from mistify.costs.quantization import Quantization
 
 #: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
 HOST = NominalProfile("host", 50.0, 10.0)
@@ -29,6 +30,17 @@ _PROFILES = (
     NominalProfile("raspberry-pi-5", 153.6, 17.1),
 )
 _CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
+
+
+def host_profile_name(precision: Quantization) -> str:
+    """Name the profile of this machine at a precision: `host`, and `host@dynamic`, where it was measured."""
+    stored_as = precision.stored_as
+    return HOST.name if stored_as is Quantization.NONE else f"{HOST.name}@{stored_as.value}"
+
+
+def is_host(profile: str) -> bool:
+    """Return whether a profile's name is that of this machine, at any precision."""
+    return profile.partition("@")[0] == HOST.name
 
 
 def catalogue() -> MappingProxyType[str, NominalProfile]:

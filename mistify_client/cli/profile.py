@@ -16,12 +16,13 @@ from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files import write_json
 from mistify.package.manifest import Manifest
+from mistify.profiling.energy import energy_counter
+from mistify.profiling.measuring import measure_device
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile
 from mistify_client.files import output_directory, read_text, read_token
 from mistify_client.porting.local_server import embedded_server
-from mistify_client.profiling.energy import energy_counter
-from mistify_client.profiling.measuring import measure_device, measure_package
+from mistify_client.profiling import measure_package
 from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.retry import Backoff
 

@@ -13,7 +13,7 @@ from mistify.package.manifest import Manifest
 from mistify_client.monitor.config import ReportingConfig
 from mistify_client.monitor.replacement.access import RETRY, ServerAccess, passes
 from mistify_client.monitor.state.journal import Journal
-from mistify_client.profiling.measuring import measure_package
+from mistify_client.profiling import measure_package
 from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.versions import current

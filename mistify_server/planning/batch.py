@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mistify.config.metric import Metric
 from mistify.config.reading import CollectiveBatch, profiles_of
-from mistify.costs.budget import latency_axis
+from mistify.costs.budget import conditions_of
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import MeasuredProfile, Profile, by_name
 from mistify_server.planning.precision import choose_precision
@@ -53,10 +53,10 @@ class ResolvedBatch:
         return replace(self, data=self.data.model_copy(update={"settings": settings}))
 
     @property
-    def compares_precisions(self) -> bool:
-        """Whether a goal that leaves its precision to the server limits the latency on this machine."""
-        axis = latency_axis(HOST.name)
-        return any(config.leaves_precision and axis in config.limits() for config in self.batch.configs)
+    def limits_host(self) -> bool:
+        """Whether a goal limits what inferences take on this machine, which then has to be profiled."""
+        axes = set().union(*(config.limits() for config in self.batch.configs))
+        return any(conditions_of(axis)[0] == HOST.name for axis in axes)
 
     def inspect_task(self, measures: Collection[Measure] = ()) -> InspectTask:
         """Return the task that inspects the batch's model and data.
@@ -66,8 +66,8 @@ class ResolvedBatch:
         needed = set(measures)
         if any(config.adaptation_goal.accuracy is not None for config in self.batch.configs):
             needed.add("accuracy")
-        if self.compares_precisions:
-            needed.add("precisions")
+        if self.limits_host:
+            needed.add("host")
         return InspectTask(
             model=self.model,
             data=self.data,

@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget, goal_path
 from mistify.costs.axes import axis_of
-from mistify.costs.budget import costs_at, hardware_of, source_axis
+from mistify.costs.budget import hardware_of, source_axis
 from mistify.costs.quantization import Quantization
 from mistify.errors import Problem
 from mistify.jobs.plan import OutOfReach
@@ -80,11 +80,10 @@ def within_reach(resolved: ResolvedBatch, inspection: Inspection) -> InspectedBa
 
 def below_least(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
     """Return the limits of a goal that lie below the least that the network can become, by axis."""
-    floor = _floor(config, inspection)
     return {
         axis: limit
         for axis, limit in goal_budget(config, inspection.costs).items()
-        if limit < floor.get(axis, 0.0)
+        if limit < inspection.floor.get(axis, 0.0)
     }
 
 
@@ -94,7 +93,7 @@ def nearest_limit(config: PortingConfig, name: str, inspection: Inspection) -> s
     Limits on latency leave room for the next measurement on this machine, which may be a little longer.
     """
     axis = axis_of(name)
-    least, relative = _floor(config, inspection)[name], config.limits()[name].relative
+    least, relative = inspection.floor[name], config.limits()[name].relative
     if relative:
         least /= inspection.costs[source_axis(name)]
     elif hardware_of(name):
@@ -103,11 +102,6 @@ def nearest_limit(config: PortingConfig, name: str, inspection: Inspection) -> s
     digit = Decimal(1).scaleb(amount.adjusted() - 2)
     rounded = amount.quantize(digit, ROUND_FLOOR if axis.higher_is_better else ROUND_CEILING)
     return axis.kind.format(Quantity(float(rounded), relative))
-
-
-def _floor(config: PortingConfig, inspection: Inspection) -> dict[str, float]:
-    """Return the least that the network can become at the precision of a goal, by axis."""
-    return costs_at(config.quantization.precision, inspection.floor)
 
 
 def _unreachable_limit(
@@ -123,7 +117,7 @@ def _unreachable_limit(
         inspection: With the least that a network can cost (the most, where higher is better).
     """
     axis, requested, adaptable = axis_of(name), config.limits()[name], inspection.adaptable
-    amount, least = (axis.format.in_plain_unit(cost) for cost in (limit, _floor(config, inspection)[name]))
+    amount, least = (axis.format.in_plain_unit(cost) for cost in (limit, inspection.floor[name]))
     bound = "most" if axis.higher_is_better else "least"
     meaning = f"the {bound} that this network can become" if adaptable else _FIXED_COST
     nearest = nearest_limit(config, name, inspection)

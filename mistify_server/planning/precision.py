@@ -8,7 +8,7 @@ from typing import Final
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
 from mistify.costs.axes import at_precision
-from mistify.costs.budget import Budget, Costs, costs_at, meets, share_left
+from mistify.costs.budget import Budget, Costs, meets, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
@@ -35,7 +35,7 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     At each precision a limit leaves a share of the network: the limit over the source's cost. The chosen
     precision loses least by cutting to the smallest of these shares and by the precision itself. With limits
     that do not depend on the precision, such as on multiply-adds, that is float32. Latencies depend on it:
-    the source's on this machine was measured at each, and measured devices have a profile for integers.
+    this machine has a profile for each, and measured devices have one for integers.
 
     Args:
         config: The config.
@@ -46,12 +46,10 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     configs = {precision: _at(config, precision) for precision in _allowed(config)}
     budgets = {precision: goal_budget(at, inspection.costs) for precision, at in configs.items()}
     within_reach = {
-        precision: budget
-        for precision, budget in budgets.items()
-        if _reachable(budget, costs_at(precision, inspection.floor))
+        precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection.floor)
     }
     shares = {
-        precision: share_left(costs_at(precision, inspection.costs), budget)
+        precision: share_left(inspection.costs, budget)
         for precision, budget in (within_reach or budgets).items()
     }
     chosen = min(
@@ -111,7 +109,7 @@ def safer(goal: Goal, adapted: AdaptResult) -> Iterator[Goal]:
     known = list(KNOWN_LOSS)
     for precision in reversed(known[: known.index(goal.quantization.precision)]):
         budget = {at_precision(axis, precision): limit for axis, limit in goal.budget.items()}
-        if meets(adapted.costs, budget):
+        if budget.keys() <= adapted.costs.keys() and meets(adapted.costs, budget):
             quantization = goal.quantization.model_copy(update={"precision": precision})
             yield replace(goal, quantization=quantization, budget=budget)
 

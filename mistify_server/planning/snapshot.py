@@ -169,7 +169,7 @@ class JobSnapshot:
 def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
     """Return whether the plan has all hardware of a batch, and the source's costs on all axes with limits."""
     axes = set().union(*(config.limits() for config in batch.batch.configs))
-    if batch.compares_precisions and plan.adaptable:
+    if batch.limits_host:
         axes.add(latency_axis(HOST.name, Quantization.INT8))
     return batch.hardware.keys() <= plan.hardware.keys() and axes <= plan.source_costs.keys()
 

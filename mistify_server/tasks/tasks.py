@@ -13,14 +13,15 @@ from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import BranchResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-#: Measurements of the source as it came: its accuracy, and the seconds of a training step.
-Measure: TypeAlias = Literal["accuracy", "precisions", "step"]
+#: Measurements: of the source as it came, its accuracy and a training step's seconds; of this machine.
+Measure: TypeAlias = Literal["accuracy", "host", "step"]
 
 
 class InspectTask(Message):
     """Inspect a model and its data before anything is started.
 
-    `measures` is to be found out by running the source; `precisions` is its latency at each of them.
+    `measures` is to be measured; with `host`, this machine's profile at each precision is that of a measured
+    device.
     """
 
     kind: Literal["inspect"] = "inspect"

@@ -27,7 +27,7 @@ from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
-from mistify_server.worker.adaptation.latency import calibrated_by
+from mistify_server.worker.adaptation.latency import at_each_precision, calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph
@@ -87,7 +87,7 @@ class GraphRunner:
         if graph is not None and network is not None:
             cost = problems.load("model", lambda: network_cost(network))
             if cost is not None:
-                profiles = calibrated_by(profiles, cost, network)
+                profiles = at_each_precision(calibrated_by(profiles, cost, network))
                 costs = costs_of(cost, profiles)
             if not generated_count(task.data.train) and not generated_count(task.data.test):
                 metric = self._inspect_data(problems, task.data, graph)

@@ -45,7 +45,7 @@ class TaskRunner:
         cache = SourceCache(on_progress)
         self._checkpoints = Checkpoints(artifacts)
         self._setups = TrainingSetups(cache, self._checkpoints)
-        self._inspector = SourceInspector(cache)
+        self._inspector = SourceInspector(cache, on_progress)
         self._roots = RootMaker(cache, self._checkpoints, on_progress)
         self._edges = EdgeRunner(self._checkpoints, self._setups, on_progress)
         self._graphs = GraphRunner(artifacts, cache, on_progress)

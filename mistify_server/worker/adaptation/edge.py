@@ -98,7 +98,7 @@ def source_if_better(
     if not setup.metric.better(reached, outcome.accuracy):
         return outcome
     if limits_latency(assignment.budget):
-        deviation = LatencyReading.of(source, measure(source), profiles).deviation
+        deviation = LatencyReading.of(source, measure(source), profiles, assignment.budget).deviation
         costs = costs_of(network, corrected(profiles, deviation))
         if not meets(costs, aimed(assignment.budget)):
             return outcome
@@ -138,14 +138,14 @@ def _adapt_by_measurement(
     the network is cut further, twice at the most. This comes before tuning, as weights do not matter.
     """
     aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
-    readings = [LatencyReading.of(at.model, measure(at.model), nominal)]
+    readings = [LatencyReading.of(at.model, measure(at.model), nominal, aim)]
     for attempt in range(1 + _CORRECTIONS):
         at = replace(at, budget=aim, profiles=corrected(nominal, deviation_at(aim, readings)))
         steps, stuck = _adapt(executor, at, params, report, steps)
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
-        readings.append(LatencyReading.of(network, measure(network), nominal))
+        readings.append(LatencyReading.of(network, measure(network), nominal, aim))
         costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
         if meets(costs, aim):
             break

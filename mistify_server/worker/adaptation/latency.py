@@ -1,8 +1,7 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import keras
@@ -13,11 +12,11 @@ from executors.structure import analyse
 from executors.timing import activity
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Budget, Costs, hardware_of
-from mistify.costs.catalogue import HOST
+from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of
+from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.network import NetworkCost
-from mistify.costs.profiles import Profile
-from mistify.costs.quantization import Quantization
+from mistify.costs.profiles import MeasuredProfile, Profile
+from mistify.costs.quantization import STORED, Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 
@@ -72,10 +71,12 @@ class LatencyReading:
     costs: Costs
 
     @classmethod
-    def of(cls, model: keras.Model, measured_ms: float, profiles: Profiles) -> "LatencyReading":
-        """Return the reading of a measured network."""
+    def of(
+        cls, model: keras.Model, measured_ms: float, profiles: Profiles, budget: Budget
+    ) -> "LatencyReading":
+        """Return the reading of a network, measured at the precision at which a budget limits latency."""
         cost = analyse(model).network()
-        return cls(_host(profiles).latency_ms(cost), measured_ms, costs_of(cost, profiles))
+        return cls(_host(profiles, budget).latency_ms(cost), measured_ms, costs_of(cost, profiles))
 
     @property
     def deviation(self) -> float:
@@ -85,7 +86,10 @@ class LatencyReading:
 
 def corrected(profiles: Profiles, deviation: float) -> Profiles:
     """Return the profiles for a machine that takes `deviation` times as long as its profile predicts."""
-    return tuple(profile.like_host(deviation) for profile in profiles)
+    return tuple(
+        profile.slower(deviation) if is_host(profile.name) else profile.like_host(deviation)
+        for profile in profiles
+    )
 
 
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
@@ -117,26 +121,40 @@ def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
 
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
     """Return the profiles, with this machine's corrected to predict the latency of a converted network."""
-    factor = measure_latency(network).median_ms / _host(profiles).latency_ms(cost)
+    factor = measure_latency(network).median_ms / _host(profiles, {}).latency_ms(cost)
     return tuple(profile.slower(factor) if profile.name == HOST.name else profile for profile in profiles)
 
 
-def latency_ratios(model: keras.Model, train: Dataset) -> dict[Quantization, float]:
-    """Return how many times as long as in float32 a network takes in LiteRT on this machine, by precision.
+def calibrated_host(
+    host: tuple[MeasuredProfile, MeasuredProfile], source: keras.Model, train: Dataset
+) -> Iterator[MeasuredProfile]:
+    """Yield this machine's profile at each precision, corrected to predict the latency of the source.
 
-    Precisions at which it cannot be converted are left out.
+    Where the source cannot be converted, networks are held to take as long as in float32.
 
     Args:
-        model: The network.
+        host: As measured in float32 and int8.
+        source: The network.
         train: Has some examples, to convert it with.
     """
-    float32_ms = stopwatch((QuantizationConfig(),), train)(model)
-    ratios = {}
-    for precision in (Quantization.FLOAT16, Quantization.DYNAMIC, Quantization.INT8):
-        with suppress(Exception):  # what a converter raises of a model that it cannot convert
-            measure = stopwatch((QuantizationConfig(precision=precision),), train)
-            ratios[precision] = measure(model) / float32_ms
-    return ratios
+    cost, float32 = analyse(source).network(), host[0]
+    for precision in STORED:
+        measure = stopwatch((QuantizationConfig(precision=precision),), train)
+        profile = host[precision.integer]
+        try:
+            profile = profile.slower(measure(source) / profile.latency_ms(cost))
+        except Exception:  # what a converter raises of a model that it cannot convert
+            profile = float32
+        if precision is Quantization.NONE:
+            float32 = profile
+        yield replace(profile, name=host_profile_name(precision))
+
+
+def at_each_precision(profiles: Profiles) -> Profiles:
+    """Return the profiles with this machine's at each precision, where networks are held to take the same."""
+    others = (profile for profile in profiles if not is_host(profile.name))
+    host = _host(profiles, {})
+    return (*(replace(host, name=host_profile_name(precision)) for precision in STORED), *others)
 
 
 def limits_latency(budget: Budget) -> bool:
@@ -149,5 +167,8 @@ def aimed(budget: Budget) -> Budget:
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
 
 
-def _host(profiles: Profiles) -> Profile:
-    return next((profile for profile in profiles if profile.name == HOST.name), HOST)
+def _host(profiles: Profiles, budget: Budget) -> Profile:
+    """Return this machine's profile at the precision of a budget's limit on its latency, else in float32."""
+    precisions = (conditions_of(axis)[1] for axis in budget if hardware_of(axis) == HOST.name)
+    name = host_profile_name(next(precisions, Quantization.NONE))
+    return next((profile for profile in profiles if profile.name == name), HOST)

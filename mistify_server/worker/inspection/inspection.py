@@ -1,6 +1,5 @@
 """Inspection of a model, its data and its settings before anything is started."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -20,19 +19,19 @@ from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs, latency_axis
-from mistify.costs.catalogue import HOST
+from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
-from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.adaptation.latency import calibrated, latency_ratios
+from mistify_server.worker.adaptation.latency import Profiles, calibrated, calibrated_host
 from mistify_server.worker.cache import DataPart, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, measured
+from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.params import params_of
 
 
@@ -45,10 +44,16 @@ class _Data(NamedTuple):
 
 
 class SourceInspector:
-    """Inspects source models and their data."""
+    """Inspects source models and their data.
 
-    def __init__(self, cache: SourceCache) -> None:
+    Args:
+        cache: Has source models and data.
+        on_progress: Takes the progress of profiling this machine.
+    """
+
+    def __init__(self, cache: SourceCache, on_progress: OnProgress) -> None:
         self._cache = cache
+        self._on_progress = on_progress
 
     def inspect(self, task: InspectTask) -> Inspection:
         """Return the costs and estimates of a source model, and all problems."""
@@ -60,7 +65,7 @@ class SourceInspector:
         if model is None:
             return Inspection(costs={}, floor={}, hardware=task.hardware, problems=tuple(problems.problems))
         data = self._inspect_data(problems, task.data, model)
-        profiles = calibrated(tuple(task.hardware.values()), model)
+        profiles = self._profiles(task, model, data)
         structure = analyse(model)
         estimates = None
         if params is not None and not problems:
@@ -69,16 +74,23 @@ class SourceInspector:
                 estimates = _with_measurements(estimates, task, model, data, params)
         costs = costs_of(structure.network(), profiles)
         floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-        ratios = latency_ratios(model, data.train) if data and "precisions" in task.measures else {}
         return Inspection(
-            costs={**costs, **_latencies_at(ratios, costs)},
-            floor={**floor, **_latencies_at(ratios, floor)},
+            costs=dict(costs),
+            floor=dict(floor),
             inputs=tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
             estimates=estimates,
             problems=tuple(problems.problems),
         )
+
+    def _profiles(self, task: InspectTask, model: keras.Model, data: _Data | None) -> Profiles:
+        """Return the task's hardware, with this machine as it is: the source is measured on it."""
+        profiles = tuple(task.hardware.values())
+        if data is None or "host" not in task.measures:
+            return calibrated(profiles, model)
+        others = (profile for profile in profiles if not is_host(profile.name))
+        return (*calibrated_host(host_profiles(self._on_progress), model, data.train), *others)
 
     def _inspect_data(self, problems: ProblemCollector, data: DataSource, model: keras.Model) -> _Data | None:
         """Return the data and the metric; add problems with either."""
@@ -115,18 +127,12 @@ def _with_measurements(
     """Return the estimates with the measurements of the source that a task asks for."""
     settings = task.data.settings.model_copy(update={"metric": data.metric})
     setup = TrainingSetup(data.train, data.test, None, params, settings)
-    measures = set(task.measures) - {"precisions"}
+    measures = set(task.measures) - {"host"}
     if "accuracy" in measures and generated_count(task.data.test):
         # Generated data have the source's own predictions as targets.
         estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
         measures.remove("accuracy")
     return measured(estimates, model, setup, measures)
-
-
-def _latencies_at(ratios: Mapping[Quantization, float], costs: Costs) -> dict[str, float]:
-    """Return the latency on this machine at each precision, from that in float32."""
-    here = latency_axis(HOST.name)
-    return {latency_axis(HOST.name, precision): ratio * costs[here] for precision, ratio in ratios.items()}
 
 
 def check_generated(model: keras.Model, source: DataSource, train: Dataset, test: Dataset) -> None:

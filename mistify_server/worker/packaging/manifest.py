@@ -38,7 +38,12 @@ def manifest_of(
         metric=task.data.metric,
         accuracy_target=settings.accuracy_target,
         achieved={**task.costs, **measured.costs},
-        measured=on_all_hardware(own.latency.median_ms, conversion.cost, task.hardware.values()),
+        measured=on_all_hardware(
+            own.latency.median_ms,
+            conversion.cost,
+            task.hardware.values(),
+            settings.quantization.precision,
+        ),
         accuracy=own.accuracy.accuracy,
         accuracy_examples=own.accuracy.examples,
         latency=own.latency,
@@ -78,7 +83,12 @@ def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask)
     return Branch(
         share=network.share,
         achieved=dict(network.costs),
-        measured=on_all_hardware(measurement.latency.median_ms, cost, task.hardware.values()),
+        measured=on_all_hardware(
+            measurement.latency.median_ms,
+            cost,
+            task.hardware.values(),
+            task.settings.quantization.precision,
+        ),
         accuracy=measurement.accuracy.accuracy,
         latency=measurement.latency,
     )

@@ -88,6 +88,6 @@ def test_limits_are_on_the_axes_of_the_precision_and_relative_to_float32(quantiz
     assert goal_budget(parsed, SOURCE) == {
         "memory_bytes@int8": 2e5,
         "size_bytes@int8": 3e4,
-        "latency_ms@host": 1.0,
+        "latency_ms@host@int8": 1.0,
         "flops": 100.0,
     }

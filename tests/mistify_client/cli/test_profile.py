@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 from mistify.costs.devices import DeviceTable, OperatorTiming
 from mistify.files import write_json
 from mistify.machine import machine
+from mistify.profiling.samples import samples
 from mistify_client.cli.main import app
-from mistify_client.profiling.samples import samples
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.device_service import Devices, serve
 

@@ -7,7 +7,7 @@ import pytest
 from mistify.costs.devices import Power
 from mistify.costs.operators import OperatorKind
 from mistify.errors import MistifyError
-from mistify_client.profiling.samples import samples
+from mistify.profiling.samples import samples
 from mistify_server.devices.fitting import fitted
 from tests.boards import FOLLOWING, PASSED, TILES, table, taken
 

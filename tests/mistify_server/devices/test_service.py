@@ -12,10 +12,10 @@ import pytest
 from mistify.costs.devices import DeviceTable
 from mistify.costs.latency import routine_of
 from mistify.errors import ErrorCode, MistifyError
+from mistify.profiling.measuring import measure_device
+from mistify.profiling.samples import Chain, samples
 from mistify.v1.devices_pb2_grpc import DevicesStub
 from mistify.wire import devices as wire
-from mistify_client.profiling.measuring import measure_device
-from mistify_client.profiling.samples import Chain, samples
 from mistify_client.rpc.devices import DevicesClient
 from mistify_server.devices.fitting import fitted
 

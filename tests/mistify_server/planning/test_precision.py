@@ -23,6 +23,9 @@ COSTS = {
     "flops": 1e6,
     "params": 1e3,
     "latency_ms@host": 2.0,
+    "latency_ms@host@float16": 2.0,
+    "latency_ms@host@dynamic": 1.0,
+    "latency_ms@host@int8": 0.64,
     "memory_bytes": 10_000.0,
     "memory_bytes@float16": 6_000.0,
     "memory_bytes@dynamic": 5_000.0,
@@ -70,10 +73,6 @@ def test_limits_decide(goal: dict[str, object], precision: str) -> None:
     assert chosen(config({"precision": "auto"}, **goal))[0] == precision
 
 
-#: Latencies of a source as they were measured on this machine at each precision.
-AT_PRECISIONS = {"latency_ms@host@float16": 2.0, "latency_ms@host@dynamic": 1.0, "latency_ms@host@int8": 0.64}
-
-
 @pytest.mark.parametrize(
     ("goal", "precision"),
     [
@@ -85,13 +84,14 @@ AT_PRECISIONS = {"latency_ms@host@float16": 2.0, "latency_ms@host@dynamic": 1.0,
     ],
 )
 def test_latencies_that_were_measured_decide(goal: dict[str, object], precision: str) -> None:
-    inspection = Inspection(costs=COSTS | AT_PRECISIONS, floor={})
+    inspection = Inspection(costs=COSTS, floor={})
     assert chosen(config(**goal), inspection)[0] == precision
 
 
 def test_a_latency_that_no_network_reaches_at_one_precision_is_left_to_another() -> None:
-    floor = {"latency_ms@host": 0.5, "latency_ms@host@dynamic": 0.4, "latency_ms@host@int8": 0.2}
-    inspection = Inspection(costs=COSTS | AT_PRECISIONS, floor=floor)
+    floor = {f"latency_ms@{name}": 0.4 for name in ("host", "host@float16", "host@dynamic")}
+    floor["latency_ms@host@int8"] = 0.2
+    inspection = Inspection(costs=COSTS, floor=floor)
     asked = config(latency="0.3ms")
     at_int8, why = choose_precision(asked, inspection)
     assert (at_int8.quantization.precision, below_least(at_int8, inspection)) == (Quantization.INT8, {})
@@ -115,7 +115,7 @@ def test_by_default_the_precision_is_chosen_where_limits_depend_on_it(
 ) -> None:
     fields = {"id": "a", "model": "m", "dataset": {"train": "a", "test": "b"}, "adaptation_goal": goal}
     (parsed,) = parse_batch(json.dumps({**fields, **settings}))
-    inspection = Inspection(costs=COSTS | AT_PRECISIONS, floor={})
+    inspection = Inspection(costs=COSTS, floor={})
     assert chosen(parsed, inspection)[0] == precision
 
 
@@ -245,14 +245,14 @@ async def test_goals_that_are_added_leave_it_to_the_server_too(
 GOAL = Goal(
     "a",
     0,
-    {"memory_bytes@int8": 100.0, "flops": 10.0, "latency_ms@host": 3.0},
+    {"memory_bytes@int8": 100.0, "flops": 10.0, "latency_ms@host@int8": 3.0},
     quantization=QuantizationConfig(precision=Quantization.INT8),
     precision_choice="int8, ...",
 )
 
 
 def adapted(accuracy: float = 0.8, **costs: float) -> AdaptResult:
-    costs = {"flops": 10.0, "latency_ms@host": 3.0} | costs
+    costs = {"flops": 10.0, "latency_ms@host": 3.0, "latency_ms@host@dynamic": 3.0} | costs
     return AdaptResult(checkpoint="c", costs=costs, accuracy=accuracy, met=True, reason="", steps=1)
 
 
@@ -285,7 +285,7 @@ def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measure
     first = Attempt(GOAL, package(0.7))
     failed = Attempt(GOAL, TaskFailure(code="INTERNAL", message="no kernel"))
     better, worse, slow = (
-        Attempt(dynamic, package(*figures[:1], **{"latency_ms@host": figures[1]}))
+        Attempt(dynamic, package(*figures[:1], **{"latency_ms@host@dynamic": figures[1]}))
         for figures in ((0.75, 2.0), (0.65, 2.0), (0.75, 3.1))
     )
     assert first.improved(better, checkpoint).goal.quantization.precision is Quantization.DYNAMIC

@@ -105,7 +105,8 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
         ["image"],
         ["digit"],
     )
-    assert manifest.measured.keys() == {"latency_ms@host", "latency_ms@pi"}
+    here = {"latency_ms@host", f"latency_ms@host@{precision}"}
+    assert manifest.measured.keys() == {*here, "latency_ms@pi"}
     if precision == "none":
         expected = bench.module.serve(tf.constant(test["x"]))["digit"]
         np.testing.assert_allclose(predicted, expected, atol=1e-5)

@@ -7,7 +7,7 @@ from executors.data import Dataset
 from executors.training.objectives import Objective
 from mistify.costs.axes import known_axes
 from mistify.costs.budget import Costs, latency_axis
-from mistify.costs.catalogue import HOST
+from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile, by_name
 from mistify.costs.quantization import Quantization
@@ -121,7 +121,7 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
 
 
 def on_all_hardware(
-    measured_ms: float, network: NetworkCost, profiles: Iterable[Profile]
+    measured_ms: float, network: NetworkCost, profiles: Iterable[Profile], precision: Quantization
 ) -> dict[str, float]:
     """Return the latency of an inference on this machine and, estimated from it, on the other hardware.
 
@@ -129,15 +129,17 @@ def on_all_hardware(
         measured_ms: Milliseconds of an inference on this machine.
         network: The costs of the network.
         profiles: Of the hardware, this machine's own among them.
+        precision: Of the package.
 
     Returns:
         Milliseconds by axis, such as `latency_ms@host`.
     """
-    elsewhere = by_name(profiles)
-    host = elsewhere.pop(HOST.name, HOST)
-    deviation = measured_ms / host.latency_ms(network)
+    named = by_name(profiles)
+    deviation = measured_ms / named.get(HOST.name, HOST).latency_ms(network)
     estimated = {
         latency_axis(name): profile.like_host(deviation).latency_ms(network)
-        for name, profile in elsewhere.items()
+        for name, profile in named.items()
+        if not is_host(name)
     }
-    return {latency_axis(HOST.name): measured_ms, **estimated}
+    here = dict.fromkeys((latency_axis(HOST.name), latency_axis(HOST.name, precision)), measured_ms)
+    return {**here, **estimated}

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mistify.costs.devices import DeviceTable
-from mistify_client.profiling.measuring import measure_device
+from mistify.profiling.measuring import measure_device
 from tests.servers import MISTIFY
 
 HERE = Path(__file__).parent

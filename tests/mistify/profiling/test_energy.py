@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mistify_client.profiling.energy import energy_counter
+from mistify.profiling.energy import energy_counter
 
 RANGE = 1_000_000
 

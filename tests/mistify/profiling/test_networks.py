@@ -3,8 +3,8 @@
 import pytest
 
 from mistify.costs.operators import Operation, OperatorKind, elementwise
-from mistify_client.profiling.networks import network_of
-from mistify_client.profiling.samples import Sampler, samples
+from mistify.profiling.networks import network_of
+from mistify.profiling.samples import Sampler, samples
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.flatbuffer import operators
 from mistify_server.worker.packaging.tflite.runner import tensor_shapes

@@ -1,14 +1,13 @@
 """Measuring keeps to its time by fewer rounds, never by fewer networks."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from mistify.costs.latency import routine_of
 from mistify.costs.operators import Operation, OperatorKind
-from mistify_client.profiling.measuring import measure_device, measure_package
-from mistify_client.profiling.samples import Chain
+from mistify.profiling.measuring import measure_device
+from mistify.profiling.samples import Chain
 
 CHAINS = [(Operation(OperatorKind.DENSE, 1, size, size),) for size in (4, 8, 16)]
 
@@ -72,8 +71,3 @@ def test_a_counter_that_stands_still_says_nothing() -> None:
     """As on virtual machines: a power of 0 would have the whole table refused."""
     table = measure_device("board", [1], chains=chains, budget_seconds=1e-3, energy=lambda: 5.0)
     assert table.powers == ()
-
-
-def test_packages_are_measured_with_and_without_branches(package: Path, branch_package: Path) -> None:
-    assert 0 < measure_package(package, [1, 2]) < 1000
-    assert 0 < measure_package(branch_package, [1]) < 1000

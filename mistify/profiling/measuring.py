@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import product
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.costs.devices import DeviceTable, OperatorTiming, Power
 from mistify.machine import machine
-from mistify.package.manifest import Manifest
-from mistify_client.profiling.energy import EnergyCounter
-from mistify_client.profiling.networks import network_of
-from mistify_client.profiling.samples import Chain, samples
-from mistify_client.runtime.interpreter import NETWORK, Execution, Network
+from mistify.profiling.energy import EnergyCounter
+from mistify.profiling.networks import network_of
+from mistify.profiling.samples import Chain, samples
 
 #: The time of measuring in seconds, unless a device needs longer to run everything once.
 BUDGET_SECONDS: Final = 150.0
@@ -30,9 +26,6 @@ BUDGET_SECONDS: Final = 150.0
 _WARM_UP_RUNS: Final = 3
 _ROUND_SECONDS: Final = 0.006
 _LEAST_RUNS: Final = 3
-
-#: The time of measuring a single network.
-_NETWORK_SECONDS: Final = 2.0
 
 #: Called with the share that is done, from 0 to 1.
 Progress = Callable[[float], object]
@@ -88,7 +81,7 @@ def measure_device(
         for chain in chains(integer)
     ]
     subjects = [
-        _Subject(partial(_load, content, count), chain, integer, count)
+        _Subject(partial(load_network, content, count), chain, integer, count)
         for count, (chain, integer, content) in product(sorted(set(threads)), networks)
     ]
     with _without_collection():
@@ -103,22 +96,29 @@ def measure_device(
     )
 
 
-def measure_package(package: Path, threads: Iterable[int]) -> float:
-    """Return the latency of a package on this device, in milliseconds, at the fastest number of threads.
+def fastest_ms(loadings: Iterable[Loading], budget_seconds: float) -> float:
+    """Return the least latency of several networks or settings, in milliseconds, measured in turn.
 
     Args:
-        package: The directory of the package; of one with branches, the goal's own network is timed.
-        threads: Numbers of threads.
-
-    Raises:
-        MistifyError: the directory is no package.
+        loadings: Each loads a network.
+        budget_seconds: For all of them, unless running each once takes longer.
     """
-    manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
-    load = partial(_load_branch, manifest) if manifest.branches else _load
-    subjects = [_Subject(partial(load, content, count)) for count in threads]
+    subjects = [_Subject(load) for load in loadings]
     with _without_collection():
-        _measure(subjects, _NETWORK_SECONDS, lambda share: None, time.perf_counter, _nothing)
+        _measure(subjects, budget_seconds, lambda share: None, time.perf_counter, _nothing)
     return min(subject.median_ms for subject in subjects)
+
+
+def load_network(content: bytes, threads: int) -> Callable[[], object]:
+    """Load a `.tflite` and return its inference, at batch 1 where that is free."""
+    interpreter: Any = Interpreter(model_content=content, num_threads=threads)
+    for entry in interpreter.get_input_details():
+        # The batch of a package is free; that of other networks may be fixed.
+        if entry["shape_signature"][:1] == [-1]:
+            interpreter.resize_tensor_input(entry["index"], [1, *entry["shape"][1:]])
+    interpreter.allocate_tensors()
+    run: Callable[[], object] = interpreter.invoke
+    return run
 
 
 def _measure(
@@ -159,25 +159,6 @@ def _powers(subjects: Iterable[_Subject]) -> Iterator[Power]:
 
 def _nothing() -> float:
     return 0.0
-
-
-def _load(content: bytes, threads: int) -> Callable[[], object]:
-    interpreter: Any = Interpreter(model_content=content, num_threads=threads)
-    for entry in interpreter.get_input_details():
-        # The batch of a package is free; that of other networks may be fixed.
-        if entry["shape_signature"][:1] == [-1]:
-            interpreter.resize_tensor_input(entry["index"], [1, *entry["shape"][1:]])
-    interpreter.allocate_tensors()
-    run: Callable[[], object] = interpreter.invoke
-    return run
-
-
-def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[], object]:
-    network = Network(manifest, content, Execution(threads))
-    inputs = {
-        info.name: np.zeros([max(1, size) for size in info.shape], info.dtype) for info in manifest.inputs
-    }
-    return lambda: network(inputs, manifest.default_branch)
 
 
 def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
