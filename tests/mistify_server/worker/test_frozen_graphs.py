@@ -11,8 +11,10 @@ from executors.readers.builtin import read_builtin
 from mistify.config.dataset import Augmentation, DataSettings, InputScaling
 from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
+from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
+from mistify.costs.quantization import Quantization
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.results import Inspection, SourceResult
@@ -105,7 +107,7 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
         ["image"],
         ["digit"],
     )
-    here = {"latency_ms@host", f"latency_ms@host@{precision}"}
+    here = {latency_axis("host"), latency_axis("host", Quantization(precision))}
     assert manifest.measured.keys() == {*here, "latency_ms@pi"}
     if precision == "none":
         expected = bench.module.serve(tf.constant(test["x"]))["digit"]
