@@ -137,17 +137,22 @@ def calibrated_host(
         source: The network.
         train: Has some examples, to convert it with.
     """
-    cost, float32 = analyse(source).network(), host[0]
+    cost = analyse(source).network()
+    float32_ms = stopwatch((QuantizationConfig(),), train)(source)
     for precision in STORED:
-        measure = stopwatch((QuantizationConfig(precision=precision),), train)
-        profile = host[precision.integer]
-        try:
-            profile = profile.slower(measure(source) / profile.latency_ms(cost))
-        except Exception:  # what a converter raises of a model that it cannot convert
-            profile = float32
-        if precision is Quantization.NONE:
-            float32 = profile
+        profile, measured_ms = host[precision.integer], _measured_ms(source, precision, train)
+        if measured_ms is None:
+            profile, measured_ms = host[False], float32_ms
+        profile = profile.slower(measured_ms / profile.latency_ms(cost))
         yield replace(profile, name=host_profile_name(precision))
+
+
+def _measured_ms(source: keras.Model, precision: Quantization, train: Dataset) -> float | None:
+    """Return the latency of a source at a precision; None where it cannot be converted."""
+    try:
+        return stopwatch((QuantizationConfig(precision=precision),), train)(source)
+    except Exception:  # a converter raises what it likes of a model that it cannot convert
+        return None
 
 
 def at_each_precision(profiles: Profiles) -> Profiles:

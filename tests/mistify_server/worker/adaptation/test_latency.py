@@ -22,11 +22,14 @@ from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     aimed,
     calibrated,
+    calibrated_host,
     corrected,
     deviation_at,
     limits_latency,
     stopwatch,
 )
+
+LATENCY = "mistify_server.worker.adaptation.latency"
 
 layers = keras.layers
 PI = NominalProfile("pi", 5.0, 1.0)
@@ -55,14 +58,14 @@ def predicted(network: keras.Model, profile: Profile = HOST) -> float:
     return profile.latency_ms(analyse(network).network())
 
 
-def measured_board() -> MeasuredProfile:
+def measured_board(integer: bool = False) -> MeasuredProfile:
     """A device on which multiply-adds alone take time: 1 ns each, in tiles of one."""
     figures = {routine: (0.0, 1e-3, *[0.0] * 9) for routine in ("dense", "dense-vector")}
     routines = {routine: RoutineModel(tile=Tile(), figures=terms) for routine, terms in figures.items()}
-    softmax = RoutineModel(tile=Tile(), figures=(0.0,) * 7)
-    return device_profile(
-        "board", {1: LatencyModel(start=0.0, routines={**routines, "softmax": softmax})}, False
+    passes = dict.fromkeys(
+        ("softmax", "quantize", "dequantize"), RoutineModel(tile=Tile(), figures=(0.0,) * 7)
     )
+    return device_profile("board", {1: LatencyModel(start=0.0, routines={**routines, **passes})}, integer)
 
 
 class Machine:
@@ -167,6 +170,52 @@ def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
     assert pi == PI
     assert (host.name, host.compute_power == 1e6) == ("host", False)
     assert 1e-5 < predicted(model, host) < 100
+
+
+def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Float32 takes three times as long as int8."""
+    taken = {"none": 3.0, "float16": 2.9, "dynamic": 2.0, "int8": 1.0}
+    monkeypatch.setattr(
+        f"{LATENCY}.stopwatch", lambda asked, train: lambda _: taken[asked[0].precision.value]
+    )
+    host = measured_board(), measured_board(integer=True)
+    profiles = {profile.name: profile for profile in calibrated_host(host, model, data)}
+    assert list(profiles) == ["host", "host@float16", "host@dynamic", "host@int8"]
+    assert [predicted(model, profile) for profile in profiles.values()] == pytest.approx(list(taken.values()))
+    assert [profile.integer for profile in profiles.values()] == [False, False, False, True]
+
+
+def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopwatch_of(asked: Any, train: Dataset) -> Any:
+        def measure(network: keras.Model) -> float:
+            if asked[0].precision.integer:
+                raise RuntimeError("cannot be converted")
+            return 3.0
+
+        return measure
+
+    monkeypatch.setattr(f"{LATENCY}.stopwatch", stopwatch_of)
+    host = measured_board(), measured_board(integer=True)
+    *_, integers = calibrated_host(host, model, data)
+    assert integers.name == "host@int8"
+    assert predicted(model, integers) == pytest.approx(3.0)
+
+
+def test_an_edge_is_held_to_the_profile_of_its_precision(model: keras.Model, data: Dataset) -> None:
+    """By the profile of integers all takes half of what it does in float32, and that is what is measured."""
+    integers = corrected((HOST,), 0.5 / predicted(model))[0]
+    source = predicted(model)
+    outcome = edge(
+        model, data, lambda network: 0.5 * predicted(network) / source, {"latency_ms@host@int8": 0.25},
+        replace(integers, name="host@int8"),
+    )  # fmt: skip
+    assert outcome.met
+    assert outcome.costs["latency_ms@host@int8"] == pytest.approx(0.95 * 0.25, rel=0.05)
+    assert outcome.costs["latency_ms@host"] == pytest.approx(2 * outcome.costs["latency_ms@host@int8"])
 
 
 def test_only_latency_leaves_room_for_noise() -> None:
