@@ -1,0 +1,76 @@
+"""Arrays that fit are taken as they are; others are converted, or refused with all that is wrong."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mistify.errors import MistifyError
+from mistify.package.manifest import TensorInfo
+from mistify_client.runtime.inputs import bind
+
+IMAGE = TensorInfo(name="image", dtype="float32", shape=(-1, 2, 3))
+COUNT = TensorInfo(name="count", dtype="int32", shape=(-1,))
+INPUTS = (IMAGE, COUNT)
+
+image = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+count = np.array([1, 2], np.int32)
+
+
+@pytest.mark.parametrize(
+    ("positional", "named"),
+    [
+        ((image, count), {}),
+        ((image,), {"count": count}),
+        ((), {"count": count, "image": image}),
+    ],
+)
+def test_arrays_that_fit_are_not_copied(positional: Any, named: Any) -> None:
+    bound = bind(INPUTS, positional, named)
+    assert list(bound) == ["image", "count"]
+    assert bound["image"] is image
+    assert bound["count"] is count
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        image.astype(np.float16),
+        np.asfortranarray(image),
+        np.repeat(image, 2, axis=0)[::2],
+        image.view(np.recarray),
+    ],
+)
+def test_other_arrays_are_converted(other: Any) -> None:
+    bound = bind(INPUTS, (other, count), {})
+    np.testing.assert_array_equal(bound["image"], image)
+    assert bound["image"].dtype == np.float32
+    assert bound["image"].flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("positional", "named", "place"),
+    [
+        ((image[:1], count), {}, "inputs"),
+        ((image[:0], count[:0]), {}, "image"),
+        ((image[0], count), {}, "image"),
+        ((image, count.astype(np.int64)), {}, "count"),
+        ((image, np.int32(1)), {}, "count"),
+        ((image,), {"image": image}, "image"),
+        ((image,), {"number": count}, "number"),
+        ((image,), {}, "count"),
+        ((image, count, count), {}, "inputs"),
+    ],
+)
+def test_what_does_not_fit_is_refused(positional: Any, named: Any, place: str) -> None:
+    with pytest.raises(MistifyError) as caught:
+        bind(INPUTS, positional, named)
+    assert place in [problem.place for problem in caught.value.problems]
+
+
+def test_a_tensor_without_a_batch_takes_no_other_shape() -> None:
+    fixed = TensorInfo(name="table", dtype="float32", shape=(2, 3))
+    bound = bind((fixed,), (image[0],), {})
+    np.testing.assert_array_equal(bound["table"], image[0])
+    with pytest.raises(MistifyError, match="does not fit"):
+        bind((fixed,), (image[0][:1],), {})
