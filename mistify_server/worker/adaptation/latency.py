@@ -64,19 +64,22 @@ class LatencyReading:
         predicted_ms: By the profile as it was calibrated with the source.
         measured_ms: In LiteRT on this machine.
         costs: The network's costs by the profiles as they were.
+        by_operators: Whether the profile was measured operator by operator.
     """
 
     predicted_ms: float
     measured_ms: float
     costs: Costs
+    by_operators: bool = False
 
     @classmethod
     def of(
         cls, model: keras.Model, measured_ms: float, profiles: Profiles, budget: Budget
     ) -> "LatencyReading":
         """Return the reading of a network, measured at the precision at which a budget limits latency."""
-        cost = analyse(model).network()
-        return cls(_host(profiles, budget).latency_ms(cost), measured_ms, costs_of(cost, profiles))
+        cost, host = analyse(model).network(), _host(profiles, budget)
+        by_operators = isinstance(host, MeasuredProfile)
+        return cls(host.latency_ms(cost), measured_ms, costs_of(cost, profiles), by_operators)
 
     @property
     def deviation(self) -> float:
@@ -95,11 +98,12 @@ def corrected(profiles: Profiles, deviation: float) -> Profiles:
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     """Predict the deviation of a network that just meets the limits on latency.
 
-    From one reading: the deviation there. From two: a part of the time may be the same for both, such as that
-    of starting operators, and counts for more in a smaller network.
+    From one reading, or by the profile of a measured device, which knows what takes the same for all: the
+    deviation there. From two: a part of the time may be the same for both, such as that of starting operators,
+    and counts for more in a smaller network.
     """
     last = readings[-1]
-    if len(readings) == 1:
+    if len(readings) == 1 or last.by_operators:
         return last.deviation
     before = readings[-2]
     slope = (before.measured_ms - last.measured_ms) / (before.predicted_ms - last.predicted_ms or np.inf)

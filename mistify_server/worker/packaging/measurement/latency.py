@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -14,20 +14,23 @@ from mistify.machine import machine
 from mistify.package.manifest import MeasuredLatency
 from mistify_server.worker.packaging.tflite.runner import Array
 
-#: A latency is times from so many bursts of so many runs, or of so many seconds.
+#: Bursts of so many runs, or of so many seconds, are timed until the best few agree, but no longer than this.
 _BURSTS = 10
 _BURST_RUNS = 40
 _BURST_SECONDS = 0.2
 _WARM_UP_RUNS = 5
+_AGREEING = 3
+_AGREEMENT = 1.03
+_MOST_SECONDS = 4.0
 
 
 def measure_latency(
     network: bytes, threads: int = 1, batch: int = 1, signature: str | None = None
 ) -> MeasuredLatency:
-    """Time inferences on this machine, for two seconds at the most where one takes less than 0.2 s.
+    """Time inferences on this machine, for four seconds at the most where one takes less than 0.2 s.
 
     Other work on the machine only ever adds to the time of an inference, and comes in spells. So the burst
-    with the lowest median counts; the median within it leaves out single lucky runs.
+    with the lowest median counts, once others come close; the median within it leaves out single lucky runs.
 
     Args:
         network: A `.tflite`.
@@ -39,7 +42,10 @@ def measure_latency(
     infer = _ready(interpreter, batch) if signature is None else _ready_by(signature, interpreter, batch)
     for _ in range(_WARM_UP_RUNS):
         infer()
-    bursts = [_burst(infer) for _ in range(_BURSTS)]
+    bursts: list[list[float]] = []
+    deadline = time.perf_counter() + _MOST_SECONDS
+    while len(bursts) < _BURSTS or not (_agree(bursts) or time.perf_counter() > deadline):
+        bursts.append(_burst(infer))
     best = min(bursts, key=statistics.median)
     return MeasuredLatency(
         median_ms=statistics.median(best),
@@ -73,6 +79,12 @@ def _ready_by(signature: str, interpreter: Interpreter, batch: int) -> Callable[
 def _random(entry: Mapping[str, Any], batch: int) -> Array:
     shape = (batch, *entry["shape"][1:])
     return np.random.default_rng(0).uniform(size=shape).astype(entry["dtype"])
+
+
+def _agree(bursts: Sequence[Sequence[float]]) -> bool:
+    """Return whether the best few bursts have nearly the same median."""
+    best, *_, last = sorted(map(statistics.median, bursts))[:_AGREEING]
+    return last <= _AGREEMENT * best
 
 
 def _burst(infer: Callable[[], object]) -> list[float]:

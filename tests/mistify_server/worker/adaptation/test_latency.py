@@ -134,6 +134,15 @@ def test_readings_that_hardly_differ_cut_no_more_than_twice_as_far(second: float
     assert deviation == pytest.approx(times * readings[-1].deviation)
 
 
+def test_by_a_profile_of_operators_the_last_reading_counts() -> None:
+    """It knows what takes the same for all networks; readings that hardly differ are noise."""
+    readings = [
+        LatencyReading(predicted_ms, measured_ms, {"latency_ms@host": predicted_ms}, by_operators=True)
+        for predicted_ms, measured_ms in ((1.0, 1.0), (0.5, 0.9))
+    ]
+    assert deviation_at({"latency_ms@host": 0.4}, readings) == pytest.approx(1.8)
+
+
 def test_other_hardware_is_held_to_deviate_in_the_same_way(model: keras.Model, data: Dataset) -> None:
     source = predicted(model, PI)
     outcome = edge(model, data, Machine(model), {"latency_ms@pi": 0.6 * source}, PI)
