@@ -98,9 +98,9 @@ def corrected(profiles: Profiles, deviation: float) -> Profiles:
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     """Predict the deviation of a network that just meets the limits on latency.
 
-    From one reading, or by the profile of a measured device, which knows what takes the same for all: the
-    deviation there. From two: a part of the time may be the same for both, such as that of starting operators,
-    and counts for more in a smaller network.
+    From one reading, or by a profile of operators, which knows what takes the same for all: the deviation
+    there. From two: a part of the time may be the same for both, such as that of starting operators, and
+    counts for more in a smaller network.
     """
     last = readings[-1]
     if len(readings) == 1 or last.by_operators:
