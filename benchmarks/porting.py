@@ -171,9 +171,11 @@ class Porting:
         directory: Path,
         branches: BranchResult | None = None,
         tuning: TuningConfig | None = None,
+        *,
+        precision: Quantization = Quantization.NONE,
     ) -> Path:
         """Write a package into a new directory."""
-        result = self._packaged(checkpoint, Quantization.NONE, branches, tuning)
+        result = self._packaged(checkpoint, precision, branches, tuning)
         directory.mkdir(parents=True)
         for name, artifact in result.files.items():
             shutil.copyfile(self._artifacts.path(artifact), directory / name)
