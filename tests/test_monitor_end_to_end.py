@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mistify.costs.budget import memory_axis
 from mistify.package.manifest import Manifest
 from mistify_client import load
 from mistify_client.rpc.porting import PortingClient
@@ -73,7 +74,7 @@ def test_a_target_that_no_branch_keeps_to_brings_a_new_package(tmp_path: Path) -
     assert seen.goal != "phone", complaints
     added = next(goal for goal in goals if goal.id == seen.goal)
     assert added.parent == "phone", "with a limit more than the shipped one has, it is adapted from there"
-    assert seen.achieved["memory_bytes"] <= memory
+    assert seen.achieved[memory_axis(seen.quantization)] <= memory
     assert all(np.isclose(output.sum(), 1, atol=1e-4) for output in outputs)
     assert Manifest.load(package) == shipped
     phases = [json.loads(line) for line in log_of(package)]
