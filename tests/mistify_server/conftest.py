@@ -56,9 +56,9 @@ class Site:
         return ServerSettings(store=self.store, **{**value, **changes})
 
     def tasks(self, kind: str) -> list[dict[str, Any]]:
-        """What the workers have been asked, in order."""
+        """What the workers have been asked, in order; a line still being written is left out."""
         log = self.control / "tasks"
-        lines = log.read_text().splitlines() if log.exists() else []
+        lines = log.read_text().split("\n")[:-1] if log.exists() else []
         return [task for task in map(json.loads, lines) if task["kind"] == kind]
 
 

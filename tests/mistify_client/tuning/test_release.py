@@ -25,7 +25,7 @@ def spent(directory):
 
 
 def test_they_are_drawn_once(trainer, tmp_path):
-    true = examples(1, 200)
+    true = examples(1, 2000)
     noisy = noisy_examples(true, trainer, PRIVACY, tmp_path)
     assert spent(tmp_path) == Fraction("2.5")
     noise = noisy.inputs["image"] - true.inputs["image"]

@@ -207,8 +207,18 @@ def objectives_of(model):
 
 def trained(model, **options):
     """What is converted into `train.tflite`."""
-    tuning = TuningConfig(batch_size=BATCH, **{"trainable": "network", "optimizer": "sgd", **options})
+    tuning = tuning_of(**options)
     return TrainingNetwork(model, trainable_weights(model, tuning), objectives_of(model), tuning)
+
+
+def places_of(model, **options):
+    """Where each trained weight is among the model's, which may be in another order."""
+    places = {id(variable): at for at, variable in enumerate(model.trainable_variables)}
+    return [places[id(variable)] for variable in trainable_weights(model, tuning_of(**options)).values()]
+
+
+def tuning_of(**options):
+    return TuningConfig(batch_size=BATCH, **{"trainable": "network", "optimizer": "sgd", **options})
 
 
 def inputs_of(model, seed=1, count=BATCH):
