@@ -22,7 +22,7 @@ from mistify_client.privacy.ledger import PrivacyLedger
 from mistify_client.privacy.noise import Mechanism, Unit, privatize
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import NETWORK, Execution, Network
+from mistify_client.runtime.interpreter import NETWORK, Network
 from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.peers.ensemble import Ensemble
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
@@ -185,7 +185,7 @@ class Tester:
         """Return which test images are classified correctly."""
         started = process_time()
         manifest, training = self._trainer.manifest, self._trainer.training
-        network = Network(manifest, with_weights(self._content, training, weights), Execution())
+        network = Network(manifest, with_weights(self._content, training, weights), manifest.latency.threads)
         right = [
             _classes(network, chunk.inputs["x"]) == chunk.targets["y"]
             for chunk in self._examples.chunks(_CHUNK)

@@ -9,7 +9,7 @@ import numpy as np
 
 from mistify.package.manifest import Manifest
 from mistify.profiling.measuring import fastest_ms, load_network
-from mistify_client.runtime.interpreter import NETWORK, Execution, Network
+from mistify_client.runtime.interpreter import NETWORK, Network
 
 #: The time of measuring a package.
 _SECONDS: Final = 2.0
@@ -31,7 +31,7 @@ def measure_package(package: Path, threads: Iterable[int]) -> float:
 
 
 def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[], object]:
-    network = Network(manifest, content, Execution(threads))
+    network = Network(manifest, content, threads)
     inputs = {
         info.name: np.zeros([max(1, size) for size in info.shape], info.dtype) for info in manifest.inputs
     }

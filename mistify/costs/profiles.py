@@ -103,7 +103,7 @@ class MeasuredProfile(HardwareProfile):
         return f"the device {self.name} as it was measured"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """Return the time at the fastest number of threads, which a loaded package chooses, too."""
+        """Return the time at the fastest number of threads that was measured."""
         return self._fastest(network)[0]
 
     @override

@@ -202,7 +202,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="File to write: .npy, or .npz for several outputs.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Default: the fastest number.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: the package's.")] = None,
 ) -> None:
     """Run a package on arrays and print how long it takes."""
     with reported_errors():

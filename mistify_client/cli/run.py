@@ -27,7 +27,7 @@ def try_package(
         inputs: `.npy` files, one for each input, in the order of the signature; each array begins with the
             dimension of the batch.
         output: the file for the outputs; None to write none.
-        threads: the number of threads; None for the fastest.
+        threads: the number of threads; None for those the package was measured with.
 
     Raises:
         MistifyError: the package cannot be used, a file holds no array, or an array does not fit.

@@ -1,12 +1,11 @@
 """A network in LiteRT, whose memory is allocated once for each batch size in use."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import BRANCH_INPUT, Manifest, branch_signature
@@ -22,14 +21,6 @@ ALLOCATIONS: Final = 4
 Shapes = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class Execution:
-    """The way in which LiteRT runs a network: its threads, and whether it uses the XNNPACK delegate."""
-
-    threads: int = 1
-    delegate: bool = True
-
-
 class Network:
     """The network of a package, for one thread at a time.
 
@@ -37,12 +28,12 @@ class Network:
 
     Attributes:
         manifest: of the package.
-        execution: the way in which LiteRT runs it.
+        threads: how many LiteRT runs it with.
     """
 
-    def __init__(self, manifest: Manifest, content: bytes, execution: Execution) -> None:
+    def __init__(self, manifest: Manifest, content: bytes, threads: int) -> None:
         self.manifest = manifest
-        self.execution = execution
+        self.threads = threads
         self._content = content
         self._allocations: dict[Shapes, _Allocation] = {}
 
@@ -83,26 +74,26 @@ class Network:
     def _allocated(self, shapes: Shapes) -> "_Allocation":
         """Return memory for new shapes, if need be that of the shapes that were not used for longest."""
         if len(self._allocations) < ALLOCATIONS:
-            allocation = _Allocation(self.manifest, self._content, self.execution)
+            allocation = _Allocation(self.manifest, self._content, self.threads)
         else:
             allocation = self._allocations.pop(next(iter(self._allocations)))
         allocation.resize(shapes)
         return allocation
 
 
-def open_network(directory: Path, manifest: Manifest, execution: Execution) -> Network:
+def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
     """Open the network of a package that has been verified, ready for single examples.
 
     Args:
         directory: of the package.
         manifest: of the package.
-        execution: the way in which LiteRT runs the network.
+        threads: how many LiteRT runs the network with.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest describes.
     """
     try:
-        network = Network(manifest, (directory / NETWORK).read_bytes(), execution)
+        network = Network(manifest, (directory / NETWORK).read_bytes(), threads)
         network.warm_up()
     except (ValueError, RuntimeError) as error:
         message = f"{directory / NETWORK} cannot be used: {error}"
@@ -117,13 +108,8 @@ class _Allocation:
         ValueError: the content is no network, or its inputs and outputs are not those of the manifest.
     """
 
-    def __init__(self, manifest: Manifest, content: bytes, execution: Execution) -> None:
-        resolver = (
-            OpResolverType.AUTO if execution.delegate else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-        )
-        self._interpreter = Interpreter(
-            model_content=content, num_threads=execution.threads, experimental_op_resolver_type=resolver
-        )
+    def __init__(self, manifest: Manifest, content: bytes, threads: int) -> None:
+        self._interpreter = Interpreter(model_content=content, num_threads=threads)
         signature = self._interpreter.get_signature_runner(SIGNATURE)
         takes, gives = signature.get_input_details(), signature.get_output_details()
         branch = {BRANCH_INPUT} if manifest.branches else set()

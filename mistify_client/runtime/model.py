@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import overload
 
@@ -17,9 +16,8 @@ from mistify.files import cache_directory
 from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
-from mistify_client.runtime.execution import best_execution
 from mistify_client.runtime.inputs import Array
-from mistify_client.runtime.interpreter import NETWORK, Execution, Network, open_network
+from mistify_client.runtime.interpreter import NETWORK, Network, open_network
 from mistify_client.runtime.loaded import LoadedPackage, recorded
 from mistify_client.runtime.statistics import Statistics
 from mistify_client.runtime.switchboard import Switchboard
@@ -51,6 +49,7 @@ class PortedModel:
         package: the directory of the package that was shipped.
         switchboard: of the package.
         loaded: the version that runs at first.
+        threads: how many threads LiteRT uses; None for as many as each version was measured with.
         clock: in seconds.
     """
 
@@ -60,9 +59,11 @@ class PortedModel:
         switchboard: Switchboard,
         loaded: LoadedPackage,
         *,
+        threads: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._package = package
+        self._threads = threads
         self._switchboard = switchboard
         self._loaded = loaded
         self._clock = clock
@@ -155,11 +156,9 @@ class PortedModel:
         with self._loading:
             if generation != self._noticed:
                 return  # an even newer one is being loaded
-            running = self._loaded.network
             try:
-                directory = current(self._package)
-                network = open_network(directory, _verified(directory), running.execution)
-                for shapes in running.shapes:
+                network = _network(current(self._package), self._threads)
+                for shapes in self._loaded.network.shapes:
                     network.warm_up(shapes)
                 self._loaded = recorded(network, state_directory(self._package), generation)
             except Exception:
@@ -203,7 +202,8 @@ def load(
         goal: the goal's id in the job.
         token: the server's access token.
         cache: where downloads are kept; `~/.cache/mistify` (or below `$XDG_CACHE_HOME`) if not given.
-        threads: how many threads LiteRT uses; if not given, the fastest number, which is measured once.
+        threads: how many threads LiteRT uses; if not given, as many as the package was measured with, which
+            its latencies are for.
 
     Raises:
         MistifyError: NOT_FOUND, CORRUPT_PACKAGE (a file does not match its digest), UNAVAILABLE.
@@ -222,20 +222,19 @@ def _open(package: Path, threads: int | None) -> PortedModel:
     switchboard = _switchboard(state)
     generation = switchboard.generation  # read before the version, so that none is missed
     try:
-        network = _network(current(package), state, threads)
+        network = _network(current(package), threads)
     except MistifyError as error:
         if current(package) == package:
             raise
         logger.warning("%s is used as it was shipped, its current version cannot be: %s", package, error)
-        network = _network(package, state, threads)
+        network = _network(package, threads)
         generation = switchboard.generation_before  # so that the current version is tried again
-    return PortedModel(package, switchboard, recorded(network, state, generation))
+    return PortedModel(package, switchboard, recorded(network, state, generation), threads=threads)
 
 
-def _network(directory: Path, state: Path, threads: int | None) -> Network:
+def _network(directory: Path, threads: int | None) -> Network:
     manifest = _verified(directory)
-    open_with = partial(open_network, directory, manifest)
-    return open_with(Execution(threads) if threads else best_execution(state, manifest, open_with))
+    return open_network(directory, manifest, threads or manifest.latency.threads)
 
 
 def _verified(directory: Path) -> Manifest:

@@ -6,7 +6,6 @@ Beside a package `P` lies `P.state/`, shared by every process that uses the pack
     current, previous   symlinks to versions; where there is none it is P itself
     versions/NAME/      complete packages
     runtimes/PID-N      the last inferences of each loaded model
-    execution.json      the fastest threads and delegate
 
 P is never changed. If P is replaced, the versions that were installed after the old one no longer count.
 """

@@ -4,7 +4,6 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -14,10 +13,9 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import Manifest, TensorInfo, verify
 from mistify_client.monitor.sensing.costs import expected_costs
-from mistify_client.runtime.execution import best_execution
 from mistify_client.runtime.inputs import Array, bind, checked
 from mistify_client.runtime.interpreter import Network, open_network
-from mistify_client.runtime.versions import check_interchangeable, current, state_directory
+from mistify_client.runtime.versions import check_interchangeable, current
 
 #: Calls of each network while they are compared.
 _RUNS: Final = 30
@@ -51,8 +49,8 @@ def try_candidate(
     """Verify a candidate, run it beside the package in use, and compare them.
 
     The candidate runs its default branch, which is the network of the goal; the package in use runs its
-    fastest branch. Both run with the execution that is best for the package in use, and take turns, so that
-    other load on the device affects both alike.
+    fastest branch. Both run with the threads that they were measured with, as an app runs them, and take
+    turns, so that other load on the device affects both alike.
 
     Args:
         candidate: the directory of the new package.
@@ -73,9 +71,8 @@ def try_candidate(
     values = (
         _random_inputs(old_manifest.inputs) if examples is None else read_examples(examples, old_manifest)
     )
-    open_old = partial(open_network, running, old_manifest)
-    execution = best_execution(state_directory(package), old_manifest, open_old)
-    new, old = open_network(candidate, new_manifest, execution), open_old(execution)
+    new = open_network(candidate, new_manifest, new_manifest.latency.threads)
+    old = open_network(running, old_manifest, old_manifest.latency.threads)
     outputs = compute_outputs(new, values)
     if not all(np.isfinite(output).all() for output in outputs.values()):
         raise MistifyError(ErrorCode.INVALID_MODEL, f"{candidate} gives outputs that are not finite")

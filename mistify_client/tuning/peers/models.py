@@ -27,7 +27,7 @@ from mistify.package.weights import read_weights
 from mistify.peers.membership import PackageReference, Peer
 from mistify_client.rpc.peer_files import PeerFile
 from mistify_client.runtime.inputs import Array, bind
-from mistify_client.runtime.interpreter import NETWORK, Execution, Network
+from mistify_client.runtime.interpreter import NETWORK, Network
 from mistify_client.runtime.versions import check_interchangeable
 from mistify_client.tuning.examples import Examples
 from mistify_client.tuning.peers.ensemble import Predictions
@@ -150,7 +150,8 @@ class PeerOutputs:
             raise MistifyError(ErrorCode.INVALID_PUBLICATION, reason)
         weights = read_weights(file.path, manifest.tunable)
         try:
-            network = Network(manifest, with_weights(content, manifest.training, weights), Execution())
+            tuned = with_weights(content, manifest.training, weights)
+            network = Network(manifest, tuned, manifest.latency.threads)
             self._write(key, network, manifest.training)
         except (KeyError, ValueError, RuntimeError) as error:
             reason = f"the network of the goal {file.peer.package.goal_id} cannot be used: {error}"

@@ -262,9 +262,7 @@ PHASES = [*HELD, "validating", "installing", "probation"]
 @pytest.mark.parametrize("phase", PHASES)
 def test_killed_in_any_phase_the_next_daemon_finishes(slow_package, asking, service, phase):
     # No branch fits the new package either: the goals that are asked for next do not get anywhere.
-    # The first daemon gets no farther than its phase: whoever holds the state lets nothing be installed. That
-    # would also hold up a trial which has to find out how many threads are best.
-    load(slow_package)
+    # The first daemon gets no farther than its phase: whoever holds the state lets nothing be installed.
     with held(service.fake, "AddGoals"), running_app(slow_package) as model:
         text = asking.read_text()
         asking.write_text(text.replace('probation = "50ms"', 'probation = "60min"'))

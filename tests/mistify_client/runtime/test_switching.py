@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
-from mistify_client.runtime.interpreter import ALLOCATIONS, Execution, open_network
+from mistify_client.runtime.interpreter import ALLOCATIONS, open_network
 from mistify_client.runtime.loaded import recorded
 from mistify_client.runtime.model import PortedModel, load
 from mistify_client.runtime.statistics import observed
@@ -263,7 +264,7 @@ class Timed:
 
     def __post_init__(self) -> None:
         state = state_directory(self.package)
-        network = open_network(self.package, Manifest.load(self.package), Execution(1))
+        network = open_network(self.package, Manifest.load(self.package), 1)
         loaded = recorded(network, state, 0)
         self.model = PortedModel(self.package, Switchboard.open(state), loaded, clock=lambda: self.now)
 
@@ -430,17 +431,20 @@ def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, exp
     assert "too large" in warning
 
 
-def test_is_measured_once(branch_package):
-    load(branch_package)
-    before = (state_directory(branch_package) / "execution.json").read_bytes()
-    ((key, actual),) = json.loads(before).items()
-    assert set(actual) == {"threads", "delegate"}
-    changed = json.dumps({key: {"threads": 1, "delegate": False}})
-    (state_directory(branch_package) / "execution.json").write_text(changed)
-    load(branch_package)
-    assert (state_directory(branch_package) / "execution.json").read_text() == changed
+def test_runs_with_the_threads_that_the_version_was_measured_with(branch_package, expected, tmp_path):
+    automatic, fixed = load(branch_package), load(branch_package, threads=2)
+    newer = tmp_path / "newer"
+    shutil.copytree(branch_package, newer)
+    manifest = Manifest.load(newer)
+    with_three = manifest.latency.model_copy(update={"threads": 3})
+    manifest.model_copy(update={"latency": with_three}).save(newer)
+    assert [threads_of(model) for model in (automatic, fixed)] == [1, 2]
+    install(branch_package, newer)
+    for model in (automatic, fixed):
+        model(expected["image"])
+    join_loading()
+    assert [threads_of(model) for model in (automatic, fixed)] == [3, 2]
 
 
-def test_is_not_measured_where_threads_are_given(branch_package):
-    load(branch_package, threads=2)
-    assert not (state_directory(branch_package) / "execution.json").exists()
+def threads_of(model: PortedModel) -> int:
+    return model._loaded.network.threads

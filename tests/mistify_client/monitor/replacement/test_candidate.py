@@ -13,7 +13,7 @@ from mistify_client.monitor.replacement.candidate import (
     share_of_agreement,
     try_candidate,
 )
-from mistify_client.runtime.interpreter import Execution, open_network
+from mistify_client.runtime.interpreter import open_network
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 
 
@@ -38,7 +38,7 @@ def test_a_network_with_the_same_outputs_agrees(fast, slow, examples):
 
 
 def test_examples_take_no_more_memory_than_one_of_them(slow, expected):
-    network = open_network(slow, Manifest.load(slow), Execution())
+    network = open_network(slow, Manifest.load(slow), 1)
     outputs = compute_outputs(network, {"image": expected["image"]})
     assert network.shapes == [((1, 4, 4, 1),)]
     np.testing.assert_allclose(outputs["scores"], expected["scores"], atol=1e-5)
