@@ -21,6 +21,7 @@ from mistify_client.monitor.replacement.background import Background
 from mistify_client.monitor.replacement.candidate import read_examples
 from mistify_client.monitor.replacement.goals import Shortfall
 from mistify_client.monitor.reporting import Reporting
+from mistify_client.monitor.sensing.bottleneck import Cause
 from mistify_client.monitor.sensing.sensors import DeviceSensor, Sensor
 from mistify_client.monitor.state.journal import Journal
 from mistify_client.monitor.state.state import MonitorState
@@ -69,6 +70,7 @@ class Monitor:
         self._outcome: IntervalOutcome | None = None
         self._before: float | None = None
         self._short_since: float | None = None
+        self._cause: Cause | None = None
         self._written = (0, float("-inf"))
         self._configure(load_config())
 
@@ -90,6 +92,7 @@ class Monitor:
         else:
             self._journal.problem("package", None)
             self._note_decision(outcome)
+            self._note_cause(outcome)
             self._outcome = outcome
             self._consider_replacement(now, outcome)
             if self._reporting is not None:
@@ -149,8 +152,25 @@ class Monitor:
         elif self._outcome is None or self._outcome.decision.fits != decision.fits:
             self._journal.note("stay", decision.reason, **figures)
 
+    def _note_cause(self, outcome: IntervalOutcome) -> None:
+        """Note in the log where time is lost that is not the network's: once, until something else is."""
+        threads, diagnosis = outcome.manifest.latency.threads, outcome.diagnosis
+        others = ", ".join(map(str, outcome.other_threads))
+        reason = (
+            f"an app runs with {others} threads, and its inferences do not count: the package was measured "
+            f"with {threads}; call load() without threads"
+        )
+        self._journal.problem("threads", reason if others else None)
+        if diagnosis is None:
+            self._cause = None
+        elif diagnosis.cause not in (self._cause, Cause.NETWORK):
+            self._cause = diagnosis.cause
+            self._journal.note(
+                "cause", diagnosis.reason, cause=diagnosis.cause.value, smaller_helps=diagnosis.smaller_helps
+            )
+
     def _consider_replacement(self, now: float, outcome: IntervalOutcome) -> None:
-        """Request a new package if no branch has kept to the targets for a while."""
+        """Request a new package if no branch has kept to the targets for a while, and a smaller one helps."""
         fits, situation = outcome.decision.fits, outcome.situation
         if self._short_since is None or fits:
             self._short_since = None if fits else now
@@ -161,8 +181,11 @@ class Monitor:
             background.fastest_ms = min(outcome.predicted_ms)
             background.judge(now, fits)
             if self._short_since is not None and now - self._short_since >= self._config.replacement.after:
-                shortfall = Shortfall(situation.targets, situation.ratio, background.fastest_ms)
-                background.ask(shortfall, outcome.manifest)
+                shortfall = Shortfall(
+                    situation.targets, situation.ratio, background.fastest_ms, outcome.fixed_ms or 0.0
+                )
+                if not shortfall.too_slow or outcome.diagnosis is None or outcome.diagnosis.smaller_helps:
+                    background.ask(shortfall, outcome.manifest)
         elif outcome.outdated_at is not None:
             background.judge_unused(outcome.outdated_at)
         background.resume()

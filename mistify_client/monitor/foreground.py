@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mistify.costs.catalogue import HOST
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
+from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
 from mistify_client.monitor.sensing.costs import BranchCosts, expected_costs, made_for
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
@@ -37,6 +38,10 @@ class IntervalOutcome:
         outdated_at: end of the last inference of another version, in seconds of the monotonic clock, if no
             app has run this version yet. None if one has, or if no app has run an inference since the
             daemon first saw this version.
+        fixed_ms: milliseconds of an inference that stay however small a network is; None if not known.
+        diagnosis: why inferences take longer than the target; None if they do not, or none has run.
+        other_threads: the numbers of threads of models that run this version with others than it was
+            measured with. Their inferences do not count.
     """
 
     manifest: Manifest
@@ -44,6 +49,9 @@ class IntervalOutcome:
     decision: Decision
     predicted_ms: tuple[float, ...]
     outdated_at: float | None
+    fixed_ms: float | None
+    diagnosis: Diagnosis | None
+    other_threads: tuple[int, ...]
 
     @property
     def switched(self) -> bool:
@@ -92,6 +100,7 @@ class Foreground:
         self._state = state_directory(package)
         self._switchboard = Switchboard.open(self._state)
         self._version: _Version | None = None
+        self._fixed = FixedTime()
         self._measured_at = SensorReading()
 
     def step(self, now: float, since: float, targets: Targets) -> IntervalOutcome:
@@ -113,8 +122,10 @@ class Foreground:
         reading = self._sensor()
         runtimes = observed(self._state)
         idle = not version.model.observe(_inferences(runtimes, version, now), since)
-        if not idle:
+        timing = version.model.timing
+        if not idle and timing is not None:
             self._measured_at = reading
+            self._fixed.observe(timing)
         situation = Situation(
             now=now,
             branch=self._branch(version),
@@ -131,8 +142,17 @@ class Foreground:
             # Set by generation: if another version has become current meanwhile, its branch stays as it is.
             self._switchboard.switch_in(version.generation, decision.branch)
             version.since = now
-        outdated_at = _outdated_at(runtimes, version)
-        return IntervalOutcome(version.manifest, situation, decision, version.model.predicted_ms, outdated_at)
+        fixed_ms = self._fixed.fixed_ms
+        return IntervalOutcome(
+            version.manifest,
+            situation,
+            decision,
+            version.model.predicted_ms,
+            _outdated_at(runtimes, version),
+            fixed_ms,
+            None if timing is None else diagnose(timing, fixed_ms, targets.latency),
+            _other_threads(runtimes, version),
+        )
 
     def _current(self, now: float) -> _Version:
         """Return the current version; a new one starts with the ratio measured for the previous one."""
@@ -143,8 +163,11 @@ class Foreground:
         manifest = Manifest.load(directory)
         hardware = self._hardware if made_for(manifest, self._hardware) else HOST.name
         costs = expected_costs(manifest, hardware)
-        # Ratios to the latencies of different machines cannot be compared.
-        ratio = before.model.ratio if before is not None and before.hardware == hardware else 1.0
+        # Latencies on different machines cannot be compared, nor ratios to them.
+        comparable = before is not None and before.hardware == hardware
+        ratio = before.model.ratio if before is not None and comparable else 1.0
+        if not comparable:
+            self._fixed = FixedTime()
         model = LatencyEstimator([each.latency_ms for each in costs], ratio)
         # When the daemon starts, the branch counts as chosen long ago, so that a better one need not wait.
         since = -inf if before is None else now
@@ -158,16 +181,30 @@ class Foreground:
 def _inferences(runtimes: Sequence[Observed], version: _Version, now: float) -> npt.NDArray[Any]:
     """Return the inferences of all processes since the branch was chosen, in order of time.
 
+    Only those count that ran as the version was measured: with as many threads.
+
     A process may still run the previous package. It then has another generation, or, if the package was
     overwritten in its directory, possibly another number of branches.
     """
-    running = version.generation, len(version.costs)
+    running = version.generation, len(version.costs), version.manifest.latency.threads
     matching = [
-        runtime.inferences for runtime in runtimes if (runtime.generation, len(runtime.counts)) == running
+        runtime.inferences
+        for runtime in runtimes
+        if (runtime.generation, len(runtime.counts), runtime.threads) == running
     ]
     inferences = np.concatenate([np.empty(0, INFERENCE), *matching])
     recent = inferences[inferences["ended"] >= max(version.since, now - _OLDEST_SECONDS)]
     return recent[np.argsort(recent["ended"], kind="stable")]
+
+
+def _other_threads(runtimes: Sequence[Observed], version: _Version) -> tuple[int, ...]:
+    """Return the value of `IntervalOutcome.other_threads`."""
+    threads = {
+        runtime.threads
+        for runtime in runtimes
+        if runtime.generation == version.generation and len(runtime.inferences)
+    }
+    return tuple(sorted(threads - {version.manifest.latency.threads}))
 
 
 def _outdated_at(runtimes: Sequence[Observed], version: _Version) -> float | None:

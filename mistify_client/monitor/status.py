@@ -21,6 +21,7 @@ def status(outcome: IntervalOutcome) -> dict[str, object]:
         "reason": outcome.decision.reason,
         "ratio": situation.ratio,
         "idle": situation.idle,
+        "cause": None if outcome.diagnosis is None else asdict(outcome.diagnosis),
         "targets": targets(situation.targets),
         "branches": [
             {"expected_ms": costs.latency_ms, "predicted_ms": predicted, "accuracy": costs.accuracy}
@@ -54,6 +55,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"ratio of measured to expected latency: {status['ratio']:.2f}" + (
         " (no inference in the last interval)" if status["idle"] else ""
     )
+    if (cause := status["cause"]) is not None:
+        yield f"cause: {cause['reason']}"
     for number, branch in enumerate(status["branches"]):
         mark = "*" if number == status["branch"] else " "
         yield (

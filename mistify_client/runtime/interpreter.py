@@ -1,6 +1,6 @@
 """A network in LiteRT, whose memory is allocated once for each batch size in use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,9 @@ SIGNATURE: Final = "serving_default"
 
 #: Memory stays allocated for so many batch sizes, those of the last calls.
 ALLOCATIONS: Final = 4
+
+#: Runs an inference on inputs, by name, with a branch.
+Run = Callable[[Mapping[str, Array], int], dict[str, Array]]
 
 #: The shapes of the inputs in their order.
 Shapes = tuple[tuple[int, ...], ...]
@@ -52,10 +55,14 @@ class Network:
         Returns:
             Name of the output -> array [batch, ...].
         """
+        return self.prepared(inputs)(inputs, branch)
+
+    def prepared(self, inputs: Mapping[str, Array]) -> Run:
+        """Return a function that runs inferences on inputs of these shapes, in memory that is allocated."""
         shapes = tuple(array.shape for array in inputs.values())
         allocation = self._allocations.pop(shapes, None) or self._allocated(shapes)
         self._allocations[shapes] = allocation  # the last entry is the one that was used last
-        return allocation.run(inputs, branch)
+        return allocation.run
 
     def warm_up(self, shapes: Shapes | None = None) -> None:
         """Run every branch once, on zeros, so that a first inference takes no longer than others.

@@ -49,14 +49,23 @@ class LoadedPackage:
         Raises:
             MistifyError: INVALID_DATASET, naming every input that does not fit.
         """
+        called = time.monotonic()
         values = bind(self.manifest.inputs, arrays, named)
         batch = len(next(iter(values.values())))
         with self._lock:
             branch = self.branch(switchboard)
-            started = time.monotonic()
-            outputs = self.network(values, branch)
-            ended = time.monotonic()
-            self.recorder.record(ended, 1e3 * (ended - started), branch, batch)
+            run = self.network.prepared(values)
+            computing, started = time.thread_time(), time.monotonic()
+            outputs = run(values, branch)
+            ended, computed = time.monotonic(), time.thread_time()
+            self.recorder.record(
+                ended,
+                1e3 * (ended - started),
+                1e3 * (computed - computing),
+                1e3 * (started - called),
+                branch=branch,
+                batch=batch,
+            )
         return {info.name: info.dequantized(outputs[info.name]) for info in self.manifest.outputs}
 
     def branch(self, switchboard: Switchboard) -> int:
@@ -75,10 +84,10 @@ def recorded(network: Network, state: Path, generation: int) -> LoadedPackage:
     """
     branches = len(network.manifest.branches) or 1
     try:
-        recorder = Recorder.open(state, branches, generation)
+        recorder = Recorder.open(state, branches, generation, network.threads)
     except OSError as error:
         logger.warning(
             "no monitor sees what this model does until it is loaded again, %s has no place: %s", state, error
         )
-        recorder = Recorder(branches, generation)
+        recorder = Recorder(branches, generation, network.threads)
     return LoadedPackage(network, recorder, generation)

@@ -23,17 +23,28 @@ from mistify.files import lock, locked, try_lock
 #: How many of the last inferences are kept.
 CAPACITY: Final = 1024
 
-#: An inference: when it ended (seconds of `time.monotonic`, the same in all processes), its latency without
-#: waiting for others, the branch that ran, the number of examples.
-INFERENCE: Final = np.dtype([("ended", "f8"), ("latency_ms", "f4"), ("branch", "i4"), ("batch", "i8")])
+#: An inference: when it ended (seconds of `time.monotonic`, the same in all processes); the milliseconds that
+#: the network took, those of them that its thread had the processor, and those that the call had taken before
+#: the network ran; the branch that ran; the number of examples.
+INFERENCE: Final = np.dtype(
+    [
+        ("ended", "f8"),
+        ("latency_ms", "f4"),
+        ("computing_ms", "f4"),
+        ("before_ms", "f4"),
+        ("branch", "i4"),
+        ("batch", "i8"),
+    ]
+)
 
 _RUNTIMES: Final = "runtimes"
-_MAGIC: Final = b"MISTIFY\2"
+_MAGIC: Final = b"MISTIFY\3"
 
-# Magic, generation, number of branches; then an integer for the total, one for each branch, and the ring.
-_HEADER: Final = struct.Struct("8sII")
+# Magic, generation, number of branches, threads; then an integer for the total, one for each branch, and the
+# ring.
+_HEADER: Final = struct.Struct("8sIIQ")
 _COUNT_BYTES: Final = 8
-_RECORD: Final = struct.Struct("dfiq")
+_RECORD: Final = struct.Struct("dfffiq")
 
 
 @dataclass(frozen=True)
@@ -62,12 +73,14 @@ class Observed:
     Attributes:
         pid: of its process.
         generation: of the version that it runs (`Switchboard.generation`).
+        threads: how many LiteRT runs it with.
         counts: how many inferences each branch has run; one figure where there are no branches.
         inferences: the last ones, the oldest first, as `INFERENCE`.
     """
 
     pid: int
     generation: int
+    threads: int
     counts: tuple[int, ...]
     inferences: npt.NDArray[Any]
 
@@ -88,23 +101,27 @@ class Recorder:
     Args:
         branches: how many there are; 1 where the package has none.
         generation: of the version that runs.
+        threads: how many LiteRT runs it with.
         memory: of `recorder_bytes`.
     """
 
-    def __init__(self, branches: int, generation: int, memory: mmap.mmap | bytearray | None = None) -> None:
+    def __init__(
+        self, branches: int, generation: int, threads: int, memory: mmap.mmap | bytearray | None = None
+    ) -> None:
         self._memory = bytearray(recorder_bytes(branches)) if memory is None else memory
-        _HEADER.pack_into(self._memory, 0, _MAGIC, generation, branches)
+        _HEADER.pack_into(self._memory, 0, _MAGIC, generation, branches, threads)
         self._ring = _ring_offset(branches)
         self._counts = memoryview(self._memory)[_HEADER.size : self._ring].cast("Q")
 
     @classmethod
-    def open(cls, state: Path, branches: int, generation: int) -> "Recorder":
+    def open(cls, state: Path, branches: int, generation: int, threads: int) -> "Recorder":
         """Return a recorder that other processes can read as long as it exists.
 
         Args:
             state: the state directory of the package.
             branches: how many there are; 1 where the package has none.
             generation: of the version that runs.
+            threads: how many LiteRT runs it with.
 
         Raises:
             OSError: its file cannot be made.
@@ -120,21 +137,32 @@ class Recorder:
             with path.open("r+b") as file:
                 lock(file)
                 # The mapping keeps a descriptor, and with it the lock, until it is collected.
-                return cls(branches, generation, mmap.mmap(file.fileno(), size))
+                return cls(branches, generation, threads, mmap.mmap(file.fileno(), size))
 
-    def record(self, ended: float, latency_ms: float, branch: int, batch: int) -> None:
+    def record(
+        self,
+        ended: float,
+        latency_ms: float,
+        computing_ms: float,
+        before_ms: float,
+        *,
+        branch: int,
+        batch: int,
+    ) -> None:
         """Record an inference.
 
         Args:
             ended: in seconds of `time.monotonic`.
-            latency_ms: without waiting for others.
+            latency_ms: of the network.
+            computing_ms: for which the thread had the processor meanwhile.
+            before_ms: from the call until the network ran: checking inputs, waiting for other calls.
             branch: the branch that ran; 0 where the package has none.
             batch: how many examples it had.
         """
         counts = self._counts
         total = counts[0]
         offset = self._ring + total % CAPACITY * _RECORD.size
-        _RECORD.pack_into(self._memory, offset, ended, latency_ms, branch, batch)
+        _RECORD.pack_into(self._memory, offset, ended, latency_ms, computing_ms, before_ms, branch, batch)
         counts[1 + branch] += 1
         counts[0] = total + 1  # last: only now is the record complete
 
@@ -193,12 +221,12 @@ def _read(memory: mmap.mmap | bytearray, pid: int) -> Observed:
     """
     if memory[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"no recorder of this version: {bytes(memory[: len(_MAGIC)])!r}")
-    _, generation, branches = _HEADER.unpack_from(memory)
+    _, generation, branches, threads = _HEADER.unpack_from(memory)
     counts, last = _counts(memory, branches)
     copied = np.frombuffer(memory[_ring_offset(branches) : recorder_bytes(branches)], INFERENCE)
     # Newer records may have replaced the oldest ones since, and one more may be half written.
     first = max(0, _counts(memory, branches)[1] - CAPACITY + 1)
-    return Observed(pid, generation, counts, copied[np.arange(first, max(first, last)) % CAPACITY])
+    return Observed(pid, generation, threads, counts, copied[np.arange(first, max(first, last)) % CAPACITY])
 
 
 def _counts(memory: mmap.mmap | bytearray, branches: int) -> tuple[tuple[int, ...], int]:

@@ -15,6 +15,10 @@ from mistify_client.monitor.state.targets import Targets
 #: Limits are rounded down to powers of this, so that nearly equal conditions lead to the same goal.
 _STEP = 1.1
 
+#: How many times as far as by the latency alone a network is cut at the most because of the time that stays,
+#: which is a rough estimate.
+_MOST_STEEP = 2.0
+
 _DIGITS = 4
 _LONGEST_ID = 64
 
@@ -27,16 +31,29 @@ class Shortfall:
         targets: the limits.
         ratio: how many times longer than expected inferences take.
         fastest_ms: present milliseconds of an inference of the fastest branch.
+        fixed_ms: those of them that stay however small a network is, as far as known.
     """
 
     targets: Targets
     ratio: float
     fastest_ms: float
+    fixed_ms: float = 0.0
 
     @property
     def too_slow(self) -> bool:
         """Return True if latency is among the targets that are missed."""
         return self.targets.latency is not None and self.fastest_ms > self.targets.latency
+
+    def share(self, latency_ms: float) -> float:
+        """Return what an inference of the fastest branch may take of its time that a smaller network saves.
+
+        Args:
+            latency_ms: the target.
+        """
+        share = latency_ms / self.fastest_ms
+        if not self.fixed_ms < latency_ms < self.fastest_ms:
+            return share
+        return max((latency_ms - self.fixed_ms) / (self.fastest_ms - self.fixed_ms), share / _MOST_STEEP)
 
 
 @dataclass(frozen=True)
@@ -57,10 +74,11 @@ class NewGoal:
 def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -> NewGoal:
     """Return a copy of the template with limits that keep to the targets.
 
-    On the template's hardware, the latency is limited to the target's latency divided by the ratio. If the
-    template limits `FLOP`, so does the new goal, to the multiply-adds of the smallest branch times
-    target / fastest_ms. The limit of `FLOP` also replaces one of latency if the package was not made for the
-    template's hardware, because the ratio then refers to the host.
+    On the template's hardware, the latency is limited to the share of the fastest branch's latency that keeps
+    to the target: if no time stays, to the target's latency divided by the ratio. If the template limits
+    `FLOP`, so does the new goal, to that share of the multiply-adds of the smallest branch. The limit of
+    `FLOP` also replaces one of latency if the package was not made for the template's hardware, because the
+    ratio then refers to the host.
 
     Args:
         template: porting config with one goal.
@@ -70,15 +88,16 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
     limits = template.adaptation_goal.model_dump(mode="json", exclude_none=True)
     targets, reason = shortfall.targets, "no branch keeps to the targets"
     if targets.latency is not None:
+        share = shortfall.share(targets.latency)
         by_latency = "latency" in limits or "FLOP" not in limits
         limits.pop("latency", None)
         if by_latency and made_for(package, template.hardware_name):
-            limits["latency"] = format_time(_rounded(targets.latency / shortfall.ratio), _DIGITS)
+            fastest_ms = shortfall.fastest_ms / shortfall.ratio
+            limits["latency"] = format_time(_rounded(fastest_ms * share), _DIGITS)
         elif by_latency:
             reason += f"; multiply-adds are limited, the package has no latency for {template.hardware_name}"
         if "FLOP" in limits or "latency" not in limits:
-            spare = targets.latency / shortfall.fastest_ms
-            limits["FLOP"] = format_count(_rounded(_least_flops(package) * spare), _DIGITS)
+            limits["FLOP"] = format_count(_rounded(_least_flops(package) * share), _DIGITS)
     if targets.memory is not None:
         limits["memory"] = format_bytes(targets.memory)
     if targets.accuracy is not None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from mistify_client.monitor.sensing.bottleneck import Timing
 from mistify_client.monitor.sensing.costs import BranchCosts
 
 #: Fewer inferences are ignored: a single one that was interrupted does not show a change of conditions.
@@ -43,12 +44,14 @@ class LatencyEstimator:
     Attributes:
         corrections: a factor for each branch.
         ratio: how many times longer than expected inferences take.
+        timing: the times that were measured last; None before any were.
     """
 
     def __init__(self, expected_ms: Sequence[float], ratio: float = 1.0) -> None:
         self._expected_ms = tuple(expected_ms)
         self.corrections = [1.0] * len(self._expected_ms)
         self.ratio = ratio
+        self.timing: Timing | None = None
         self._branch: int | None = None
 
     @property
@@ -84,7 +87,12 @@ class LatencyEstimator:
         fresh = int(np.count_nonzero(same["ended"] >= since))
         recent = int(np.count_nonzero(same["ended"] >= same["ended"][-1] - RECENT_SECONDS))
         counted = max(LEAST_INFERENCES, min(recent, max(fresh, USUAL_INFERENCES)))
-        self._measured(int(same["branch"][-1]), float(np.median(same["latency_ms"][-counted:])))
+        branch = int(same["branch"][-1])
+        latency_ms, computing_ms, before_ms = (
+            float(np.median(same[name][-counted:])) for name in ("latency_ms", "computing_ms", "before_ms")
+        )
+        self.timing = Timing(self._expected_ms[branch], latency_ms, computing_ms, before_ms)
+        self._measured(branch, latency_ms)
         return True
 
     def _measured(self, branch: int, latency_ms: float) -> None:

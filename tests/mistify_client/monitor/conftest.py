@@ -124,7 +124,7 @@ class Device:
         state = state_directory(self.package)
         self.switchboard = Switchboard.open(state)
         self.manifest = Manifest.load(self.package)
-        self.recorder = Recorder.open(state, len(self.manifest.branches) or 1, self.switchboard.generation)
+        self.recorder = Recorder.open(state, len(self.manifest.branches) or 1, self.switchboard.generation, 1)
         self.foreground = Foreground(self.package, self.policy, lambda: self.reading(self.now), "host")
         self.random = np.random.default_rng(5)
         self.free_at = self.now
@@ -157,7 +157,7 @@ class Device:
             ended = self.free_at + took / 1000
             if ended > until:
                 return
-            self.recorder.record(ended, took, self.branch, 1)
+            self.recorder.record(ended, took, took, 0.0, branch=self.branch, batch=1)
             self.free_at = ended + self.pause
         self.free_at = until
 

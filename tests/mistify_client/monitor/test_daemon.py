@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -87,6 +88,39 @@ def running_app(package: Path):
     finally:
         ending.set()
         thread.join()
+
+
+class Loss:
+    """Time that inferences of a model lose in LiteRT without the network: at first they sleep.
+
+    Attributes:
+        lose: called in every inference.
+        inferences: how many there were.
+    """
+
+    def __init__(self, model) -> None:
+        network = model._loaded.network
+        prepared, self.inferences = network.prepared, 0
+        self.lose = lambda: time.sleep(0.005)
+
+        def losing(inputs):
+            run = prepared(inputs)
+
+            def lose_and_run(values, branch):
+                self.lose()
+                self.inferences += 1
+                return run(values, branch)
+
+            return lose_and_run
+
+        network.prepared = losing
+
+
+def compute() -> None:
+    """Use the processor for 5 ms."""
+    end = time.thread_time() + 0.005
+    while time.thread_time() < end:
+        pass
 
 
 @pytest.fixture
@@ -253,6 +287,27 @@ def asking(config, service):
         'after = "10ms"\nprobation = "50ms"\n'
     )
     return config
+
+
+def test_a_smaller_network_is_asked_for_where_the_network_is_the_cause(slow_package, asking, service):
+    """While inferences sleep it would not help: no goal is asked for, and the log says why."""
+    asking.write_text(asking.read_text().replace("1ns", "1ms"))
+    with held(service.fake, "SubmitBatch"), running_app(slow_package) as model:
+        loss = Loss(model)
+        daemon = Daemon(slow_package, asking)
+        try:
+            cause = daemon.until(event="cause")
+            assert (cause["cause"], cause["smaller_helps"]) == ("waiting", False)
+            enough = loss.inferences + 100  # half a second, of which 10 ms suffice to ask
+            while loss.inferences < enough:
+                daemon.process.poll()
+            text = shown("status", "--package", slow_package).stdout
+            assert "cause: " in text
+            assert "new package" not in text
+            loss.lose = compute
+            assert daemon.until(event="replacement")["phase"] == "submitting"
+        finally:
+            daemon.end()
 
 
 HELD = {"submitting": "SubmitBatch", "adapting": "WatchJob", "downloading": "FetchPackage"}

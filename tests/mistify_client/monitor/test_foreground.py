@@ -132,7 +132,7 @@ def test_batches_say_nothing_of_single_examples(device):
     batches = device(pause=None)
     batches.run(1)
     for n in range(20):
-        batches.recorder.record(batches.now + 0.01 * n, 320.0, 1, 32)
+        batches.recorder.record(batches.now + 0.01 * n, 320.0, 320.0, 0.0, branch=1, batch=32)
     assert batches.run(INTERVAL).situation.idle
     assert batches.branch == 1
 
@@ -246,9 +246,9 @@ def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package
     os.replace(manifest(four).save(tmp_path), package / "manifest.json")
     outcome = replaced.run(INTERVAL)
     assert outcome.predicted_ms == pytest.approx((3.0, 6.0, 9.0, 12.0))
-    restarted = Recorder.open(state_directory(package), 4, replaced.switchboard.generation)
+    restarted = Recorder.open(state_directory(package), 4, replaced.switchboard.generation, 1)
     for n in range(5):
-        restarted.record(replaced.now + 0.01 * n, 8.0, 3, 1)
+        restarted.record(replaced.now + 0.01 * n, 8.0, 8.0, 0.0, branch=3, batch=1)
     outcome = replaced.run(INTERVAL)  # in which the app that still runs the package before infers as well
     assert outcome.predicted_ms == pytest.approx((2.0, 4.0, 6.0, 8.0))
 
@@ -256,9 +256,9 @@ def test_a_package_that_is_replaced_in_its_place_is_read_again(tmp_path, package
 def test_an_app_that_has_loaded_a_package_before_its_manifest_is_there_tells_nothing(package, device):
     early = device(pause=None)
     early.run(1)
-    four = Recorder.open(state_directory(package), 4, early.switchboard.generation)
+    four = Recorder.open(state_directory(package), 4, early.switchboard.generation, 1)
     for n in range(5):
-        four.record(early.now + 0.01 * n, 8.0, 3, 1)
+        four.record(early.now + 0.01 * n, 8.0, 8.0, 0.0, branch=3, batch=1)
     assert early.run(INTERVAL).situation.idle
 
 
@@ -273,9 +273,9 @@ def test_ratios_to_what_different_machines_take_do_not_mix(package):
     shipped = manifest([branch(10.0, 0.8).model_copy(update={"measured": {}})], default_branch=0)
     shipped.save(package)
     watched, state = on_board(package), state_directory(package)
-    recorder = Recorder.open(state, 1, Switchboard.open(state).generation)
+    recorder = Recorder.open(state, 1, Switchboard.open(state).generation, 1)
     for n in range(5):
-        recorder.record(1000.0 + n, 80.0, 0, 1)
+        recorder.record(1000.0 + n, 80.0, 80.0, 0.0, branch=0, batch=1)
     outcome = watched.step(1004.0, 1000.0, Targets())
     assert (outcome.situation.ratio, outcome.predicted_ms) == (pytest.approx(8.0), pytest.approx((80.0,)))
     three_branches().save(package)

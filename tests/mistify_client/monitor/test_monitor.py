@@ -37,6 +37,7 @@ class Watched:
         self.now = 1000.0
         self.switchboard = Switchboard.open(state_directory(package))
         self.package = package
+        self.expected_ms = EXPECTED_MS
         self.load()
         self.monitor = Monitor(
             package, lambda: self.config, self.journal, sensor=SensorReading, clock=lambda: self.now
@@ -44,14 +45,20 @@ class Watched:
 
     def load(self):
         """Let the app load the current version, which it runs from now on."""
-        self.recorder = Recorder.open(state_directory(self.package), 3, self.switchboard.generation)
+        self.recorder = Recorder.open(state_directory(self.package), 3, self.switchboard.generation, 1)
 
-    def step(self, load, seconds):
-        """Let seconds pass; inferences take `load` times as long as expected; with None, none run."""
+    def step(self, load, seconds, lost_ms=0.0, waiting_ms=0.0):
+        """Let seconds pass.
+
+        Inferences take `load` times as long as expected, or none run; then `lost_ms` more, whatever the
+        branch, and `waiting_ms`, for which they do not have the processor.
+        """
         for _ in range(seconds):
             branch = max(self.switchboard.branch, 0)
             for part in range(1, 9 if load else 0):
-                self.recorder.record(self.now + part / 10, EXPECTED_MS[branch] * load, branch, 1)
+                computing = self.expected_ms[branch] * load + lost_ms
+                takes = computing + waiting_ms
+                self.recorder.record(self.now + part / 10, takes, computing, 0.0, branch=branch, batch=1)
             self.now += 1
             self.monitor.step()
 
@@ -108,6 +115,62 @@ def test_tells_decisions_that_change_and_writes_the_status_seldom(watched):
     assert json.loads(watched.state.status.read_text())["branch"] == 0
 
 
+def test_asks_for_no_smaller_network_where_time_is_lost_elsewhere(watched, tmp_path):
+    """A version with networks half as large takes as long: the time is not the network's."""
+    watched.step(1.0, 8, lost_ms=30.0)
+    watched.expected_ms = tuple(ms / 2 for ms in EXPECTED_MS)
+    install(watched.package, halved(tmp_path / "half"))
+    watched.load()
+    watched.step(1.0, 100, lost_ms=30.0)
+    assert watched.asked == 0
+    cause = watched.entries.until(event="cause")
+    assert (cause["cause"], cause["smaller_helps"]) == ("fixed time", False)
+    assert "30ms of the 32ms" in cause["reason"]
+    assert json.loads(watched.state.status.read_text())["cause"]["cause"] == "fixed time"
+    watched.step(20.0, 20)
+    assert watched.asked == 0, "worse, and as far as is known for the same reason"
+    watched.step(1.0, 2)
+    watched.step(20.0, 20)
+    assert watched.asked == 1, "things have changed"
+
+
+def halved(directory):
+    """Return a package with the same branches that are expected to take half as long."""
+    directory.mkdir()
+    package = three_branches()
+    branches = tuple(
+        each.model_copy(
+            update={
+                "latency": each.latency.model_copy(update={"median_ms": each.latency.median_ms / 2}),
+                "measured": {"latency_ms@board": each.measured["latency_ms@board"] / 2},
+            }
+        )
+        for each in package.branches
+    )
+    package.model_copy(update={"branches": branches, "goal": "first"}).save(directory)
+    return directory
+
+
+def test_asks_for_no_smaller_network_while_inferences_wait_for_the_processor(watched):
+    watched.step(1.0, 100, waiting_ms=30.0)
+    assert watched.asked == 0
+    cause = watched.entries.until(event="cause")
+    assert (cause["cause"], cause["smaller_helps"]) == ("waiting", False)
+    watched.step(8.0, 20)
+    assert watched.asked == 1, "now the network computes for that long"
+
+
+def test_what_runs_with_other_threads_does_not_count_and_is_reported(watched):
+    watched.recorder = Recorder.open(state_directory(watched.package), 3, watched.switchboard.generation, 4)
+    watched.step(8.0, 20)
+    assert watched.asked == 0
+    assert "an app runs with 4 threads" in watched.journal.problems["threads"]
+    watched.load()
+    watched.step(8.0, 20)
+    assert watched.asked == 1
+    assert "threads" not in watched.journal.problems
+
+
 def test_goes_on_switching_while_the_server_is_away(watched):
     """Nobody listens at the port."""
     watched.step(8.0, 15)
@@ -154,7 +217,7 @@ def test_a_package_that_one_of_two_apps_has_loaded_is_judged_by_what_it_takes(on
     behind = on_probation.recorder
     on_probation.load()
     for _ in range(130):
-        behind.record(on_probation.now + 0.5, EXPECTED_MS[1], 1, 1)
+        behind.record(on_probation.now + 0.5, EXPECTED_MS[1], EXPECTED_MS[1], 0.0, branch=1, batch=1)
         on_probation.step(1.0, 1)
     assert on_probation.phase is Phase.KEPT
 

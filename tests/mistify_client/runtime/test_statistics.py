@@ -14,8 +14,8 @@ HOLD = """
 import sys
 from pathlib import Path
 from mistify_client.runtime.statistics import Recorder
-recorder = Recorder.open(Path(sys.argv[1]), 3, 7)
-recorder.record(1.0, 0.5, 2, 4)
+recorder = Recorder.open(Path(sys.argv[1]), 3, 7, 2)
+recorder.record(1.0, 0.5, 0.25, 2.0, branch=2, batch=4)
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -24,10 +24,10 @@ WRITE = """
 import itertools, sys
 from pathlib import Path
 from mistify_client.runtime.statistics import Recorder
-recorder = Recorder.open(Path(sys.argv[1]), 1, 0)
+recorder = Recorder.open(Path(sys.argv[1]), 1, 0, 1)
 print("ready", flush=True)
 for number in itertools.count():
-    recorder.record(float(number), float(number % 1000), 0, number)
+    recorder.record(float(number), float(number % 1000), float(number % 1000), 0.0, branch=0, batch=number)
 """
 
 
@@ -51,8 +51,9 @@ def files(state: Path) -> list[str]:
 def test_another_process_is_read(tmp_path):
     with holder(tmp_path) as process:
         (actual,) = observed(tmp_path)
-        assert (actual.pid, actual.generation, actual.counts) == (process.pid, 7, (0, 0, 1))
-        assert actual.inferences.tolist() == [(1.0, 0.5, 2, 4)]
+        assert (actual.pid, actual.generation, actual.threads) == (process.pid, 7, 2)
+        assert actual.counts == (0, 0, 1)
+        assert actual.inferences.tolist() == [(1.0, 0.5, 0.25, 2.0, 2, 4)]
 
 
 def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
@@ -61,14 +62,14 @@ def test_a_killed_process_is_not_read_and_its_file_goes(tmp_path):
         process.wait()
     assert files(tmp_path) == [f"{process.pid}-0"]
     assert observed(tmp_path) == []
-    recorder = Recorder.open(tmp_path, 1, 0)
+    recorder = Recorder.open(tmp_path, 1, 0, 1)
     assert f"{process.pid}-0" not in files(tmp_path)
     assert [actual.counts for actual in observed(tmp_path)] == [recorder.observed().counts]
 
 
 def test_each_model_of_a_process_has_its_own(tmp_path):
-    first, second = Recorder.open(tmp_path, 1, 0), Recorder.open(tmp_path, 2, 0)
-    first.record(1.0, 1.0, 0, 1)
+    first, second = Recorder.open(tmp_path, 1, 0, 1), Recorder.open(tmp_path, 2, 0, 1)
+    first.record(1.0, 1.0, 1.0, 0.0, branch=0, batch=1)
     assert sorted(actual.counts for actual in observed(tmp_path)) == [(0, 0), (1,)]
     del second
     assert [actual.counts for actual in observed(tmp_path)] == [(1,)]
@@ -86,9 +87,9 @@ def test_other_files_are_passed_over(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 7])
 def test_the_last_inferences_are_kept_in_order(count):
-    recorder = Recorder(2, 0)
+    recorder = Recorder(2, 0, 1)
     for number in range(count):
-        recorder.record(float(number), 0.5, number % 2, 1)
+        recorder.record(float(number), 0.5, 0.5, 0.0, branch=number % 2, batch=1)
     actual = recorder.observed()
     assert actual.counts == ((count + 1) // 2, count // 2)
     kept = min(count, CAPACITY - 1)
@@ -106,16 +107,16 @@ def test_what_is_read_while_it_is_written_is_whole(tmp_path):
 
 
 def test_figures_are_of_the_last_seconds():
-    recorder = Recorder(3, 0)
-    recorder.record(10.0, 100.0, 0, 1)
+    recorder = Recorder(3, 0, 1)
+    recorder.record(10.0, 100.0, 100.0, 0.0, branch=0, batch=1)
     for number in range(1, 101):
-        recorder.record(20.0 + number / 100, float(number), 2, 1)
+        recorder.record(20.0 + number / 100, float(number), float(number), 0.0, branch=2, batch=1)
     statistics = recorder.observed().statistics(5.0, now=22.0)
     assert (statistics.inferences, statistics.counts, statistics.branch) == (100, (1, 0, 100), 2)
     assert (statistics.p50_ms, statistics.p95_ms) == pytest.approx((50.5, 95.05))
 
 
 def test_there_are_no_figures_of_nothing():
-    recorder = Recorder(1, 0)
+    recorder = Recorder(1, 0, 1)
     idle = recorder.observed().statistics(5.0)
     assert (idle.inferences, idle.p50_ms, idle.p95_ms, idle.branch) == (0, None, None, None)

@@ -431,6 +431,37 @@ def test_says_that_no_monitor_sees_it_where_the_disk_is_full(branch_package, exp
     assert "too large" in warning
 
 
+def test_time_without_the_processor_and_before_the_network_is_recorded(branch_package, expected):
+    """One call waits for the lock while another sleeps in the network, which counts as its latency."""
+    model, sleeping, asleep = load(branch_package), threading.Event(), threading.Event()
+    prepared = model._loaded.network.prepared
+
+    def sleepy(inputs):
+        run = prepared(inputs)
+
+        def sleep_and_run(values, branch):
+            sleeping.set()
+            asleep.wait(0.2)
+            return run(values, branch)
+
+        return sleep_and_run
+
+    model._loaded.network.prepared = sleepy
+    calls = [threading.Thread(target=model, args=[expected["image"]]) for _ in range(2)]
+    calls[0].start()
+    sleeping.wait()
+    calls[1].start()
+    for call in calls:
+        call.join()
+    (actual,) = observed(state_directory(branch_package))
+    first, second = actual.inferences
+    assert actual.threads == 1
+    for inference in (first, second):
+        assert inference["latency_ms"] >= 190
+        assert inference["computing_ms"] < inference["latency_ms"] / 2
+    assert first["before_ms"] < second["before_ms"]
+
+
 def test_runs_with_the_threads_that_the_version_was_measured_with(branch_package, expected, tmp_path):
     automatic, fixed = load(branch_package), load(branch_package, threads=2)
     newer = tmp_path / "newer"

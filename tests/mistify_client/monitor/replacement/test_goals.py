@@ -40,6 +40,19 @@ def test_an_inference_may_take_the_target_divided_by_the_ratio():
     assert 20 / 8 / 1.1 < asked(SHORT).adaptation_goal.latency.value <= 20 / 8
 
 
+@pytest.mark.parametrize(
+    ("fixed_ms", "share"),
+    [(8.0, 12 / 24), (18.0, 20 / 32 / 2), (25.0, 20 / 32)],
+    ids=["of what a smaller network saves", "at most twice as far", "of all where nothing can be saved"],
+)
+def test_time_that_stays_is_not_the_networks(fixed_ms, share):
+    short = Shortfall(SHORT.targets, SHORT.ratio, SHORT.fastest_ms, fixed_ms)
+    expected = share * 32 / 8
+    assert expected / 1.1 < asked(short).adaptation_goal.latency.value <= expected * 1.001
+    flops = asked(short, adaptation_goal={"FLOP": "0.5x"}).adaptation_goal.FLOP.value
+    assert share * 4e6 / 1.1 < flops <= share * 4e6 * 1.001
+
+
 def test_where_the_template_limits_multiply_adds_so_does_the_goal():
     goal = asked(SHORT, adaptation_goal={"FLOP": "0.5x"}).adaptation_goal
     least = 4e6 * 20 / 32  # the fastest branch has 4 million

@@ -11,7 +11,10 @@ def inferences(ratios, apart, branch=0):
     """Return inferences of a branch expected to take 10 ms, `apart` seconds apart; the last just ended."""
     count = len(ratios)
     return np.array(
-        [(1000.0 - apart * (count - 1 - n), 10.0 * ratio, branch, 1) for n, ratio in enumerate(ratios)],
+        [
+            (1000.0 - apart * (count - 1 - n), 10.0 * ratio, 10.0 * ratio, 0.0, branch, 1)
+            for n, ratio in enumerate(ratios)
+        ],
         INFERENCE,
     )
 

@@ -1,0 +1,145 @@
+"""The part of an inference's time that the network causes, and the part that no smaller network saves."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from mistify.parsing.quantities import format_time
+
+#: Two measurements of one network in a row agree if neither exceeds the other by more than this factor. Only
+#: then are conditions steady enough to compare networks.
+_STEADY: Final = 1.2
+
+#: What was found out of the time that stays no longer holds once inferences take less than this share of it.
+_BETTER: Final = 0.75
+
+#: From this share of its time on, waiting is named as the cause of a slow inference.
+_MUCH: Final = 0.5
+
+_DIGITS: Final = 3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The times of an inference of one network: medians, in milliseconds.
+
+    Attributes:
+        expected_ms: by the manifest.
+        latency_ms: of the network, as its target limits it.
+        computing_ms: the part of the latency for which the network had the processor.
+        before_ms: from the app's call until the network ran.
+    """
+
+    expected_ms: float
+    latency_ms: float
+    computing_ms: float
+    before_ms: float
+
+    @property
+    def waiting_ms(self) -> float:
+        """Return the part of the latency for which the network did not have the processor."""
+        return max(0.0, self.latency_ms - self.computing_ms)
+
+
+class FixedTime:
+    """Estimator of the time of an inference that is the same for networks of different size.
+
+    Two networks that run one after the other, as before and after a switch, are points of a line: measured
+    over expected latency. Where the line meets an expected latency of 0 is the time that stays, however small
+    a network is. For example, networks of 10 and 5 ms that take 30 and 25 ms lose 20 ms elsewhere.
+
+    Most switches happen because conditions change, and then the points say nothing. A network counts only
+    when two measurements in a row agree, the last two before the switch and the first two after it. If the
+    smaller network takes longer than the larger one, conditions have changed all the same.
+
+    Attributes:
+        fixed_ms: the time that stays; None while no two networks could be compared.
+    """
+
+    def __init__(self) -> None:
+        self.fixed_ms: float | None = None
+        self._found_at_ms = 0.0
+        self._last: Timing | None = None
+        self._steady: Timing | None = None
+        self._other: Timing | None = None
+
+    def observe(self, timing: Timing) -> None:
+        """Take the measurement of an interval into account."""
+        last, self._last = self._last, timing
+        if last is None or last.expected_ms != timing.expected_ms:
+            self._other, self._steady = self._steady, None
+            return
+        if self.fixed_ms is not None and timing.latency_ms < _BETTER * self._found_at_ms:
+            self.fixed_ms = None
+        self._steady = timing if _agree(last, timing) else None
+        if self._steady is not None and self._other is not None:
+            self._compare(self._other, timing)
+        self._other = None
+
+    def _compare(self, before: Timing, after: Timing) -> None:
+        small, large = sorted((before, after), key=lambda timing: timing.expected_ms)
+        if small.latency_ms > _STEADY * large.latency_ms:
+            return
+        slope = (large.latency_ms - small.latency_ms) / (large.expected_ms - small.expected_ms)
+        self.fixed_ms = max(0.0, small.latency_ms - max(0.0, slope) * small.expected_ms)
+        self._found_at_ms = after.latency_ms
+
+
+class Cause(StrEnum):
+    """The main cause of a slow inference."""
+
+    NETWORK = "network"
+    WAITING = "waiting"
+    FIXED = "fixed time"
+    CALLS = "calls"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The reason why inferences take longer than their target.
+
+    Attributes:
+        cause: the main cause.
+        smaller_helps: False if a smaller network would not keep to the target either.
+        reason: an explanation for people.
+    """
+
+    cause: Cause
+    smaller_helps: bool
+    reason: str
+
+
+def diagnose(timing: Timing, fixed_ms: float | None, limit_ms: float | None) -> Diagnosis | None:
+    """Return why inferences are too slow; None if they are not.
+
+    A smaller network helps if the time that stays is below the target. Where no two networks have shown how
+    much stays, and the network waits for most of its time, the wait counts as such: perhaps it gets less with
+    the network, but nothing has shown it.
+
+    Args:
+        timing: of the network that runs.
+        fixed_ms: the time that stays, by `FixedTime`.
+        limit_ms: the target; None for no target.
+    """
+    if limit_ms is None or timing.latency_ms + timing.before_ms <= limit_ms:
+        return None
+    takes, before = format_time(timing.latency_ms, _DIGITS), format_time(timing.before_ms, _DIGITS)
+    if timing.latency_ms <= limit_ms:
+        reason = (
+            f"the network takes {takes}, but calls take {before} before it runs: they wait for each other"
+        )
+        return Diagnosis(Cause.CALLS, False, reason)
+    if fixed_ms is not None and fixed_ms >= limit_ms:
+        stays = format_time(fixed_ms, _DIGITS)
+        reason = f"{stays} of the {takes} of an inference stay however small the network is"
+        return Diagnosis(Cause.FIXED, False, f"{reason}: a smaller one would not help")
+    if timing.waiting_ms >= _MUCH * timing.latency_ms:
+        waits = format_time(timing.waiting_ms, _DIGITS)
+        reason = f"{waits} of the {takes} of an inference the network waits for the processor or a device"
+        return Diagnosis(Cause.WAITING, fixed_ms is not None or timing.waiting_ms < limit_ms, reason)
+    return Diagnosis(Cause.NETWORK, True, f"an inference takes {takes}, most of which the network computes")
+
+
+def _agree(first: Timing, second: Timing) -> bool:
+    less, more = sorted((first.latency_ms, second.latency_ms))
+    return more <= _STEADY * less
