@@ -17,7 +17,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle, product
 from multiprocessing import get_context
 from time import perf_counter
@@ -129,11 +129,9 @@ class Contest:
 
     def rows(self, profiles: Sequence[MeasuredProfile]) -> Iterator[Row]:
         """Return what was measured beside what is predicted."""
-        by_precision = {profile.integer: profile for profile in profiles}
+        by_setting = {(profile.integer, profile.threads): profile for profile in profiles}
         for entry in self._entries:
-            profile = by_precision[entry.integer]
-            alone = replace(profile, models={entry.threads: profile.models[entry.threads]})
-            predicted = alone.latency_ms(entry.network.cost)
+            predicted = by_setting[entry.integer, entry.threads].latency_ms(entry.network.cost)
             yield Row(entry.network.family, entry.integer, entry.threads, predicted, entry.median_ms)
 
 

@@ -1,6 +1,6 @@
 """The latency of packages on this device."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -8,26 +8,25 @@ from typing import Final
 import numpy as np
 
 from mistify.package.manifest import Manifest
-from mistify.profiling.measuring import fastest_ms, load_network
+from mistify.profiling.measuring import best_ms, load_network
 from mistify_client.runtime.interpreter import NETWORK, Network
 
 #: The time of measuring a package.
 _SECONDS: Final = 2.0
 
 
-def measure_package(package: Path, threads: Iterable[int]) -> float:
-    """Return the latency of a package on this device, in milliseconds, at the fastest number of threads.
+def measure_package(package: Path) -> float:
+    """Return the latency of a package on this device, in milliseconds, with the threads of its goal.
 
     Args:
         package: The directory of the package; of one with branches, the goal's own network is timed.
-        threads: Numbers of threads.
 
     Raises:
         MistifyError: the directory is no package.
     """
     manifest, content = Manifest.load(package), (package / NETWORK).read_bytes()
     load = partial(_load_branch, manifest) if manifest.branches else load_network
-    return fastest_ms([partial(load, content, count) for count in threads], _SECONDS)
+    return best_ms(partial(load, content, manifest.latency.threads), _SECONDS)
 
 
 def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[], object]:

@@ -22,7 +22,8 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import Axis, registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
-from mistify.costs.catalogue import HOST, host_profile_name
+from mistify.costs.catalogue import HOST, host_profile_name, is_host
+from mistify.costs.devices import MOST_THREADS
 from mistify.costs.profiles import NominalProfile, device_profile_name
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import Quantity, format_share, parse_figure
@@ -154,6 +155,14 @@ class PortingConfig(Settings):
         description="an object with at least one limit", examples=[{"FLOP": "0.5x"}]
     )
     hardware: HardwareConfig | None = None
+    threads: int = Field(
+        default=1,
+        strict=True,
+        ge=1,
+        le=MOST_THREADS,
+        description=f"a number of threads from 1 to {MOST_THREADS}",
+        examples=[4],
+    )
     quantization: QuantizationConfig = Field(default_factory=QuantizationConfig)
     branches: BranchesConfig | None = None
     compression: CompressionConfig | None = None
@@ -209,16 +218,18 @@ class PortingConfig(Settings):
     def profile(self) -> NominalProfile | None:
         """The hardware that a latency goal means; the server's own machine where none is named.
 
-        None where that is a device that was measured, of which the server knows.
+        It runs networks with the goal's threads. None where that is a device that was measured, of which the
+        server knows.
         """
-        return HOST if self.hardware is None else self.hardware.nominal
+        nominal = HOST if self.hardware is None else self.hardware.nominal
+        return None if nominal is None else nominal.with_threads(self.threads)
 
     @property
     def hardware_name(self) -> str:
         """The name of that hardware's profile; a measured device has one for each precision."""
         if self.profile is not None:
             return self.profile.name
-        return device_profile_name(self.device or "", self.quantization.precision.integer)
+        return device_profile_name(self.device or "", self.quantization.precision.integer, self.threads)
 
     @property
     def device(self) -> str | None:
@@ -239,8 +250,8 @@ class PortingConfig(Settings):
     def limits(self) -> dict[str, Quantity]:
         """Return the limits by cost axis (`mistify.costs.axes`), absolute or relative to the source."""
         axes, precision, hardware = registry().axes, self.quantization.precision, self.hardware_name
-        if hardware == HOST.name:
-            hardware = host_profile_name(precision)
+        if is_host(hardware):
+            hardware = host_profile_name(precision, self.threads)
         return {
             axes[key].named(hardware, precision): axes[key].limit(asked)
             for key, asked in self.adaptation_goal.limits.items()

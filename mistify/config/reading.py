@@ -118,7 +118,7 @@ def _is_figure(value: object) -> bool:
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
     first: dict[str, tuple[int, NominalProfile | None]] = {}
     for index, config in configs.items():
-        profile = config.profile
+        profile = None if config.profile is None else config.profile.with_threads(1)
         name = config.device if profile is None else profile.name
         earlier, agreed = first.setdefault(name or "", (index, profile))
         if profile != agreed:

@@ -38,7 +38,10 @@ _KEY: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of a cost: the precision of the package, and the hardware that it runs on."""
+    """A condition of a cost: the precision of the package, and the hardware that it runs on.
+
+    The hardware has the number of threads.
+    """
 
     precision: Quantization = Quantization.NONE
     hardware: HardwareProfile = HOST
@@ -59,7 +62,7 @@ class Axis:
         by_hardware: Whether it depends on the hardware that a goal names.
         higher_is_better: Whether goals limit it from below.
         measure: The amount as measured on a package, the content of a `.tflite` at its precision; on this
-            machine, if it depends on hardware. It then replaces the cost, which predicts it.
+            machine with one thread, if it depends on hardware. It then replaces the cost, which predicts it.
     """
 
     key: str
@@ -99,13 +102,16 @@ class Axis:
                 condition = Condition(precision, profile)
                 yield self.name(condition), self._checked(partial(self.cost, network, condition))
 
-    def measured(self, package: bytes, precision: Quantization) -> dict[str, float]:
+    def measured(self, package: bytes, precision: Quantization, threads: int = 1) -> dict[str, float]:
         """Measure what a package costs on this machine, by axis; empty for an axis that is not measured.
+
+        Nor is one that depends on hardware, for a package that runs with several threads: `measure` is not
+        told how many.
 
         Raises:
             MistifyError: as `costs`.
         """
-        if self.measure is None:
+        if self.measure is None or (self.by_hardware and threads != 1):
             return {}
         return {self.name(Condition(precision)): self._checked(partial(self.measure, package))}
 
@@ -219,11 +225,10 @@ def axis_of(name: str) -> Axis:
 
 def at_precision(name: str, precision: Quantization) -> str:
     """Return the name of the same axis at another precision, where it depends on that."""
-    hardware, _ = conditions_of(name)
-    if hardware == HOST.name:
-        hardware = host_profile_name(precision)
+    at = conditions_of(name)
+    profile = host_profile_name(precision, at.threads) if at.hardware == HOST.name else at.profile
     return axis_name(
-        quantity_of(name), hardware, precision if axis_of(name).by_precision else Quantization.NONE
+        quantity_of(name), profile, precision if axis_of(name).by_precision else Quantization.NONE
     )
 
 

@@ -1,12 +1,13 @@
 """Costs and budgets: the axes along which networks are measured and goals are set (paper 4.1).
 
 The name of an axis says what it counts, and where it depends on them, on which hardware and at which
-precision: `flops`, `latency_ms@jetson-nano`, `memory_bytes@int8`; without a precision it is float32. What an
-axis is, `mistify.costs.axes` describes.
+precision: `flops`, `latency_ms@jetson-nano`, `memory_bytes@int8`; without a precision it is float32. Hardware
+runs networks with one thread unless the name says otherwise: `latency_ms@host@4-threads@int8`. What an axis
+is, `mistify.costs.axes` describes.
 """
 
-from collections.abc import Mapping
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 from mistify.costs.quantization import Quantization
 
@@ -24,9 +25,38 @@ Budget: TypeAlias = Mapping[str, float]
 
 _PRECISIONS = frozenset(precision.value for precision in Quantization)
 
+_THREADS: Final = "-threads"
+
+
+class AxisConditions(NamedTuple):
+    """The conditions that the name of an axis gives.
+
+    Attributes:
+        hardware: None where the axis does not depend on it.
+        precision: By default float32.
+        threads: With which networks run, by default one.
+    """
+
+    hardware: str | None
+    precision: Quantization = Quantization.NONE
+    threads: int = 1
+
+    @property
+    def profile(self) -> str | None:
+        """The hardware with its number of threads, as `at_threads` names it."""
+        return None if self.hardware is None else at_threads(self.hardware, self.threads)
+
+
+def at_threads(hardware: str, threads: int) -> str:
+    """Name hardware that runs networks with a number of threads: `host`, and `host@4-threads`."""
+    return hardware if threads == 1 else f"{hardware}@{threads}{_THREADS}"
+
 
 def axis_name(quantity: str, hardware: str | None = None, precision: Quantization = Quantization.NONE) -> str:
-    """Return the axis of a quantity on the given hardware and at the given precision."""
+    """Return the axis of a quantity on the given hardware and at the given precision.
+
+    The hardware may have its number of threads, and the precision, in its name, as profiles do.
+    """
     stored_as = precision.stored_as
     if stored_as is Quantization.NONE or (hardware and hardware.endswith(f"@{stored_as.value}")):
         return "@".join(filter(None, (quantity, hardware)))
@@ -53,21 +83,27 @@ def quantity_of(axis: str) -> str:
     return axis.partition("@")[0]
 
 
-def conditions_of(axis: str) -> tuple[str | None, Quantization]:
-    """Return the hardware profile and the precision that an axis names, by default None and float32."""
+def conditions_of(axis: str) -> AxisConditions:
+    """Return the hardware, the precision and the number of threads that an axis names."""
     _, *named = axis.split("@")
     precision = Quantization(named.pop()) if named and named[-1] in _PRECISIONS else Quantization.NONE
-    return (named[0] if named else None), precision
+    threads = next((int(name.removesuffix(_THREADS)) for name in named[1:] if name.endswith(_THREADS)), 1)
+    return AxisConditions(named[0] if named else None, precision, threads)
 
 
 def hardware_of(axis: str) -> str | None:
-    """Return the hardware profile of a latency axis, None for every other axis."""
-    return conditions_of(axis)[0] if quantity_of(axis) == LATENCY else None
+    """Return the hardware of a latency axis, None for every other axis."""
+    return conditions_of(axis).hardware if quantity_of(axis) == LATENCY else None
+
+
+def threads_of(axes: Iterable[str]) -> int:
+    """Return the number of threads that the axes of a goal are for: one where none depends on it."""
+    return max((conditions_of(axis).threads for axis in axes), default=1)
 
 
 def source_axis(axis: str) -> str:
     """Return the axis on which the source (float32) is the reference of a relative limit."""
-    return axis_name(quantity_of(axis), conditions_of(axis)[0])
+    return axis_name(quantity_of(axis), conditions_of(axis).profile)
 
 
 def meets(costs: Costs, budget: Budget) -> bool:

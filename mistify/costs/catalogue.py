@@ -2,6 +2,7 @@
 
 from types import MappingProxyType
 
+from mistify.costs.budget import at_threads
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
 
@@ -32,14 +33,17 @@ _PROFILES = (
 _CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
 
 
-def host_profile_name(precision: Quantization) -> str:
-    """Name the profile of this machine at a precision: `host`, and `host@dynamic`, where it was measured."""
-    stored_as = precision.stored_as
-    return HOST.name if stored_as is Quantization.NONE else f"{HOST.name}@{stored_as.value}"
+def host_profile_name(precision: Quantization, threads: int = 1) -> str:
+    """Name the profile of this machine at a precision: `host`, and `host@dynamic`, where it was measured.
+
+    With several threads: `host@4-threads`, and `host@4-threads@dynamic`.
+    """
+    host, stored_as = at_threads(HOST.name, threads), precision.stored_as
+    return host if stored_as is Quantization.NONE else f"{host}@{stored_as.value}"
 
 
 def is_host(profile: str) -> bool:
-    """Return whether a profile's name is that of this machine, at any precision."""
+    """Return whether a profile's name is that of this machine, at any precision and with any threads."""
     return profile.partition("@")[0] == HOST.name
 
 

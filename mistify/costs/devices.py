@@ -13,8 +13,10 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 #: Readings of one table.
 MOST_READINGS = 20_000
 
+#: With which networks run.
+MOST_THREADS = 1024
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
-_MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ def _wrong(reading: OperatorTiming) -> Iterator[tuple[str, str, str]]:
     """Yield the problems of a reading: the place, the value, and what was expected."""
     if not (math.isfinite(reading.median_ms) and reading.median_ms > 0):
         yield "median_ms", f"{reading.median_ms:g}", "a positive number"
-    if not 1 <= reading.threads <= _MOST_THREADS:
-        yield "threads", f"{reading.threads}", f"1 to {_MOST_THREADS}"
+    if not 1 <= reading.threads <= MOST_THREADS:
+        yield "threads", f"{reading.threads}", f"1 to {MOST_THREADS}"
     if not reading.operations:
         yield "operations", "none", "at least one"
     for place, operation in enumerate(reading.operations):

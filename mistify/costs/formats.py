@@ -63,10 +63,14 @@ class AxisFormat:
         return next((costs[name] for name in names if name in costs), None)
 
     def on(self, axis: str) -> str:
-        """Name an axis of this quantity for people: `latency on jetson-nano`, `memory in int8`."""
-        hardware, precision = conditions_of(axis)
+        """Name an axis of this quantity for people: `latency on jetson-nano`, `memory in int8`.
+
+        One thread goes without saying; `latency on host with 4 threads` does not.
+        """
+        hardware, precision, threads = conditions_of(axis)
         where = f" on {hardware}" if hardware else ""
-        return self.label + where + ("" if precision is Quantization.NONE else f" in {precision.value}")
+        how = f" with {threads} threads" if threads != 1 else ""
+        return self.label + where + how + ("" if precision is Quantization.NONE else f" in {precision.value}")
 
 
 def format_of(axis: str, formats: Iterable[AxisFormat]) -> AxisFormat:

@@ -2,13 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 from typing_extensions import override
 
+from mistify.costs.budget import at_threads
 from mistify.costs.latency import LatencyModel
 from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
@@ -22,10 +23,12 @@ class HardwareProfile(ABC):
     """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
 
     Attributes:
-        name: lower case, such as "jetson-nano"; names the axis of its latency.
+        name: lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
+        threads: with which it runs networks.
     """
 
     name: str
+    threads: int
 
     @abstractmethod
     def latency_ms(self, network: NetworkCost) -> float:
@@ -52,11 +55,13 @@ class NominalProfile(HardwareProfile):
         compute_power: peak in GFLOP/s. The paper's latency `C_mem / mem_bandwidth + C_comp / comp_power`
             divides multiply-adds by it as they are: one multiply-add counts as one operation.
         memory_bandwidth: in GB/s (10^9 bytes per second).
+        threads: with which it runs networks. The figures are the same for any number.
     """
 
     name: str
     compute_power: float
     memory_bandwidth: float
+    threads: int = 1
     kind: Literal["nominal"] = "nominal"
 
     def __str__(self) -> str:
@@ -67,6 +72,10 @@ class NominalProfile(HardwareProfile):
         return network.bytes_moved / (self.memory_bandwidth * 1e6) + network.flops / (
             self.compute_power * 1e6
         )
+
+    def with_threads(self, threads: int) -> "NominalProfile":
+        """Return the profile of the same hardware with a number of threads."""
+        return replace(self, name=at_threads(self.name.partition("@")[0], threads), threads=threads)
 
     def slower(self, factor: float) -> "NominalProfile":
         """Divide both figures by the factor."""
@@ -83,34 +92,40 @@ class NominalProfile(HardwareProfile):
 
 @dataclass(frozen=True)
 class MeasuredProfile(HardwareProfile):
-    """A device at one precision, on which operators were measured.
+    """A device at one precision and with one number of threads, on which operators were measured.
 
     Attributes:
-        models: by numbers of threads.
-        watts: the device's power, by numbers of threads; empty where it does not measure it.
+        model: what operators take there.
         integer: whether it is that of int8 networks, instead of float32 ones.
-        factor: the measured time of networks, as a multiple of the models' prediction.
+        threads: with which it runs networks.
+        factor: the measured time of networks, as a multiple of the model's prediction.
+        watts: the device's power meanwhile; None where it does not measure it.
     """
 
     name: str
-    models: Mapping[int, LatencyModel]
+    model: LatencyModel
     integer: bool
+    threads: int = 1
     factor: float = 1.0
-    watts: Mapping[int, float] = field(default_factory=dict)
+    watts: float | None = None
     kind: Literal["measured"] = "measured"
 
     def __str__(self) -> str:
         return f"the device {self.name} as it was measured"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """Return the time at the fastest number of threads that was measured."""
-        return self._fastest(network)[0]
+        """Return the time of all operators, with what integers need at a package's borders."""
+        operations = [
+            *self._borders(OperatorKind.QUANTIZE, network.inputs, network),
+            *network.operations,
+            *self._borders(OperatorKind.DEQUANTIZE, network.outputs, network),
+        ]
+        return self.factor * self.model.latency_ms(operations)
 
     @override
     def energy_mj(self, network: NetworkCost) -> float | None:
-        """Return the power that the device draws with that number of threads, times the latency."""
-        latency_ms, threads = self._fastest(network)
-        return latency_ms * self.watts[threads] if threads in self.watts else None
+        """Return the power that the device draws, times the latency."""
+        return None if self.watts is None else self.latency_ms(network) * self.watts
 
     def slower(self, factor: float) -> "MeasuredProfile":
         """Multiply the factor of all networks."""
@@ -119,17 +134,6 @@ class MeasuredProfile(HardwareProfile):
     def like_host(self, deviation: float) -> "MeasuredProfile":
         """Return the profile itself: this machine says nothing of a device that was measured."""
         return self
-
-    def _fastest(self, network: NetworkCost) -> tuple[float, int]:
-        """Return the least latency in milliseconds, and the number of threads that reaches it."""
-        operations = [
-            *self._borders(OperatorKind.QUANTIZE, network.inputs, network),
-            *network.operations,
-            *self._borders(OperatorKind.DEQUANTIZE, network.outputs, network),
-        ]
-        return min(
-            (self.factor * model.latency_ms(operations), threads) for threads, model in self.models.items()
-        )
 
     def _borders(
         self, kind: OperatorKind, tensors: Iterable[int], network: NetworkCost
@@ -147,16 +151,18 @@ def shrunk_factor(deviations: Collection[float]) -> float:
     return math.exp(sum(map(math.log, deviations)) / (len(deviations) + _AS_PREDICTED))
 
 
-def device_profile_name(device: str, integer: bool) -> str:
-    """Name the profile of a measured device: `my-board`, and `my-board@int8`."""
-    return f"{device}@{Quantization.INT8.value}" if integer else device
+def device_profile_name(device: str, integer: bool, threads: int = 1) -> str:
+    """Name the profile of a measured device: `my-board`, and `my-board@4-threads@int8`."""
+    named = at_threads(device, threads)
+    return f"{named}@{Quantization.INT8.value}" if integer else named
 
 
 def device_profile(
-    device: str, models: Mapping[int, LatencyModel], integer: bool, watts: Mapping[int, float] | None = None
+    device: str, model: LatencyModel, integer: bool, threads: int = 1, watts: float | None = None
 ) -> MeasuredProfile:
-    """Return a measured device's profile at one precision; `models` and `watts` by numbers of threads."""
-    return MeasuredProfile(device_profile_name(device, integer), models, integer, watts=watts or {})
+    """Return a measured device's profile at one precision and with one number of threads."""
+    name = device_profile_name(device, integer, threads)
+    return MeasuredProfile(name, model, integer, threads, watts=watts)
 
 
 #: Every kind of profile, as tasks and plans hold them: by their names.

@@ -98,6 +98,7 @@ class Goal:
         accuracy_target: The accuracy to reach by `metric`, None if there is none.
         metric: The metric of `accuracy` and of its target.
         quantization: The precision of the package.
+        threads: With which LiteRT runs the package, and its latencies are measured and predicted.
         branches: The branches of the package, None for a single network.
         compression: The compression of its kernels, None if none was asked for.
         tuning: How the package is trained on the device.
@@ -124,6 +125,7 @@ class Goal:
     accuracy_target: float | None = None
     metric: Metric = Metric.ACCURACY
     quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
+    threads: int = 1
     branches: BranchesConfig | None = None
     compression: CompressionConfig | None = None
     tuning: TuningConfig = field(default_factory=TuningConfig)

@@ -96,17 +96,17 @@ def measure_device(
     )
 
 
-def fastest_ms(loadings: Iterable[Loading], budget_seconds: float) -> float:
-    """Return the least latency of several networks or settings, in milliseconds, measured in turn.
+def best_ms(load: Loading, budget_seconds: float) -> float:
+    """Return the latency of a network in the best of several rounds, in milliseconds.
 
     Args:
-        loadings: Each loads a network.
-        budget_seconds: For all of them, unless running each once takes longer.
+        load: Loads the network.
+        budget_seconds: For all rounds, unless running it once takes longer.
     """
-    subjects = [_Subject(load) for load in loadings]
+    subject = _Subject(load)
     with _without_collection():
-        _measure(subjects, budget_seconds, lambda share: None, time.perf_counter, _nothing)
-    return min(subject.median_ms for subject in subjects)
+        _measure([subject], budget_seconds, lambda share: None, time.perf_counter, _nothing)
+    return subject.median_ms
 
 
 def load_network(content: bytes, threads: int) -> Callable[[], object]:

@@ -96,17 +96,16 @@ def report_latency(
     *,
     server: ServerOption = None,
     store: StoreOption = None,
-    threads: Annotated[
-        str | None,
-        typer.Option(metavar="N,N", help="Numbers of threads. Default: those of the device's table."),
-    ] = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Measure a package on this device, and correct the server's predictions for the device."""
+    """Measure a package on this device, and correct the server's predictions for the device.
+
+    It runs with the threads of its goal, as in an app.
+    """
     with reported_errors():
-        manifest, counts = Manifest.load(package), None if threads is None else _numbers(threads)
+        manifest = Manifest.load(package)
         with _connected(server, store, token_file) as client:
-            taken = measure_package(package, counts or client.threads(device))
+            taken = measure_package(package)
             typer.echo(client.report(device, manifest.job, manifest.goal, taken))
 
 

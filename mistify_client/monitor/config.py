@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, PositiveInt, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import parse_batch
@@ -67,16 +67,11 @@ class ReportingConfig(ServerConfig):
 
     Attributes:
         device: the name that goals use for this device; the server has a table of latencies for it.
-        threads: numbers of threads to measure a package with; the fastest counts. By default, those that the
-            server's predictions are for.
         free: share of the processors, 0 to 1, that has to be free before a package is measured.
         quiet: seconds for which that share has to be free without a break.
     """
 
     device: str = Field(description="the name of a measured device", examples=["my-board"])
-    threads: tuple[PositiveInt, ...] | None = Field(
-        default=None, min_length=1, description="numbers of threads", examples=[[1, 2]]
-    )
     free: float = Field(default=0.9, ge=0, le=1, description="a share from 0 to 1", examples=[0.9])
     quiet: Seconds = Field(default=10.0, description='a time such as "10s"', examples=["10s"])
 

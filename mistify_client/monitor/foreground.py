@@ -9,11 +9,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mistify.costs.catalogue import HOST
 from mistify.package.manifest import MANIFEST, Manifest
 from mistify_client.monitor.policies.base import Decision, Policy, Situation
 from mistify_client.monitor.sensing.bottleneck import Diagnosis, FixedTime, diagnose
-from mistify_client.monitor.sensing.costs import BranchCosts, expected_costs, made_for
+from mistify_client.monitor.sensing.costs import BranchCosts, expected_costs, made_for, own_host
 from mistify_client.monitor.sensing.latency import LatencyEstimator
 from mistify_client.monitor.sensing.sensors import Sensor, SensorReading
 from mistify_client.monitor.state.state import stamp
@@ -161,9 +160,9 @@ class Foreground:
         if before is not None and (before.generation, before.stamp) == (generation, manifest_stamp):
             return before
         manifest = Manifest.load(directory)
-        hardware = self._hardware if made_for(manifest, self._hardware) else HOST.name
+        hardware = self._hardware if made_for(manifest, self._hardware) else own_host(manifest)
         costs = expected_costs(manifest, hardware)
-        # Latencies on different machines cannot be compared, nor ratios to them.
+        # Latencies on different machines, or with other threads, cannot be compared, nor ratios to them.
         comparable = before is not None and before.hardware == hardware
         ratio = before.model.ratio if before is not None and comparable else 1.0
         if not comparable:

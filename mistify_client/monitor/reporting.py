@@ -1,7 +1,7 @@
 """Reports to the server of the latencies that packages have on a quiet device (paper 4.1, 6)."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -49,8 +49,7 @@ class Reporting:
         config: settings of the reports.
         journal: the log for outcomes and problems.
         retry: the time to wait after a failure; the number of attempts is not limited.
-        measure: returns the milliseconds of an inference of a package, with the fastest of several numbers
-            of threads.
+        measure: returns the milliseconds of an inference of a package.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Reporting:
         journal: Journal,
         *,
         retry: Backoff = RETRY,
-        measure: Callable[[Path, Iterable[int]], float] = measure_package,
+        measure: Callable[[Path], float] = measure_package,
     ) -> None:
         self._package = package
         self._path = path
@@ -106,7 +105,7 @@ class Reporting:
             directory = current(self._package)
             package = Manifest.load(directory)
             latency = self._latencies.get(_key(package)) or DeviceLatency(
-                milliseconds=self._measure(directory, self._config.threads or self._predicted_threads())
+                milliseconds=self._measure(directory)
             )
         except Exception as error:  # no failure of a package or a server may end the daemon
             if not self._access.stopped:
@@ -121,11 +120,6 @@ class Reporting:
         while not self._access.stopped and not self._report(package, latency):
             failures += 1
             self._access.wait(failures)
-
-    def _predicted_threads(self) -> tuple[int, ...]:
-        """Return the numbers of threads that the server's predictions for the device are based on."""
-        with self._access.connected() as client:
-            return client.threads(self._config.device)
 
     def _report(self, package: Manifest, latency: DeviceLatency) -> bool:
         """Report a latency to the server; return False if it has to be tried again."""

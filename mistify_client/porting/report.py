@@ -13,6 +13,7 @@ from mistify.costs.budget import (
     MEMORY,
     PARAMS,
     Costs,
+    at_threads,
     axis_name,
     conditions_of,
     latency_axis,
@@ -31,7 +32,7 @@ _NAME_WIDTH = 10
 
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
-_PREDICTED, _MEASURED = "latency\npredicted", "latency\nmeasured"
+_THREADS, _PREDICTED, _MEASURED = "threads", "latency\npredicted", "latency\nmeasured"
 
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
@@ -42,6 +43,7 @@ _COLUMNS = {
     _MULTIPLY_ADDS: 0,
     _PARAMS: 80,
     _MEMORY: 80,
+    _THREADS: 120,
     _PREDICTED: 80,
     _MEASURED: 60,
     _ACCURACY: 0,
@@ -53,9 +55,9 @@ def report(job: Job) -> dict[str, object]:
     """Return a job as plain data, the content of `report.json`; null stands for an unknown figure.
 
     - `flops`: multiply-adds of one inference.
-    - `hardware`: that of the goal's limit, else the server's machine.
-    - `latency_ms`, `measured_latency_ms`: predicted for `hardware`, and measured there with LiteRT, or
-      inferred from a measurement on the server's machine.
+    - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
+    - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
+      LiteRT, or inferred from a measurement on the server's machine.
     - `memory_bytes`, `accuracy`: those of the package at its precision.
     - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
@@ -98,6 +100,7 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "precision_choice": goal.precision_choice,
         "compression": _compression_report(goal),
         "hardware": _hardware(goal),
+        "threads": goal.threads,
         "budget": amounts(goal.budget, source.formats if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
         "branches": [
@@ -131,7 +134,7 @@ def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
     return {
         **{axis: network.achieved.get(axis) for axis in (FLOPS, PARAMS)},
         MEMORY: network.achieved.get(memory_axis(precision)),
-        **_plugged_in(network.achieved, source, _hardware(goal), precision),
+        **_plugged_in(network.achieved, source, _profile(goal), precision),
         "latency_ms": _latency(goal, network.achieved),
         "measured_latency_ms": _latency(goal, network.measured),
         "accuracy": network.accuracy,
@@ -147,24 +150,37 @@ def _compression_report(goal: Goal) -> dict[str, object] | None:
 
 def _hardware(goal: Goal) -> str:
     """Return the hardware on which a goal's costs count: that of its limits, else the server's machine."""
-    named = (conditions_of(axis)[0] for axis in goal.budget)
+    named = (conditions_of(axis).hardware for axis in goal.budget)
     return next(filter(None, named), HOST.name)
+
+
+def _profile(goal: Goal) -> str:
+    """Return the name of that hardware with the goal's number of threads."""
+    return at_threads(_hardware(goal), goal.threads)
 
 
 def _latency(goal: Goal, costs: Costs) -> float | None:
     """Return the latency on the goal's hardware, at the goal's precision if it has a figure of its own."""
-    hardware, precision = _hardware(goal), goal.quantization.precision
+    hardware, precision = _profile(goal), goal.quantization.precision
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
 def table(job: Job, width: int = 80) -> Table:
-    """Return a table of a job's source model and goals, with the columns that a console has room for."""
+    """Return a table of a job's source model and goals, with the columns that a console has room for.
+
+    Precisions are shown where one is not float32, and threads where they differ. The caption says with how
+    many threads latencies are where no column does.
+    """
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
-    caption = _time_shares(job.spent)
+    threads = {goal.threads for goal in job.goals}
+    hidden = {_THREADS} if len(threads) < 2 else set()
+    in_caption = hidden or width < _COLUMNS[_THREADS]
+    said = _threads(job.goals) if in_caption else None, _time_shares(job.spent)
+    caption = "\n".join(filter(None, said))
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    columns = [column for column, least in _COLUMNS.items() if width >= least]
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
-        columns = [column for column in columns if column != _PRECISION]
+        hidden.add(_PRECISION)
+    columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
     source = job.source
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job.goals, source)
     for column in columns:
@@ -174,7 +190,7 @@ def table(job: Job, width: int = 80) -> Table:
             left = column in (_ALGORITHM, _PRECISION, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     if source is not None:
-        row = _source_row(source)
+        row = _source_row(source, min(threads, default=1))
         table.add_row(*(escape(row.get(column, "")) for column in columns), end_section=True)
     for goal in job.goals:
         for row in (_goal_row(goal, source), *_branch_rows(goal, source)):
@@ -192,6 +208,18 @@ def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:
     ]
 
 
+def _threads(goals: Iterable[Goal]) -> str:
+    """Return with how many threads latencies are, and of which goals where they differ."""
+    named: dict[int, list[str]] = {}
+    for goal in goals:
+        named.setdefault(goal.threads, []).append(goal.id)
+    counts = {count: f"{count} thread" + ("" if count == 1 else "s") for count in named or (1,)}
+    if len(named) < 2:
+        return f"latencies with {' '.join(counts.values())}"
+    of_goals = (f"{words} ({', '.join(named[count])})" for count, words in sorted(counts.items()))
+    return escape(f"latencies with {', '.join(of_goals)}")
+
+
 def _time_shares(spent: Mapping[str, float]) -> str | None:
     """Return the share of each activity in the total time, without those that round to 0%."""
     total = sum(spent.values())
@@ -206,12 +234,13 @@ def _longest_first(spent: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
 
 
-def _source_row(source: Source) -> dict[str, str]:
+def _source_row(source: Source, threads: int) -> dict[str, str]:
     return {
         _GOAL: "source",
         **_counts(source.costs, source),
         _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
-        _PREDICTED: amount(LATENCY, source.costs.get(latency_axis(HOST.name))),
+        _THREADS: str(threads),
+        _PREDICTED: amount(LATENCY, source.costs.get(latency_axis(at_threads(HOST.name, threads)))),
         _MEASURED: amount(LATENCY, None),
         **_plugged_in_cells(source.costs, source),
         _ACCURACY: quality(source.metric, source.accuracy),
@@ -224,6 +253,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
         _PARENT: goal.parent or "source",
         _ALGORITHM: goal.algorithm or "-",
         _PRECISION: _precision(goal),
+        _THREADS: str(goal.threads),
         **_figures(goal, goal, source),
         _MET: "yes" if goal.state is GoalState.MET else "no",
     }
@@ -239,7 +269,7 @@ def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -
     precision = goal.quantization.precision
     return {
         **_counts(network.achieved, source),
-        **_plugged_in_cells(network.achieved, source, _hardware(goal), precision),
+        **_plugged_in_cells(network.achieved, source, _profile(goal), precision),
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
         _PREDICTED: amount(LATENCY, _latency(goal, network.achieved)),
         _MEASURED: amount(LATENCY, _latency(goal, network.measured)),

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mistify.costs.devices import Device, DeviceTable
-from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_time
 from mistify.v1 import devices_pb2 as pb
 from mistify.v1.devices_pb2_grpc import DevicesStub
@@ -78,15 +77,3 @@ class DevicesClient(ServiceClient):
         request, call = pb.ListDevicesRequest(), self._connection.call
         answer = retried(lambda: call(self._stub.ListDevices, request, LIST_SECONDS), self._backoff)
         return [wire.device_from_proto(device) for device in answer.devices]
-
-    def threads(self, device: str) -> tuple[int, ...]:
-        """Return the numbers of threads a device was measured with; predictions are for the fastest of them.
-
-        Raises:
-            MistifyError: NOT_FOUND if there is no such device.
-        """
-        match = next((known for known in self.devices() if known.name == device), None)
-        if match is None:
-            message = f'there is no device "{device}"; `mistify devices` lists them'
-            raise MistifyError(ErrorCode.NOT_FOUND, message)
-        return tuple(sorted({setting.threads for setting in match.settings}))

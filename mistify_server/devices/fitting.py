@@ -49,7 +49,10 @@ _INTEGER: Final = frozenset({OperatorKind.QUANTIZE, OperatorKind.DEQUANTIZE})
 
 
 def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
-    """Fit the profiles of a device, one for each precision, and measure how well each setting is predicted.
+    """Fit the profiles of a device, and measure how well each is predicted.
+
+    Returns:
+        A profile for each precision and number of threads, and the setting of each.
 
     Raises:
         MistifyError: INVALID_CONFIG, a kind of operator was not measured at one of the settings.
@@ -57,24 +60,15 @@ def fitted(table: DeviceTable) -> tuple[list[MeasuredProfile], list[Setting]]:
     settings = sorted({(reading.integer, reading.threads) for reading in table.readings})
     watts = {(power.integer, power.threads): power.watts for power in table.powers}
     _require_all_routines(table, settings)
-    models: dict[tuple[bool, int], LatencyModel] = {}
-    qualities = []
+    profiles, qualities = [], []
     for integer, threads in settings:
         readings = [r for r in table.readings if (r.integer, r.threads) == (integer, threads)]
         fit = _Fit(readings)
-        models[integer, threads] = fit.model()
+        drawn = watts.get((integer, threads))
+        profiles.append(device_profile(table.name, fit.model(), integer, threads, drawn))
         errors = fit.cross_validated_errors()
         median, p90 = (float(np.quantile(errors, share)) for share in (0.5, 0.9))
-        qualities.append(Setting(integer, threads, median, p90, watts.get((integer, threads))))
-    profiles = [
-        device_profile(
-            table.name,
-            {threads: model for (i, threads), model in models.items() if i is integer},
-            integer,
-            {threads: drawn for (i, threads), drawn in watts.items() if i is integer},
-        )
-        for integer in (False, True)
-    ]
+        qualities.append(Setting(integer, threads, median, p90, drawn))
     return profiles, qualities
 
 
@@ -94,9 +88,11 @@ def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int
             problems.append(
                 Problem(place, f"none of {', '.join(missing)}", "some of each", "measure the device again")
             )
-    for integer in {False, True} - {integer for integer, _ in settings}:
-        precision = "int8" if integer else "float32"
-        problems.append(Problem("readings", f"none of {precision}", "some", "measure the device again"))
+    counts = sorted({threads for _, threads in settings})
+    for integer, threads in product((False, True), counts):
+        if (integer, threads) not in settings:
+            missed = f"none of {'int8' if integer else 'float32'} on {threads} threads"
+            problems.append(Problem("readings", missed, "some", "measure the device again"))
     if problems:
         message = f"the table of {table.name!r}: nothing was registered"
         raise MistifyError(ErrorCode.INVALID_CONFIG, message, problems)

@@ -1,32 +1,51 @@
 """Lookup of the measured devices that goals name."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from mistify.config.hardware import unknown_hardware
+from mistify.config.porting import PortingConfig
 from mistify.config.reading import CollectiveBatch
 from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import Problem
+from mistify.parsing.validation import InvalidValue
 from mistify_server.store.devices import DeviceStore
 
 
 def find_devices(
     batch: CollectiveBatch, devices: DeviceStore, problems: list[Problem], known: Collection[str] = ()
 ) -> tuple[MeasuredProfile, ...]:
-    """Return the profiles of the devices that a batch names, at every precision, and add problems.
+    """Return the profiles of the devices that a batch names, with the goals' threads at every precision.
 
     Args:
         batch: of goals.
         devices: where they are looked up.
-        problems: gets one for each goal with a name that nobody knows.
+        problems: gets one for each goal with a name that nobody knows, or with a number of threads that its
+            device was not measured with.
         known: profiles that need not be looked up.
     """
-    profiles_of: dict[str, list[MeasuredProfile]] = {}
+    found: dict[str, MeasuredProfile] = {}
     for index, config in zip(batch.indices, batch.configs, strict=True):
         name = config.device
-        if name is None or name in known:
+        if name is None or config.hardware_name in known:
             continue
-        profiles_of[name] = profiles_of.get(name) or devices.profiles(name)
-        if not profiles_of[name]:
+        profiles = devices.profiles(name)
+        own = {profile.name: profile for profile in profiles if profile.threads == config.threads}
+        found |= own
+        if not profiles:
             wrong = unknown_hardware(name, (device.name for device in devices.all()))
             problems.append(wrong.problem(f"[{index}].hardware"))
-    return tuple(profile for profiles in profiles_of.values() for profile in profiles)
+        elif not own:
+            problems.append(_unmeasured(config, profiles).problem(f"[{index}].threads"))
+    return tuple(found.values())
+
+
+def _unmeasured(config: PortingConfig, profiles: Iterable[MeasuredProfile]) -> InvalidValue:
+    """Return the problem of a number of threads that a device was not measured with."""
+    measured = sorted({profile.threads for profile in profiles})
+    counts = ",".join(map(str, sorted({*measured, config.threads})))
+    return InvalidValue(
+        config.threads,
+        f"{' or '.join(map(str, measured))}, with which {config.device} was measured",
+        f'write "threads": {measured[0]}, or measure the device again: mistify profile-device '
+        f"--name {config.device} --threads {counts}",
+    )

@@ -55,7 +55,7 @@ class DeviceService:
         goal = next((goal for goal in self._jobs.job(job_id).goals if goal.id == goal_id), None)
         if goal is None:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the job {job_id} has no goal "{goal_id}"')
-        name = device_profile_name(device, goal.quantization.precision.integer)
+        name = device_profile_name(device, goal.quantization.precision.integer, goal.threads)
         predicted = goal.achieved.get(latency_axis(name))
         (plan,) = (state.plan for state in self._jobs.batches(job_id) if state.plan.number == goal.batch)
         profile = plan.hardware.get(name)

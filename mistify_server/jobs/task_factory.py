@@ -120,6 +120,7 @@ def package_settings(job_id: str, goal: Goal) -> PackageSettings:
         budget=dict(goal.budget),
         accuracy_target=goal.accuracy_target,
         quantization=goal.quantization,
+        threads=goal.threads,
         compression=goal.compression,
         tuning=goal.tuning,
         saved_model=goal.branches is not None and goal.branches.saved_model,

@@ -37,8 +37,10 @@ class ResolvedBatch:
 
     @property
     def hardware(self) -> dict[str, Profile]:
-        """The profiles of this machine and of the hardware that the goals name."""
-        return by_name([HOST, *profiles_of(self.batch.configs), *self.devices])
+        """The profiles of this machine and of the hardware that the goals name, with the goals' threads."""
+        configs = self.batch.configs
+        here = (HOST.with_threads(config.threads) for config in configs)
+        return by_name([HOST, *here, *profiles_of(configs), *self.devices])
 
     def with_precisions(self, inspection: Inspection) -> "ResolvedBatch":
         """Return the batch with a precision for each goal that leaves it to the server."""

@@ -54,6 +54,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             accuracy_target=config.adaptation_goal.accuracy,
             metric=resolved.data.metric,
             quantization=config.quantization,
+            threads=config.threads,
             branches=config.branches,
             compression=config.compression,
             tuning=config.tuning,

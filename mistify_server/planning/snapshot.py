@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import CollectiveBatch, collective_batches
-from mistify.costs.budget import latency_axis
-from mistify.costs.catalogue import HOST
+from mistify.costs.budget import latency_axis, threads_of
+from mistify.costs.catalogue import host_profile_name, is_host
 from mistify.costs.profiles import Profile
 from mistify.costs.quantization import Quantization
 from mistify.errors import Problem, invalid_config
@@ -159,7 +159,7 @@ class JobSnapshot:
         for index, config in enumerate(configs):
             profile = config.profile
             # The host's figures are calibrated, and so never those of a config.
-            if profile is None or profile.name == HOST.name or known.get(profile.name, profile) == profile:
+            if profile is None or is_host(profile.name) or known.get(profile.name, profile) == profile:
                 continue
             expected = f"{known[profile.name]}, as in the job"
             invalid = InvalidValue(str(profile), expected, "give it another name")
@@ -168,9 +168,12 @@ class JobSnapshot:
 
 def _covered(batch: ResolvedBatch, plan: BatchPlan) -> bool:
     """Return whether the plan has all hardware of a batch, and the source's costs on all axes with limits."""
-    axes = set().union(*(config.limits() for config in batch.batch.configs))
+    limits = [config.limits() for config in batch.batch.configs]
+    axes = set().union(*limits)
     if batch.limits_host:
-        axes.add(latency_axis(HOST.name, Quantization.INT8))
+        axes |= {
+            latency_axis(host_profile_name(Quantization.INT8, threads_of(of_goal))) for of_goal in limits
+        }
     return batch.hardware.keys() <= plan.hardware.keys() and axes <= plan.source_costs.keys()
 
 

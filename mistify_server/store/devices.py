@@ -35,7 +35,10 @@ class DeviceStore(ABC):
 
     @abstractmethod
     def profiles(self, name: str) -> list[MeasuredProfile]:
-        """Return the profiles of a device, one for each precision; none where there is no such device."""
+        """Return the profiles of a device, one for each precision and number of threads.
+
+        None where there is no such device.
+        """
 
     @abstractmethod
     def table(self, name: str) -> DeviceTable:

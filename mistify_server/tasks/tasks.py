@@ -53,8 +53,9 @@ class SourceTask(Message):
 class Adaptation(Message):
     """Base of tasks that adapt a parent's checkpoint to a budget, with the source as the teacher.
 
-    `quantizations` are those of the packages: limits on latency are measured with them. `prepared` is the
-    artifact that the algorithm has prepared in the source task.
+    `quantizations` are those of the packages: limits on latency are measured with them, and with the threads
+    that the budget's axes name. `prepared` is the artifact that the algorithm has prepared in the source
+    task.
     """
 
     parent: str
@@ -96,6 +97,7 @@ class PackageSettings(Message):
         budget: The goal's limits, by axis.
         accuracy_target: What the package should reach, by the metric of the data; None for no target.
         quantization: The precision of the package.
+        threads: With which LiteRT runs the package, and it is measured.
         compression: What its kernels are compressed to; None for nothing.
         tuning: How it is trained on a device.
         saved_model: Whether a package with branches has them as a SavedModel as well.
@@ -106,6 +108,7 @@ class PackageSettings(Message):
     budget: dict[str, float] = Field(default_factory=dict)
     accuracy_target: float | None = None
     quantization: QuantizationConfig = QuantizationConfig()
+    threads: int = 1
     compression: CompressionConfig | None = None
     tuning: TuningConfig = TuningConfig()
     saved_model: bool = False

@@ -10,14 +10,14 @@ from executors.base import AdaptationExecutor, Assignment, Params, executor_clas
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
-from mistify.costs.budget import Budget
+from mistify.costs.budget import Budget, threads_of
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import AdaptResult, BranchCheckpoint, BranchResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask
 from mistify_server.worker.adaptation.branches import adapt_branches
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
-from mistify_server.worker.adaptation.latency import stopwatch
+from mistify_server.worker.adaptation.latency import Stopwatch, stopwatch
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.params import params_of
@@ -83,7 +83,7 @@ class EdgeRunner:
         context = _Context(task.algorithm, params, task.hardware, task.data.settings, version)
         executor, parent = self._take_over(task, context) or self._start(task, params)
         assignment = self._assignment(task, parent, task.budget, setup)
-        measure = stopwatch(task.quantizations, assignment.setup.train)
+        measure = _stopwatch(task, assignment)
         outcome = self._run_edge(task, executor, params, assignment, task.accuracy_target)
         outcome = source_if_better(
             outcome,
@@ -186,5 +186,10 @@ class EdgeRunner:
             params,
             accuracy_target,
             reporter(self._on_progress, task.data.metric),
-            measure=stopwatch(task.quantizations, assignment.setup.train),
+            measure=_stopwatch(task, assignment),
         )
+
+
+def _stopwatch(task: AdaptTask | BranchTask, assignment: Assignment) -> Stopwatch:
+    """Return what measures networks as the goals' packages will run."""
+    return stopwatch(task.quantizations, assignment.setup.train, threads_of(task.budget))

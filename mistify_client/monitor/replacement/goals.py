@@ -77,8 +77,8 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
     On the template's hardware, the latency is limited to the share of the fastest branch's latency that keeps
     to the target: if no time stays, to the target's latency divided by the ratio. If the template limits
     `FLOP`, so does the new goal, to that share of the multiply-adds of the smallest branch. The limit of
-    `FLOP` also replaces one of latency if the package was not made for the template's hardware, because the
-    ratio then refers to the host.
+    `FLOP` also replaces one of latency if the package was not made for the template's hardware and threads,
+    because the ratio then refers to the host, or to other threads.
 
     Args:
         template: porting config with one goal.
@@ -94,6 +94,11 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
         if by_latency and made_for(package, template.hardware_name):
             fastest_ms = shortfall.fastest_ms / shortfall.ratio
             limits["latency"] = format_time(_rounded(fastest_ms * share), _DIGITS)
+        elif by_latency and package.latency.threads != template.threads:
+            reason += (
+                "; multiply-adds are limited, the package was measured with threads: "
+                f"{package.latency.threads}, the goal has threads: {template.threads}"
+            )
         elif by_latency:
             reason += f"; multiply-adds are limited, the package has no latency for {template.hardware_name}"
         if "FLOP" in limits or "latency" not in limits:

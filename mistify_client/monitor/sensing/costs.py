@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from mistify.config.metric import Metric
-from mistify.costs.budget import latency_axis, memory_axis
-from mistify.costs.catalogue import HOST
+from mistify.costs.budget import at_threads, latency_axis, memory_axis
+from mistify.costs.catalogue import HOST, is_host
 from mistify.package.manifest import Branch, Manifest
 
 
@@ -35,8 +35,8 @@ def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[Branc
 
     Args:
         manifest: the package's manifest.
-        hardware: name of the hardware profile whose latencies are returned. The package must have been made
-            for it (see `made_for`).
+        hardware: name of the hardware profile whose latencies are returned: the host's, with the package's
+            own number of threads, or one that the package was made for (see `made_for`).
 
     Returns:
         One entry per branch, in the order of the manifest.
@@ -53,8 +53,18 @@ def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[Branc
 
 
 def made_for(manifest: Manifest, hardware: str) -> bool:
-    """Return True if a manifest has latencies for a hardware profile; every manifest has the host's."""
-    return hardware == HOST.name or all(latency_axis(hardware) in part.measured for part in _parts(manifest))
+    """Return True if a manifest has latencies for a hardware profile.
+
+    Every manifest has the host's, with the number of threads that it was measured with.
+    """
+    if is_host(hardware):
+        return hardware == own_host(manifest)
+    return all(latency_axis(hardware) in part.measured for part in _parts(manifest))
+
+
+def own_host(manifest: Manifest) -> str:
+    """Return the name of the host's profile with the number of threads that a package was measured with."""
+    return at_threads(HOST.name, manifest.latency.threads)
 
 
 def _parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
@@ -62,4 +72,4 @@ def _parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
 
 
 def _latency_ms(part: Branch | Manifest, hardware: str) -> float:
-    return part.latency.median_ms if hardware == HOST.name else part.measured[latency_axis(hardware)]
+    return part.latency.median_ms if is_host(hardware) else part.measured[latency_axis(hardware)]

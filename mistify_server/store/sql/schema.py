@@ -3,7 +3,7 @@
 A change of a table, or of the JSON in one, needs a step in `migrations.steps`, which raises the version.
 """
 
-from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, UniqueConstraint
+from sqlalchemy import JSON, ForeignKey, ForeignKeyConstraint, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import Float
 
@@ -123,6 +123,7 @@ class GoalRow(Table):
     accuracy_target: Mapped[float | None]
     metric: Mapped[str]
     quantization: Mapped[dict[str, object]]
+    threads: Mapped[int] = mapped_column(server_default=text("1"))
     branches: Mapped[dict[str, object] | None]
     compression: Mapped[dict[str, object] | None]
     tuning: Mapped[dict[str, object]]
@@ -177,7 +178,7 @@ class EventRow(Table):
 
 
 class DeviceRow(Table):
-    """A measured device (`Device`), its measurements (`DeviceTable`), and its profiles by precision.
+    """A measured device (`Device`), its measurements (`DeviceTable`), and its profiles.
 
     `reports` has for each profile the ratios of measured to predicted latencies, by the packages' goals.
     """

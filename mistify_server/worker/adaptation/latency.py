@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypeAlias
 
 import keras
@@ -12,7 +13,7 @@ from executors.structure import analyse
 from executors.timing import activity
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of
+from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, threads_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredProfile, Profile
@@ -37,8 +38,14 @@ _MOST_STEEP = 2.0
 _EXAMPLES = 8
 
 
-def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset) -> Stopwatch:
-    """Return a function that measures networks as they will be packaged; the slowest precision counts."""
+def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset, threads: int = 1) -> Stopwatch:
+    """Return a function that measures networks as they will be packaged; the slowest precision counts.
+
+    Args:
+        quantizations: Of the packages.
+        train: Has some examples, to convert networks with.
+        threads: With which the packages run.
+    """
 
     @activity("measuring")
     def measure(model: keras.Model) -> float:
@@ -46,7 +53,7 @@ def stopwatch(quantizations: Sequence[QuantizationConfig], train: Dataset) -> St
         networks = (
             convert(model, _without_training(quantization), examples) for quantization in quantizations
         )
-        return max(measure_latency(network).median_ms for network in networks)
+        return max(measure_latency(network, threads).median_ms for network in networks)
 
     return measure
 
@@ -64,7 +71,7 @@ class LatencyReading:
         predicted_ms: By the profile as it was calibrated with the source.
         measured_ms: In LiteRT on this machine.
         costs: The network's costs by the profiles as they were.
-        by_operators: Whether the profile was measured operator by operator.
+        by_operators: Whether the profile was measured operator by operator, with as many threads.
     """
 
     predicted_ms: float
@@ -76,9 +83,10 @@ class LatencyReading:
     def of(
         cls, model: keras.Model, measured_ms: float, profiles: Profiles, budget: Budget
     ) -> "LatencyReading":
-        """Return the reading of a network, measured at the precision at which a budget limits latency."""
+        """Return the reading of a network, measured as a budget limits its latency: precision, threads."""
         cost, host = analyse(model).network(), _host(profiles, budget)
-        by_operators = isinstance(host, MeasuredProfile)
+        # With more threads the profile is that with one, multiplied.
+        by_operators = isinstance(host, MeasuredProfile) and host.threads == 1
         return cls(host.latency_ms(cost), measured_ms, costs_of(cost, profiles), by_operators)
 
     @property
@@ -124,46 +132,62 @@ def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
 
 
 def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
-    """Return the profiles, with this machine's corrected to predict the latency of a converted network."""
-    factor = measure_latency(network).median_ms / _host(profiles, {}).latency_ms(cost)
-    return tuple(profile.slower(factor) if profile.name == HOST.name else profile for profile in profiles)
+    """Return the profiles, with this machine's corrected to predict the latency of a converted network.
+
+    It is measured with the threads of each.
+    """
+    return tuple(
+        profile.slower(measure_latency(network, profile.threads).median_ms / profile.latency_ms(cost))
+        if is_host(profile.name)
+        else profile
+        for profile in profiles
+    )
 
 
 def calibrated_host(
-    host: tuple[MeasuredProfile, MeasuredProfile], source: keras.Model, train: Dataset
+    host: tuple[MeasuredProfile, MeasuredProfile],
+    source: keras.Model,
+    train: Dataset,
+    threads: int = 1,
 ) -> Iterator[MeasuredProfile]:
     """Yield this machine's profile at each precision, corrected to predict the latency of the source.
 
-    Where the source cannot be converted, networks are held to take as long as in float32.
+    With more threads than one, all networks are held to gain as much as the source does. Where the source
+    cannot be converted, they are held to take as long as in float32.
 
     Args:
-        host: As measured in float32 and int8.
+        host: As measured in float32 and int8, with one thread.
         source: The network.
         train: Has some examples, to convert it with.
+        threads: With which the profiles predict latencies.
     """
     cost = analyse(source).network()
-    float32_ms = stopwatch((QuantizationConfig(),), train)(source)
+    float32_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
     for precision in STORED:
-        profile, measured_ms = host[precision.integer], _measured_ms(source, precision, train)
+        profile, measured_ms = host[precision.integer], _measured_ms(source, precision, train, threads)
         if measured_ms is None:
             profile, measured_ms = host[False], float32_ms
         profile = profile.slower(measured_ms / profile.latency_ms(cost))
-        yield replace(profile, name=host_profile_name(precision))
+        yield replace(profile, name=host_profile_name(precision, threads), threads=threads)
 
 
-def _measured_ms(source: keras.Model, precision: Quantization, train: Dataset) -> float | None:
+def _measured_ms(source: keras.Model, precision: Quantization, train: Dataset, threads: int) -> float | None:
     """Return the latency of a source at a precision; None where it cannot be converted."""
     try:
-        return stopwatch((QuantizationConfig(precision=precision),), train)(source)
+        return stopwatch((QuantizationConfig(precision=precision),), train, threads)(source)
     except Exception:  # a converter raises what it likes of a model that it cannot convert
         return None
 
 
 def at_each_precision(profiles: Profiles) -> Profiles:
     """Return the profiles with this machine's at each precision, where networks are held to take the same."""
+    hosts = [profile for profile in profiles if is_host(profile.name)]
     others = (profile for profile in profiles if not is_host(profile.name))
-    host = _host(profiles, {})
-    return (*(replace(host, name=host_profile_name(precision)) for precision in STORED), *others)
+    at_each = (
+        replace(host, name=host_profile_name(precision, host.threads))
+        for host, precision in product(hosts, STORED)
+    )
+    return (*at_each, *others)
 
 
 def limits_latency(budget: Budget) -> bool:
@@ -177,7 +201,10 @@ def aimed(budget: Budget) -> Budget:
 
 
 def _host(profiles: Profiles, budget: Budget) -> Profile:
-    """Return this machine's profile at the precision of a budget's limit on its latency, else in float32."""
-    precisions = (conditions_of(axis)[1] for axis in budget if hardware_of(axis) == HOST.name)
-    name = host_profile_name(next(precisions, Quantization.NONE))
+    """Return this machine's profile with the threads of a budget.
+
+    It is that at the precision of the budget's limit on its latency, else in float32.
+    """
+    precisions = (conditions_of(axis).precision for axis in budget if hardware_of(axis) == HOST.name)
+    name = host_profile_name(next(precisions, Quantization.NONE), threads_of(budget))
     return next((profile for profile in profiles if profile.name == name), HOST)

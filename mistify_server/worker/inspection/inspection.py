@@ -1,6 +1,7 @@
 """Inspection of a model, its data and its settings before anything is started."""
 
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import keras
@@ -89,8 +90,14 @@ class SourceInspector:
         profiles = tuple(task.hardware.values())
         if data is None or "host" not in task.measures:
             return calibrated(profiles, model)
+        measured = host_profiles(self._on_progress)
+        here = (
+            calibrated_host(measured, model, data.train, profile.threads)
+            for profile in profiles
+            if is_host(profile.name)
+        )
         others = (profile for profile in profiles if not is_host(profile.name))
-        return (*calibrated_host(host_profiles(self._on_progress), model, data.train), *others)
+        return (*chain.from_iterable(here), *others)
 
     def _inspect_data(self, problems: ProblemCollector, data: DataSource, model: keras.Model) -> _Data | None:
         """Return the data and the metric; add problems with either."""

@@ -39,7 +39,7 @@ def manifest_of(
         accuracy_target=settings.accuracy_target,
         achieved={**task.costs, **measured.costs},
         measured=on_all_hardware(
-            own.latency.median_ms,
+            own.latency,
             conversion.cost,
             task.hardware.values(),
             settings.quantization.precision,
@@ -84,7 +84,7 @@ def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask)
         share=network.share,
         achieved=dict(network.costs),
         measured=on_all_hardware(
-            measurement.latency.median_ms,
+            measurement.latency,
             cost,
             task.hardware.values(),
             task.settings.quantization.precision,

@@ -80,6 +80,7 @@ def test_defaults():
     assert config.algorithm == AlgorithmConfig(name="auto", config={})
     assert config.profile == HOST
     assert config.adaptation_goal.accuracy is None
+    assert config.threads == 1
 
 
 @pytest.mark.parametrize("name", ["auto", "MorphNet"])
@@ -120,16 +121,48 @@ def test_latency_is_limited_on_the_named_hardware():
     assert goal_budget(config, SOURCE) == {"latency_ms@jetson-nano": 30.0}
 
 
+@pytest.mark.parametrize(
+    ("hardware", "precision", "axis"),
+    [
+        (None, "none", "latency_ms@host@4-threads"),
+        (None, "int8-qat", "latency_ms@host@4-threads@int8"),
+        ("jetson-nano", "int8", "latency_ms@jetson-nano@4-threads"),
+        ("my-board", "none", "latency_ms@my-board@4-threads"),
+        ("my-board", "int8", "latency_ms@my-board@4-threads@int8"),
+    ],
+)
+def test_latency_is_limited_with_the_threads_of_the_goal(hardware, precision, axis):
+    goal = {"latency": "0.5x", "FLOP": 100}
+    (config,) = parse(entry(adaptation_goal=goal, threads=4, hardware=hardware, quantization=precision))
+
+    assert list(config.limits()) == ["flops", axis]
+    source = axis.removesuffix("@int8")
+    assert goal_budget(config, {"flops": 1e6, source: 8.0, "latency_ms@host": 2.0}) == {
+        "flops": 100,
+        axis: 4.0,
+    }
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "4", True, 1025, None])
+def test_threads_are_a_number(threads):
+    (problem,) = problems(entry(threads=threads))
+
+    assert (problem.place, problem.value) == ("[0].threads", json.dumps(threads))
+    assert problem.expected == "a number of threads from 1 to 1024"
+    assert problem.fix == "write for example 4"
+
+
 def test_where_an_axis_stands_in_the_config():
     assert goal_path("flops") == "adaptation_goal.FLOP"
     assert goal_path("memory_bytes") == "adaptation_goal.memory"
-    assert goal_path("latency_ms@jetson-nano") == "adaptation_goal.latency"
+    assert goal_path("latency_ms@jetson-nano@4-threads") == "adaptation_goal.latency"
 
 
 def test_profiles_are_named_once():
     configs = parse(entry(), entry(id="b", hardware="t4"), entry(id="c", hardware="host"))
 
     assert profiles_of(configs) == [HOST, NominalProfile("t4", 8100.0, 320.0)]
+    assert profiles_of(parse(entry(threads=4))) == [HOST.with_threads(4)]
 
 
 def test_all_problems_of_a_file_at_once():
@@ -230,6 +263,8 @@ def test_a_hardware_name_means_the_same_everywhere():
 
     assert parse(entry(hardware=own), entry(id="b", hardware=own))
     assert places(entry(hardware=own), entry(id="b", hardware="t4")) == ["[1].hardware"]
+    assert parse(entry(hardware=own), entry(id="b", hardware=own, threads=4))
+    assert places(entry(hardware=own), entry(id="b", hardware="t4", threads=4)) == ["[1].hardware"]
 
 
 @pytest.mark.parametrize("text", ["[]", "", "3", "null", '"text"', "[[]]", "[" * 5000])

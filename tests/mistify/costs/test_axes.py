@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistify.config.reading import parse_batch
-from mistify.costs.axes import Axis, Condition, axis_of, known_axes
-from mistify.costs.budget import axis_name, conditions_of, hardware_of, meets, share_left, source_axis
+from mistify.costs.axes import Axis, Condition, at_precision, axis_of, known_axes
+from mistify.costs.budget import (
+    at_threads,
+    axis_name,
+    conditions_of,
+    hardware_of,
+    latency_axis,
+    meets,
+    share_left,
+    source_axis,
+    threads_of,
+)
 from mistify.costs.formats import AxisFormat, format_of
 from mistify.costs.network import LayerCost, NetworkCost
 from mistify.costs.profiles import NominalProfile
@@ -48,13 +58,44 @@ def test_every_axis_is_named_after_what_it_depends_on():
     ]
 
 
-@pytest.mark.parametrize("hardware", [None, "board", "jetson-nano"])
+@pytest.mark.parametrize(
+    ("hardware", "threads"), [(None, 1), ("board", 1), ("jetson-nano", 4), ("4-threads", 2)]
+)
 @pytest.mark.parametrize("precision", STORED)
-def test_the_name_tells_the_conditions(hardware, precision):
-    name = axis_name("energy_j", hardware, precision)
-    assert conditions_of(name) == (hardware, precision)
-    assert source_axis(name) == axis_name("energy_j", hardware)
+def test_the_name_tells_the_conditions(hardware, threads, precision):
+    profile = hardware and at_threads(hardware, threads)
+    name = axis_name("energy_j", profile, precision)
+    assert conditions_of(name) == (hardware, precision, threads)
+    assert conditions_of(name).profile == profile
+    assert source_axis(name) == axis_name("energy_j", profile)
     assert hardware_of(name) is None
+    assert hardware_of(axis_name("latency_ms", profile, precision)) == hardware
+
+
+def test_one_thread_goes_without_saying():
+    assert latency_axis(at_threads("board", 1)) == "latency_ms@board"
+    assert latency_axis(at_threads("board", 4), Quantization.INT8) == "latency_ms@board@4-threads@int8"
+    latency = axis_of("latency_ms").format
+    assert latency.on("latency_ms@board@int8") == "latency on board in int8"
+    assert latency.on("latency_ms@board@4-threads@int8") == "latency on board with 4 threads in int8"
+
+
+def test_the_axes_of_a_goal_are_for_its_threads():
+    assert threads_of([]) == threads_of(["flops", "latency_ms@host"]) == 1
+    assert threads_of(["flops", "energy_j@host@4-threads", "memory_bytes@int8"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "at_int8"),
+    [
+        ("latency_ms@host@4-threads", "latency_ms@host@4-threads@int8"),
+        ("latency_ms@jetson-nano@4-threads", "latency_ms@jetson-nano@4-threads"),
+        ("memory_bytes", "memory_bytes@int8"),
+    ],
+)
+def test_another_precision_keeps_the_threads(name, at_int8):
+    assert at_precision(name, Quantization.INT8) == at_int8
+    assert at_precision(at_int8, Quantization.NONE) == name
 
 
 def test_hardware_is_not_called_like_a_precision():
@@ -90,6 +131,13 @@ def test_what_is_measured_on_packages_is_a_cost():
         "energy_j@int8": 5.0
     }
     assert axis_of("size_bytes").measured(b"12345", Quantization.NONE) == {"size_bytes": 5.0}
+
+
+def test_what_depends_on_hardware_is_measured_with_one_thread():
+    here = axis(measure=len, by_hardware=True)
+    assert here.measured(b"12345", Quantization.NONE) == {"energy_j@host": 5.0}
+    assert here.measured(b"12345", Quantization.NONE, threads=4) == {}
+    assert axis(measure=len).measured(b"12345", Quantization.NONE, threads=4) == {"energy_j": 5.0}
 
 
 @given(st.lists(st.fixed_dictionaries({"energy": POSITIVE, "speed": POSITIVE}), min_size=1, max_size=12))

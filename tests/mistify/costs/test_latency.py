@@ -1,11 +1,13 @@
 """Latency models: what operators take, term by term."""
 
+from dataclasses import replace
+
 import pytest
 
 from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_between, terms_of
 from mistify.costs.network import LayerCost, NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
-from mistify.costs.profiles import MeasuredProfile, device_profile
+from mistify.costs.profiles import MeasuredProfile, NominalProfile, device_profile
 
 CONVOLUTION = Operation(OperatorKind.CONVOLUTION, positions=10, c_in=3, c_out=20, kernel=9)
 
@@ -77,29 +79,29 @@ def test_operators_in_a_row_read_what_the_one_before_has_written():
     )
 
 
-def test_a_device_runs_a_network_with_the_number_of_threads_that_is_fastest():
-    """Two threads start later, and do more at a time."""
-    profile = device_profile("board", {1: model(1.0, 0.1), 2: model(4.0, 0.05)}, integer=False)
-    assert profile.name == "board"
-    assert profile.latency_ms(network(10)) == pytest.approx((1 + 1) / 1e3)
-    assert profile.latency_ms(network(1000)) == pytest.approx((4 + 50) / 1e3)
+def test_each_number_of_threads_has_a_profile():
+    profile = device_profile("board", model(4.0, 0.05), integer=False, threads=2)
+    assert (profile.name, profile.threads) == ("board@2-threads", 2)
+    assert profile.latency_ms(network(10)) == pytest.approx((4 + 0.5) / 1e3)
+    assert device_profile("board", model(4.0, 0.05), integer=True, threads=2).name == "board@2-threads@int8"
+    nominal = NominalProfile("board", 1.0, 1.0).with_threads(4)
+    assert nominal == replace(NominalProfile("board", 1.0, 1.0), name="board@4-threads", threads=4)
+    assert nominal.with_threads(1) == NominalProfile("board", 1.0, 1.0)
 
 
-def test_energy_is_what_the_device_draws_with_that_number_of_threads():
-    models = {1: model(1.0, 0.1), 2: model(4.0, 0.05)}
-    profile = device_profile("board", models, integer=False, watts={1: 2.0, 2: 3.0}).slower(2.0)
-    assert profile.energy_mj(network(10)) == pytest.approx(2 * 2.0 * (1 + 1) / 1e3)
-    assert profile.energy_mj(network(1000)) == pytest.approx(2 * 3.0 * (4 + 50) / 1e3)
-    assert device_profile("board", models, integer=False).energy_mj(network(10)) is None
+def test_energy_is_what_the_device_draws_times_the_latency():
+    profile = device_profile("board", model(1.0, 0.1), integer=False, watts=3.0).slower(2.0)
+    assert profile.energy_mj(network(10)) == pytest.approx(2 * 3.0 * (1 + 1) / 1e3)
+    assert device_profile("board", model(1.0, 0.1), integer=False).energy_mj(network(10)) is None
 
 
 def test_integers_are_made_of_what_comes_in_and_floats_of_what_goes_out():
-    profile = device_profile("board", {1: model(1.0, 0.1)}, integer=True)
+    profile = device_profile("board", model(1.0, 0.1), integer=True)
     assert profile.name == "board@int8"
     assert profile.latency_ms(network(100)) == pytest.approx((1 + 3 * 10) / 1e3)
 
 
 def test_a_measured_device_does_not_deviate_as_this_machine_does():
-    profile = MeasuredProfile("board", {1: model(1.0, 0.1)}, integer=False)
+    profile = MeasuredProfile("board", model(1.0, 0.1), integer=False)
     assert profile.like_host(3.0) == profile
     assert profile.slower(3.0).latency_ms(network(10)) == pytest.approx(3 * profile.latency_ms(network(10)))

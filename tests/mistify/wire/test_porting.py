@@ -62,6 +62,7 @@ goals = st.builds(
     accuracy_target=st.none() | finite,
     metric=st.sampled_from(Metric),
     quantization=quantizations,
+    threads=st.integers(1, 1024),
     branches=st.none() | branches,
     compression=st.none() | compressions,
     tuning=tunings,

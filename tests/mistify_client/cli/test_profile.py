@@ -22,8 +22,8 @@ def measured(monkeypatch):
         calls.append((name, threads))
         return small_table(name)
 
-    def measure_package(package, threads):
-        calls.append((package, threads))
+    def measure_package(package):
+        calls.append(package)
         return 0.75
 
     monkeypatch.setattr("mistify_client.cli.profile.measure_device", measure_device)
@@ -90,14 +90,11 @@ def test_a_missing_server_is_reported_before_measuring(tmp_path, measured, monke
     assert measured == []
 
 
-@pytest.mark.parametrize(("options", "threads"), [((), (1, 2)), (("--threads", "4"), [4])])
-def test_a_package_is_measured_with_the_threads_that_predictions_are_of(package, measured, options, threads):
+def test_what_a_package_takes_is_reported(package, measured):
     devices = Devices()
     server, address = serve(devices)
-    result = mistify(
-        "report-latency", "--device", "my-board", "--package", package, "--server", address, *options
-    )
+    result = mistify("report-latency", "--device", "my-board", "--package", package, "--server", address)
     server.stop(None).wait()
     assert result.exit_code == 0, result.stderr
-    assert measured == [(package, threads)]
+    assert measured == [package]
     assert devices.reports == [("my-board", "job-1", "half", 0.75)]

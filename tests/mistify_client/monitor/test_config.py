@@ -50,10 +50,9 @@ def test_a_whole_config(write, tmp_path):
 
 def test_reporting(write, tmp_path):
     (tmp_path / "token").write_text("secret\n")
-    reporting = load_config(write(REPORTING + 'threads = [1, 4]\ntoken_file = "token"\n')).reporting
-    assert (reporting.device, reporting.threads, reporting.free) == ("my-board", (1, 4), 0.9)
+    reporting = load_config(write(REPORTING + 'token_file = "token"\n')).reporting
+    assert (reporting.device, reporting.free) == ("my-board", 0.9)
     assert reporting.token_file == tmp_path / "token"
-    assert load_config(write(REPORTING)).reporting.threads is None
 
 
 def test_the_example_is_one():
@@ -86,8 +85,6 @@ def test_a_server_takes_the_place_of_the_configs(write):
         ('[replacement]\ngoal = "other.json"\nserver = "h:1"', "other.json: got No such file"),
         (REPLACEMENT + 'token_file = "none"', "none: got No such file"),
         (REPLACEMENT + "agreement = 1.5", "replacement.agreement"),
-        (REPORTING + "threads = [0]", r"reporting.threads\[0\]"),
-        (REPORTING + "threads = []", "reporting.threads: .*numbers of threads"),
         ('[reporting]\nserver = "h:1"', "reporting.device: got nothing"),
         (REPORTING + 'token_file = "none"', "none: got No such file"),
     ],

@@ -36,6 +36,25 @@ def reference(device) -> int:
     return max(within, key=lambda branch: ACCURACIES[branch]) if within else taken.index(min(taken))
 
 
+@pytest.mark.parametrize(
+    ("hardware", "threads", "first_ms"),
+    [
+        ("host", 1, 4.0),
+        ("host@4-threads", 4, 4.0),
+        ("host", 4, 4.0),
+        ("board", 1, 40.0),
+        ("board@4-threads", 1, 4.0),
+    ],
+)
+def test_latencies_are_expected_with_the_threads_of_the_package(package, hardware, threads, first_ms):
+    """Where the package was made for other threads than a new goal would have, the host's own count."""
+    made = three_branches()
+    latency = made.latency.model_copy(update={"threads": threads})
+    made.model_copy(update={"latency": latency}).save(package)
+    foreground = Foreground(package, PredictivePolicy(PredictiveParams()), SensorReading, hardware)
+    assert foreground.step(1000.0, 999.0, Targets()).predicted_ms[0] == first_ms
+
+
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.95, 1.0, 1.5, 1.9, 2.3, 4.0, 4.9, 5.4, 30.0])
 @pytest.mark.parametrize("pause", [0.0, 0.3])
 def test_settles_on_the_best_branch(device, load, pause):

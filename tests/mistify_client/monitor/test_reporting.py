@@ -11,7 +11,7 @@ from mistify_client.monitor.state.state import MonitorState
 from mistify_client.rpc.retry import Backoff
 from mistify_client.runtime.versions import current, install
 from tests.mistify_client.conftest import make_package
-from tests.mistify_client.device_service import MY_BOARD, Devices, serve
+from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import Entries
 
 
@@ -31,7 +31,7 @@ class Site:
     def daemon(self, **changes):
         self.stop()
         self.entries = Entries()
-        values = {"server": self.address, "device": "my-board", "threads": [1, 2], "quiet": "10s"}
+        values = {"server": self.address, "device": "my-board", "quiet": "10s"}
         config = ReportingConfig.model_validate(values | changes)
         self.reporting = Reporting(
             self.package,
@@ -42,8 +42,8 @@ class Site:
             measure=self.measure,
         )
 
-    def measure(self, package, threads):
-        self.measured.append((package, tuple(threads)))
+    def measure(self, package):
+        self.measured.append(package)
         if isinstance(self.takes, Exception):
             raise self.takes
         return self.takes
@@ -81,7 +81,7 @@ def test_a_package_is_measured_once_when_the_device_is_quiet(site, package):
     site.daemon()
     site.let_pass(30, 1.0)
     site.settle()
-    assert site.measured == [(package, (1, 2))]
+    assert site.measured == [package]
     assert site.devices.reports == [("my-board", "job-0", "shipped", 0.75)]
 
 
@@ -126,27 +126,6 @@ def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
     (tmp_path / "token").write_text("right")
     assert "predicted" in site.entries.until(event="latency")["reason"]
     assert len(site.devices.reports) == 1
-
-
-def test_it_is_measured_with_the_threads_that_predictions_are_of(site, package):
-    site.daemon(threads=None)
-    site.let_pass(11, 1.0)
-    site.entries.until(event="latency")
-    assert site.measured == [(package, (1, 2))]
-
-
-def test_what_cannot_be_asked_yet_is_asked_again_when_the_device_is_quiet(site):
-    site.devices.known = []
-    site.daemon(threads=None)
-    site.let_pass(11, 1.0)
-    assert 'there is no device "my-board"' in site.entries.until(event="problem")["reason"]
-    site.settle()
-    site.devices.known = [MY_BOARD]
-    site.let_pass(9, 1.0)
-    assert site.measured == []
-    site.let_pass(2, 1.0)
-    site.entries.until(event="latency")
-    assert len(site.measured) == 1
 
 
 def test_a_report_that_the_server_refuses_is_not_repeated(site):

@@ -38,6 +38,7 @@ def test_report_has_exactly_the_documented_form(service):
                 "precision_choice": "",
                 "compression": None,
                 "hardware": "host",
+                "threads": 1,
                 "budget": {"flops": 500.0},
                 "achieved": {
                     "flops": 480.0,
@@ -65,6 +66,7 @@ def test_report_has_exactly_the_documented_form(service):
                 "precision_choice": "",
                 "compression": None,
                 "hardware": "host",
+                "threads": 1,
                 "budget": {"flops": 100.0},
                 "achieved": {
                     "flops": None,
@@ -226,13 +228,37 @@ def test_branches_are_reported_below_their_goal(service):
     ],
 )
 def test_the_caption_says_where_the_time_went(service, spent, caption):
-    last = lines_of_table(replace(service.fake.job, spent=spent), 100)[-1]
+    *_, threads, last = lines_of_table(replace(service.fake.job, spent=spent), 100)
+    assert threads.strip() == "latencies with 1 thread"
     assert last.strip() == f"where the time went: {caption}"
 
 
 @pytest.mark.parametrize("spent", [{}, {"waiting": 0.0}])
-def test_without_known_times_there_is_no_caption(service, spent):
-    assert table(replace(service.fake.job, spent=spent)).caption is None
+def test_without_known_times_the_caption_says_nothing_of_them(service, spent):
+    assert table(replace(service.fake.job, spent=spent)).caption == "latencies with 1 thread"
+
+
+def test_latencies_are_those_with_the_threads_of_the_goal(service):
+    half, tenth = service.fake.job.goals
+    own = {"latency_ms@host": 8.0, "latency_ms@host@4-threads": 3.0}
+    half = replace(half, threads=4, achieved={**half.achieved, **own}, measured=own)
+    job = replace(service.fake.job, goals=(half, tenth))
+    reported = report(job)["goals"][0]
+    assert (reported["hardware"], reported["threads"]) == ("host", 4)
+    assert reported["achieved"]["latency_ms"] == reported["achieved"]["measured_latency_ms"] == 3.0
+    lines = lines_of_table(job, 120)
+    assert "threads" in next(line for line in lines if "goal" in line).split()
+    rows = {line.split()[0]: line.split() for line in lines if line.strip()}
+    assert rows["source"][-4:] == ["1", "500us", "-", "80.0%"]
+    assert rows["half"][-5:] == ["4", "3ms", "3ms", "75.0%", "yes"]
+    assert not any("latencies with" in line for line in lines)
+    narrow = lines_of_table(job, 119)
+    assert "threads" not in next(line for line in narrow if "goal" in line).split()
+    assert any(line.strip() == "latencies with 1 thread (tenth), 4 threads (half)" for line in narrow)
+    source = replace(job.source, costs={**job.source.costs, "latency_ms@host@4-threads": 2.0})
+    lines = lines_of_table(replace(job, source=source, goals=(half,)), 100)
+    assert next(line for line in lines if line.startswith("source")).split()[-3] == "2ms"
+    assert any(line.strip() == "latencies with 4 threads" for line in lines)
 
 
 def measured(job):

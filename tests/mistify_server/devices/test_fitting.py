@@ -15,7 +15,7 @@ from tests.boards import FOLLOWING, PASSED, TILES, table, taken
 def test_known_figures_are_recovered() -> None:
     (float32, int8), settings = fitted(table())
     for profile in (float32, int8):
-        model = profile.models[1]
+        model = profile.model
         assert model.routines["convolution"].tile == TILES[profile.integer]
         assert model.between == pytest.approx((FOLLOWING, PASSED), rel=0.05)
         for chain in samples(integer=profile.integer, seed=1):
@@ -35,16 +35,22 @@ def test_errors_are_those_of_networks_that_were_left_out() -> None:
 def test_no_figure_is_negative() -> None:
     profiles, _ = fitted(table(noise=0.3))
     for profile in profiles:
-        for routine in profile.models[1].routines.values():
+        for routine in profile.model.routines.values():
             assert min(routine.figures) >= 0
 
 
-def test_every_number_of_threads_has_a_model_of_its_own() -> None:
+def test_every_number_of_threads_has_a_profile_of_its_own() -> None:
     one = table()
     two = [replace(reading, threads=2, median_ms=reading.median_ms / 2) for reading in one.readings]
-    (float32, _), settings = fitted(replace(one, readings=(*one.readings, *two)))
+    profiles, settings = fitted(replace(one, readings=(*one.readings, *two)))
+    assert [(profile.name, profile.threads, profile.integer) for profile in profiles] == [
+        ("my-board", 1, False),
+        ("my-board@2-threads", 2, False),
+        ("my-board@int8", 1, True),
+        ("my-board@2-threads@int8", 2, True),
+    ]
     chain = next(iter(samples(integer=False)))
-    once, twice = (float32.models[threads].latency_ms(chain) for threads in (1, 2))
+    once, twice = (profile.model.latency_ms(chain) for profile in profiles[:2])
     assert once == pytest.approx(2 * twice, rel=0.01)
     assert [setting.threads for setting in settings] == [1, 2, 1, 2]
 
@@ -52,10 +58,10 @@ def test_every_number_of_threads_has_a_model_of_its_own() -> None:
 def test_what_the_device_draws_goes_with_its_setting() -> None:
     drawn = replace(table(), powers=(Power(False, 1, 2.0), Power(True, 1, 1.5)))
     profiles, settings = fitted(drawn)
-    assert [profile.watts for profile in profiles] == [{1: 2.0}, {1: 1.5}]
+    assert [profile.watts for profile in profiles] == [2.0, 1.5]
     assert [setting.watts for setting in settings] == [2.0, 1.5]
     profiles, settings = fitted(table())
-    assert [profile.watts for profile in profiles] == [{}, {}]
+    assert [profile.watts for profile in profiles] == [None, None]
     assert [setting.watts for setting in settings] == [None, None]
 
 
@@ -66,5 +72,9 @@ def test_a_table_without_a_kind_of_operator_is_refused() -> None:
     ]
     with pytest.raises(MistifyError, match="readings of float32 on 1 threads: got none of mean"):
         fitted(replace(whole, readings=tuple(without)))
-    with pytest.raises(MistifyError, match="readings: got none of int8"):
-        fitted(replace(whole, readings=tuple(r for r in whole.readings if not r.integer)))
+    floats = [reading for reading in whole.readings if not reading.integer]
+    with pytest.raises(MistifyError, match="readings: got none of int8 on 1 threads"):
+        fitted(replace(whole, readings=tuple(floats)))
+    again = [replace(reading, threads=4) for reading in floats]
+    with pytest.raises(MistifyError, match="readings: got none of int8 on 4 threads"):
+        fitted(replace(whole, readings=(*whole.readings, *again)))

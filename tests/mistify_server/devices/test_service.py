@@ -63,16 +63,62 @@ async def test_a_device_is_registered_and_listed(caller: Any, table: DeviceTable
     assert await listed(caller.address) == [again]
 
 
-async def test_it_is_reported_with_how_many_threads_a_device_was_measured(
-    caller: Any, table: DeviceTable
+async def test_goals_have_the_threads_that_their_device_was_measured_with(
+    caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
 ) -> None:
+    """Each number has predictions, and corrections, of its own."""
     readings = [replace(reading, threads=threads) for threads in (4, 1) for reading in table.readings]
     await register(caller.address, replace(table, readings=tuple(readings)))
+    four = {f"latency_ms@my-board@4-threads{at}": 2.0 for at in ("", "@int8")}
+    site.write("model.json", {"costs": {"flops": 1e4, **ON_BOARD, **four}, "floor": {}})
+
+    def config(name: str, threads: int) -> dict[str, object]:
+        of_goal = {"hardware": "my-board", "quantization": "none", "threads": threads}
+        return {**make_config(name, latency="0.5x"), **of_goal}
+
+    with pytest.raises(MistifyError) as caught:
+        await caller.submit([config("one", 1), config("two", 2)])
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.value) == ("[1].threads", "2")
+    assert problem.expected == "1 or 4, with which my-board was measured"
+    assert problem.fix.endswith("mistify profile-device --name my-board --threads 1,2,4")
+    job = await caller.submit([config("one", 1), config("four", 4)])
+    assert [(goal.threads, dict(goal.budget)) for goal in job.goals] == [
+        (1, {"latency_ms@my-board": 4.0}),
+        (4, {"latency_ms@my-board@4-threads": 1.0}),
+    ]
+    own = {f"my-board{threads}{at}" for threads in ("", "@4-threads") for at in ("", "@int8")}
+    assert set(site.tasks("inspect")[-1]["hardware"]) == {"host", "host@4-threads", *own}
+    await caller.finished(job.id)
+    assert {task["settings"]["threads"] for task in site.tasks("package")} == {1, 4}
     with DevicesClient(caller.address) as client:
-        assert await asyncio.to_thread(client.threads, "my-board") == (1, 4)
-        with pytest.raises(MistifyError, match='no device "my-bord"') as caught:
-            await asyncio.to_thread(client.threads, "my-bord")
-    assert caught.value.code is ErrorCode.NOT_FOUND
+        reported = await asyncio.to_thread(client.report, "my-board", job.id, "four", 2.0)
+    assert (reported.predicted_ms, reported.factor) == (1.0, pytest.approx(2 ** (1 / 3)))
+    later = await caller.submit([config("later", 1), config("later-4", 4)])
+    hardware = site.tasks("inspect")[-1]["hardware"]
+    assert hardware["my-board"]["factor"] == 1.0
+    assert hardware["my-board@4-threads"]["factor"] == reported.factor
+    await caller.finished(later.id)
+
+
+async def test_goals_with_other_threads_are_added(
+    caller: Any, site: Any, table: DeviceTable, make_config: Callable[..., dict[str, object]]
+) -> None:
+    """The profile of the job is of one thread."""
+    readings = [replace(reading, threads=threads) for threads in (4, 1) for reading in table.readings]
+    await register(caller.address, replace(table, readings=tuple(readings)))
+    own = {"hardware": "my-board", "quantization": "none"}
+    write_model(site)
+    job = await caller.submit([{**make_config("one", latency="4ms"), **own}])
+    with pytest.raises(MistifyError, match=r"\[0\].threads: got 2"):
+        await caller.add(job.id, [{**make_config("two", latency="1ms"), **own, "threads": 2}])
+    site.write("model.json", {"costs": {"latency_ms@my-board@4-threads": 2.0}, "floor": {}})
+    grown = await caller.add(job.id, [{**make_config("four", latency="1ms"), **own, "threads": 4}])
+    assert (grown.goals[1].parent, dict(grown.goals[1].budget)) == (
+        None,
+        {"latency_ms@my-board@4-threads": 1.0},
+    )
+    await caller.finished(job.id)
 
 
 async def test_devices_outlive_the_server(site: Any, serving_at: Any, table: DeviceTable) -> None:

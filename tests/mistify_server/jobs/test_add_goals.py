@@ -246,6 +246,49 @@ async def test_new_hardware_is_measured_once(caller: Any, site: Any, make_config
     assert job.goals[1].budget == {"latency_ms@jetson-nano": 4.0}
 
 
+async def test_this_machine_is_measured_with_other_threads_once(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    one = {f"latency_ms@{name}": 8.0 for name in ("host", "host@int8")}
+    four = {f"latency_ms@{name}": 2.0 for name in ("host@4-threads", "host@4-threads@int8")}
+
+    def config(name: str, threads: int, latency: str) -> dict[str, Any]:
+        return {**make_config(name, latency=latency), "quantization": "none", "threads": threads}
+
+    site.write("model.json", {"costs": {"flops": 1e4, **one}, "floor": {}})
+    job = await caller.submit([config("a", 1, "0.9x")])
+    await caller.finished(job.id)
+    site.write("model.json", {"costs": {"flops": 1e4, **one, **four}, "floor": {}})
+    for name, latency in (("b", "0.9x"), ("c", "0.8x")):
+        await caller.add(job.id, [config(name, 4, latency)])
+        job = await caller.finished(job.id)
+    assert [(sorted(task["hardware"]), task["measures"]) for task in site.tasks("inspect")] == [
+        (["host"], ["host"]),
+        (["host", "host@4-threads"], ["host"]),
+    ]
+    assert parents(job) == {"a": None, "b": None, "c": "b"}
+    assert job.goals[1].budget == {"latency_ms@host@4-threads": 1.8}
+    assert [goal.threads for goal in job.goals] == [1, 4, 4]
+
+
+async def test_a_machine_that_is_known_in_float32_alone_is_profiled_for_its_first_limit(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    """With each number of threads: the job knows what all of them take in float32."""
+    known = {"flops": 1e4, "latency_ms@host": 8.0, "latency_ms@host@4-threads": 2.0}
+
+    def config(name: str, threads: int, **limits: str) -> dict[str, Any]:
+        return {**make_config(name, **limits), "quantization": "none", "threads": threads}
+
+    site.write("model.json", {"costs": known, "floor": {}})
+    job = await caller.submit([config("a", 1, FLOP="0.5x"), config("b", 4, FLOP="0.4x")])
+    for threads, name in ((1, "host@int8"), (4, "host@4-threads@int8")):
+        site.write("model.json", {"costs": {**known, f"latency_ms@{name}": 1.0}, "floor": {}})
+        await caller.add(job.id, [config(name.replace("@", "-"), threads, latency="0.9x")])
+    await caller.finished(job.id)
+    assert [task["measures"] for task in site.tasks("inspect")][1:] == [["host"], ["host"]]
+
+
 async def test_the_same_key_adds_nothing_twice(caller: Any, site: Any, make_config: Config) -> None:
     job = await caller.submit([make_config("a", FLOP="0.5x")], key="k")
     on_t4 = {**make_config("b", latency="1ms"), "hardware": "t4", "quantization": "none"}

@@ -84,6 +84,32 @@ def test_memory_is_limited_at_the_precision_of_the_goal() -> None:
     assert [node.budget for node in plan.nodes] == [{"memory_bytes": 5e3}, {"memory_bytes@int8": 5e3}]
 
 
+def test_goals_with_other_threads_are_on_axes_of_their_own() -> None:
+    """Neither is adapted from the other, but goals without a limit on latency share a network."""
+    goals: list[dict[str, object]] = [
+        {"latency": "1ms"},
+        {"latency": "0.5ms"},
+        {"FLOP": "0.5x"},
+        {"FLOP": "0.5x"},
+    ]
+    batch = resolved(*goals)
+    threaded = [
+        config.model_copy(update={"threads": 1 + 3 * (n % 2)}) for n, config in enumerate(batch.batch.configs)
+    ]
+    batch = with_configs(batch, *threaded)
+    costs = {**COSTS, "latency_ms@jetson-nano@4-threads": 1.0}
+    plan, planned = plan_batch(batch, Inspection(costs=costs, floor={}))
+    assert [(node.goals, node.parent) for node in plan.nodes] == [
+        (("g0",), None),
+        (("g1",), None),
+        (("g2", "g3"), None),
+    ]
+    assert [goal.threads for goal in planned] == [1, 4, 1, 4]
+    assert planned[1].budget == {"latency_ms@jetson-nano@4-threads": 0.5}
+    names = {"host", "jetson-nano"}
+    assert batch.hardware.keys() == names | {f"{name}@4-threads" for name in names}
+
+
 def test_nodes_come_after_their_parents_depth_first() -> None:
     plan, _ = plan_batch(
         resolved(

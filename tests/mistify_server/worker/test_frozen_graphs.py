@@ -69,6 +69,13 @@ def test_a_graph_is_inspected(bench: Bench) -> None:
     assert result.metric is Metric.ACCURACY
 
 
+def test_a_graph_is_measured_with_each_number_of_threads(bench: Bench) -> None:
+    hardware = by_name([HOST, HOST.with_threads(2)])
+    costs = bench.inspect(hardware=hardware).costs
+    for axis in ("latency_ms@host", "latency_ms@host@2-threads"):
+        assert costs[f"{axis}@int8"] == costs[axis] > 0
+
+
 def test_the_source_is_measured_and_stays(bench: Bench) -> None:
     test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
     predicted = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)

@@ -18,6 +18,7 @@ from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
+from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
@@ -73,6 +74,25 @@ class Tree:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     return Tree(tmp_path_factory.mktemp("tree"))
+
+
+def test_edges_are_measured_with_the_threads_of_their_goal(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+
+    def stopwatch(quantizations: Any, train: Any, threads: int) -> Any:
+        used.append(threads)
+        return lambda network: 1e-3
+
+    monkeypatch.setattr("mistify_server.worker.edge_tasks.stopwatch", stopwatch)
+    for axis, threads in (("latency_ms@host@4-threads", 4), ("latency_ms@host", 1)):
+        used.clear()
+        hardware = by_name([HOST, HOST.with_threads(4)])
+        task = tree.edge(tree.root.root, 1.0).model_copy(update={"budget": {axis: 1e3}, "hardware": hardware})
+        assert isinstance(done := tree.runner().run(task), AdaptResult)
+        assert done.met
+        assert set(used) == {threads}
 
 
 @pytest.fixture

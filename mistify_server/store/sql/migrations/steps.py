@@ -22,11 +22,56 @@ def rename_prospects(connection: Connection) -> None:
     _change_json(connection, "batches", "plan", rename)
 
 
+def add_threads(connection: Connection) -> None:
+    """Give goals a number of threads, one, and each number of threads of a device a profile of its own.
+
+    A device was predicted with the fastest of the numbers of threads that it was measured with. Plans keep
+    its model with one thread, or with the fewest. Reports of a device that was measured with several are
+    dropped: they were of the fastest.
+    """
+    connection.execute("ALTER TABLE goals ADD COLUMN threads INTEGER NOT NULL DEFAULT 1")
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        for profile in plan["hardware"].values():
+            if profile["kind"] == "nominal":
+                profile["threads"] = 1
+            else:
+                profile.update(_by_threads(profile)[0], name=profile["name"])
+                del profile["models"]
+
+    _change_json(connection, "batches", "plan", change_plan)
+    rows = connection.execute("SELECT name, profiles, reports FROM devices").fetchall()
+    for device, profiles, reports in rows:
+        several = any(len(profile["models"]) > 1 for profile in json.loads(profiles))
+        changed = [new for old in json.loads(profiles) for new in _by_threads(old)]
+        if several:
+            changed = [{**profile, "factor": 1.0} for profile in changed]
+        values = (json.dumps(changed), "{}" if several else reports, device)
+        connection.execute("UPDATE devices SET profiles = ?, reports = ? WHERE name = ?", values)
+
+
+def _by_threads(profile: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the profiles of a device with each of its numbers of threads, the fewest first."""
+    rest = {key: value for key, value in profile.items() if key not in ("models", "watts")}
+    hardware, *precision = profile["name"].split("@")
+    return [
+        {
+            **rest,
+            "name": "@".join([hardware, *([] if threads == 1 else [f"{threads}-threads"]), *precision]),
+            "model": profile["models"][str(threads)],
+            "threads": threads,
+            "watts": profile["watts"].get(str(threads)),
+        }
+        for threads in sorted(map(int, profile["models"]))
+    ]
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
 STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
+    add_threads,  # to 15
 )
 
 

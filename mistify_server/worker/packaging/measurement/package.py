@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from executors.data import Dataset
 from executors.training.objectives import Objective
 from mistify.costs.axes import known_axes
-from mistify.costs.budget import Costs, latency_axis
+from mistify.costs.budget import Costs, at_threads, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile, by_name
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import MeasuredLatency, branch_signature
-from mistify_server.tasks.tasks import PackageTask
+from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.measurement.comparison import compare
@@ -76,7 +76,7 @@ def measure(
     return PackageMeasurements(
         branches,
         default,
-        costs={**_costs(conversion, task.settings.quantization.precision), **compression},
+        costs={**_costs(conversion, task.settings), **compression},
         note=_note(conversion, task, branches[default], compression),
     )
 
@@ -93,15 +93,16 @@ def _measure_branch(
     signature = branch_signature(branch) if conversion.branches else None
     runner = Runner(network, signature or SIGNATURE)
     compare(conversion.originals[branch], runner, test, task.settings.quantization.precision)
-    latency = measure_latency(network, signature=signature)
+    latency = measure_latency(network, task.settings.threads, signature=signature)
     return Measurement(latency, measure_accuracy(runner, test, objectives, task.data.metric))
 
 
-def _costs(conversion: Conversion, precision: Quantization) -> dict[str, float]:
+def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float]:
     """Return the costs that are read off the package, by axis."""
+    precision = settings.quantization.precision
     costs = dict(conversion.branches.memory(precision)) if conversion.branches else {}
     for axis in known_axes():
-        costs |= axis.measured(conversion.networks.serve, precision)
+        costs |= axis.measured(conversion.networks.serve, precision, settings.threads)
     return costs
 
 
@@ -113,20 +114,20 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:
-        network = conversion.float32()
+        network, threads = conversion.float32(), own.latency.threads
         package = Served(conversion.networks.serve, own.latency.median_ms, own.accuracy.accuracy)
-        float32 = Served(network, measure_latency(network).median_ms, conversion.accuracy)
+        float32 = Served(network, measure_latency(network, threads).median_ms, conversion.accuracy)
         notes.append(drawbacks(precision, package, float32, metric))
     return "; ".join(filter(None, notes))
 
 
 def on_all_hardware(
-    measured_ms: float, network: NetworkCost, profiles: Iterable[Profile], precision: Quantization
+    latency: MeasuredLatency, network: NetworkCost, profiles: Iterable[Profile], precision: Quantization
 ) -> dict[str, float]:
     """Return the latency of an inference on this machine and, estimated from it, on the other hardware.
 
     Args:
-        measured_ms: Milliseconds of an inference on this machine.
+        latency: Of an inference on this machine. With as many threads the other hardware runs the package.
         network: The costs of the network.
         profiles: Of the hardware, this machine's own among them.
         precision: Of the package.
@@ -134,12 +135,12 @@ def on_all_hardware(
     Returns:
         Milliseconds by axis, such as `latency_ms@host`.
     """
-    named = by_name(profiles)
-    deviation = measured_ms / named.get(HOST.name, HOST).latency_ms(network)
+    named, host = by_name(profiles), at_threads(HOST.name, latency.threads)
+    deviation = latency.median_ms / named.get(host, HOST).latency_ms(network)
     estimated = {
         latency_axis(name): profile.like_host(deviation).latency_ms(network)
         for name, profile in named.items()
-        if not is_host(name)
+        if not is_host(name) and profile.threads == latency.threads
     }
-    here = dict.fromkeys((latency_axis(HOST.name), latency_axis(HOST.name, precision)), measured_ms)
+    here = dict.fromkeys((latency_axis(host), latency_axis(host, precision)), latency.median_ms)
     return {**here, **estimated}

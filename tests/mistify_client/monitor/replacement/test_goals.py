@@ -118,6 +118,19 @@ def test_hardware_that_the_package_was_not_made_for_is_not_asked_a_latency(limit
     assert new.reason.endswith("multiply-adds are limited, the package has no latency for jetson-nano")
 
 
+def test_a_package_that_was_measured_with_other_threads_is_not_asked_a_latency():
+    package = manifest()
+    four = package.model_copy(update={"latency": package.latency.model_copy(update={"threads": 4})})
+    for made, threads in ((package, 4), (four, 1)):
+        new = new_goal(template(hardware=None, threads=threads), made, SHORT)
+        (config,) = parse_batch(new.config)
+        assert (config.adaptation_goal.latency, config.threads) == (None, threads)
+        assert new.reason.endswith(
+            f"the package was measured with threads: {made.latency.threads}, the goal has threads: {threads}"
+        )
+    assert asked(SHORT, four, hardware=None, threads=4).adaptation_goal.latency.value <= 20 / 8
+
+
 def test_every_package_is_made_for_the_host():
     assert asked(SHORT, hardware=None).adaptation_goal.latency.value <= 20 / 8
 

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 import pytest
 
 from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.latency import LatencyModel
 from mistify.costs.profiles import MeasuredProfile
 from mistify.errors import ErrorCode, MistifyError
 from mistify_server.store.directory import Store
 
 DEVICE = Device("my-board", "Cortex-A72", "LiteRT 2", (), datetime(2026, 1, 2, tzinfo=UTC))
+MODEL = LatencyModel(start=1.0, routines={})
 TABLE = DeviceTable(DEVICE.name, DEVICE.machine, DEVICE.runtime, ())
 
 
@@ -23,7 +25,7 @@ TABLE = DeviceTable(DEVICE.name, DEVICE.machine, DEVICE.runtime, ())
 def test_a_report_about_what_is_not_there_is_not_found_and_not_kept(
     store: Store, device: str, profile: str, message: str
 ) -> None:
-    known = MeasuredProfile("my-board", {}, integer=False)
+    known = MeasuredProfile("my-board", MODEL, integer=False)
     store.devices.put(DEVICE, TABLE, [known])
     with pytest.raises(MistifyError, match=message) as raised:
         store.devices.report(device, profile, "job/goal", 1.5)
@@ -33,8 +35,8 @@ def test_a_report_about_what_is_not_there_is_not_found_and_not_kept(
 
 def test_a_report_changes_the_factor_of_its_profile_alone(store: Store) -> None:
     both = [
-        MeasuredProfile("my-board", {}, integer=False),
-        MeasuredProfile("my-board@int8", {}, integer=True),
+        MeasuredProfile("my-board", MODEL, integer=False),
+        MeasuredProfile("my-board@int8", MODEL, integer=True),
     ]
     store.devices.put(DEVICE, TABLE, both)
     factor = store.devices.report("my-board", "my-board@int8", "job/goal", 1.5)

@@ -65,7 +65,7 @@ def measured_board(integer: bool = False) -> MeasuredProfile:
     passes = dict.fromkeys(
         ("softmax", "quantize", "dequantize"), RoutineModel(tile=Tile(), figures=(0.0,) * 7)
     )
-    return device_profile("board", {1: LatencyModel(start=0.0, routines={**routines, **passes})}, integer)
+    return device_profile("board", LatencyModel(start=0.0, routines={**routines, **passes}), integer)
 
 
 class Machine:
@@ -175,8 +175,9 @@ def test_correction_is_one_factor_for_all(model: keras.Model) -> None:
 
 
 def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
-    host, pi = calibrated((replace(HOST, compute_power=1e6), PI), model)
+    host, four, pi = calibrated((replace(HOST, compute_power=1e6), HOST.with_threads(4), PI), model)
     assert pi == PI
+    assert (four.name, four == HOST.with_threads(4)) == ("host@4-threads", False)
     assert (host.name, host.compute_power == 1e6) == ("host", False)
     assert 1e-5 < predicted(model, host) < 100
 
@@ -187,19 +188,26 @@ def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
     """Float32 takes three times as long as int8."""
     taken = {"none": 3.0, "float16": 2.9, "dynamic": 2.0, "int8": 1.0}
     monkeypatch.setattr(
-        f"{LATENCY}.stopwatch", lambda asked, train: lambda _: taken[asked[0].precision.value]
+        f"{LATENCY}.stopwatch",
+        lambda asked, train, threads: lambda _: taken[asked[0].precision.value] / threads,
     )
     host = measured_board(), measured_board(integer=True)
     profiles = {profile.name: profile for profile in calibrated_host(host, model, data)}
     assert list(profiles) == ["host", "host@float16", "host@dynamic", "host@int8"]
     assert [predicted(model, profile) for profile in profiles.values()] == pytest.approx(list(taken.values()))
     assert [profile.integer for profile in profiles.values()] == [False, False, False, True]
+    four = list(calibrated_host(host, model, data, 4))
+    assert [profile.name for profile in four] == [
+        *("host@4-threads", "host@4-threads@float16", "host@4-threads@dynamic", "host@4-threads@int8")
+    ]
+    assert {profile.threads for profile in four} == {4}
+    assert [4 * predicted(model, profile) for profile in four] == pytest.approx(list(taken.values()))
 
 
 def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopwatch_of(asked: Any, train: Dataset) -> Any:
+    def stopwatch_of(asked: Any, train: Dataset, threads: int) -> Any:
         def measure(network: keras.Model) -> float:
             if asked[0].precision.integer:
                 raise RuntimeError("cannot be converted")
@@ -227,6 +235,30 @@ def test_an_edge_is_held_to_the_profile_of_its_precision(model: keras.Model, dat
     assert outcome.costs["latency_ms@host"] == pytest.approx(2 * outcome.costs["latency_ms@host@int8"])
 
 
+def test_an_edge_is_held_to_the_profile_of_its_threads(model: keras.Model, data: Dataset) -> None:
+    """With four threads all takes half of what it does with one, and so on other hardware."""
+    one = corrected((HOST,), 1 / predicted(model))[0]
+    four = replace(corrected((HOST,), 0.5 / predicted(model))[0], name="host@4-threads", threads=4)
+    source = predicted(model)
+
+    def measure(network: keras.Model) -> float:
+        return 0.5 * predicted(network) / source
+
+    for axis, board in (("latency_ms@host@4-threads", one), ("latency_ms@pi@4-threads", PI.with_threads(4))):
+        limit = 0.5 * predicted(model, four if board is one else board)
+        outcome = edge(model, data, measure, {axis: limit}, four, board)
+        assert outcome.met
+        assert outcome.costs[axis] == pytest.approx(0.95 * limit, rel=0.05)
+
+
+def test_only_a_profile_with_one_thread_is_of_operators(model: keras.Model) -> None:
+    """With more, that one is multiplied: it does not know what takes the same with any number."""
+    one = replace(measured_board(), name="host")
+    four = replace(one, name="host@4-threads", threads=4)
+    for axis, by_operators in (("latency_ms@host", True), ("latency_ms@host@4-threads", False)):
+        assert LatencyReading.of(model, 1.0, (one, four), {axis: 1.0}).by_operators is by_operators
+
+
 def test_only_latency_leaves_room_for_noise() -> None:
     assert aimed({"flops": 10.0, "latency_ms@pi": 10.0}) == {"flops": 10.0, "latency_ms@pi": 9.5}
     assert [limits_latency({axis: 1.0}) for axis in ("flops", "latency_ms@pi")] == [False, True]
@@ -238,12 +270,13 @@ def test_a_node_is_measured_at_the_slowest_of_its_precisions(
     """An integer network is told by its size."""
     taken: list[int] = []
 
-    def measured(network: bytes) -> Any:
+    def measured(network: bytes, threads: int) -> Any:
+        assert threads == 4
         taken.append(len(network))
         return type("Latency", (), {"median_ms": 1e6 / len(network)})
 
     monkeypatch.setattr("mistify_server.worker.adaptation.latency.measure_latency", measured)
     asked = [QuantizationConfig(), QuantizationConfig(precision=Quantization.INT8_QAT)]
-    assert stopwatch(asked, data)(model) == 1e6 / min(taken)
+    assert stopwatch(asked, data, 4)(model) == 1e6 / min(taken)
     assert len(taken) == 2
     assert max(taken) > 2 * min(taken)

@@ -49,6 +49,12 @@ def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_
     for axis in map("latency_ms@{}".format, profiles):
         assert 0.05 < costs[axis] / costs["latency_ms@host"] < 20
         assert 0 < floor[axis] <= costs[axis]
+    two = {**common, "hardware": by_name([HOST, HOST.with_threads(2)])}
+    inspection = runner.run(InspectTask(model=model, measures=("host",), **two))
+    assert isinstance(inspection, Inspection)
+    threaded = {profile.replace("host", "host@2-threads") for profile in profiles}
+    assert set(inspection.hardware) == {*profiles, *threaded}
+    assert {f"latency_ms@{profile}" for profile in threaded} <= inspection.costs.keys()
     without = runner.run(InspectTask(model=model, **common))
     assert isinstance(without, Inspection)
     assert "latency_ms@host@int8" not in without.costs

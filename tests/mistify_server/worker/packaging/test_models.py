@@ -17,6 +17,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import models as packaging
+from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.models import package_model
 from tests.mistify_server.worker.packaging.networks import images, network, package_task, training_setup
 
@@ -102,6 +103,24 @@ def test_latency_on_other_hardware_is_corrected_by_what_was_measured_here(packag
     measured = package.manifest.measured
     assert measured["latency_ms@host"] == package.manifest.latency.median_ms
     assert measured["latency_ms@pi"] == pytest.approx(10 * package.manifest.latency.median_ms)
+
+
+def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkeypatch):
+    """So is the float32 network that its precision is compared with."""
+    used = []
+
+    def measured(network, threads=1, **options):
+        used.append(threads)
+        return measure_latency(network, threads, **options)
+
+    monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.measure_latency", measured)
+    made = package_model(model, package_task(quantization=FLOAT16.settings.quantization, threads=2), setup)
+    assert made.manifest.latency.threads == 2
+    assert used == [2, 2]
+    assert made.manifest.measured.keys() == {
+        "latency_ms@host@2-threads",
+        "latency_ms@host@2-threads@float16",
+    }
 
 
 @pytest.mark.parametrize("other", ["other weights", "other classes"])
