@@ -12,6 +12,7 @@ from math import ceil, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, Params, StuckError
@@ -34,6 +35,11 @@ _LOPSIDED: Final = 1.5
 #: Scales that are tried: so many to a halving, and so many halvings.
 _SCALES_PER_HALVING: Final = 16
 _HALVINGS: Final = 16
+
+#: Widths of a group whose costs are computed before a cut, about.
+_WIDTHS: Final = 32
+
+Array: TypeAlias = npt.NDArray[np.float64]
 
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
@@ -102,15 +108,18 @@ class MorphNetExecutor(IterativePruningExecutor):
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
 
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
-        """Return every unit that can be cut, the least important first.
+        """Return every unit that can be cut, in the order in which they are worth it.
 
         The most important unit of a group stays, and so do groups that cost nothing on the axes that matter.
         A unit counts the more, the fewer others of its group are left: norms say little about units of
         different groups, and a group that lost more than the others is a bottleneck. Others, as one of two
         attention heads is half of what is left. It counts for the root of the layers that make it: what is
-        cut from a residual stream is cut from every block. Costs do not count here: they act through the
-        structure losses, and through `_LOPSIDED`: living units without which a group would have lost too much
-        come last. Dividing by costs as well starves the layers near the input.
+        cut from a residual stream is cut from every block.
+
+        Costs count within a group: units come in blocks, as wide as saves the most for what is lost, for a
+        device computes several channels at once. Between groups they act through the structure losses, and
+        through `_LOPSIDED`: living units without which a group would have lost too much come last. Dividing
+        by costs there as well starves the layers near the input.
         """
         pressure = self._marginal_costs()
         narrowest = self._scale(limits) ** _LOPSIDED
@@ -126,15 +135,45 @@ class MorphNetExecutor(IterativePruningExecutor):
             if pressure[name] > 0:
                 spare = len(left) - ceil(narrowest * source.size)
                 candidates += [
-                    (
-                        place >= spare and importance[unit] >= self._params.threshold,
-                        importance[unit],
-                        name,
-                        unit,
+                    (rank, importance[unit], name, place, unit)
+                    for place, (unit, rank) in enumerate(
+                        zip(cuttable, self._ranks(name, importance[cuttable], spare), strict=True)
                     )
-                    for place, unit in enumerate(cuttable)
                 ]
-        return [(float(importance), name, int(unit)) for _, importance, name, unit in sorted(candidates)]
+        return [(float(importance), name, int(unit)) for _, importance, name, _, unit in sorted(candidates)]
+
+    def _ranks(self, name: str, importance: Array, spare: int) -> list[tuple[bool, bool, float]]:
+        """Return the rank of each of a group's units: dead, then spare, then by what it is worth.
+
+        Args:
+            name: Of the group.
+            importance: Of its units [units], ascending.
+            spare: How many of them can be cut before the group has lost too much.
+        """
+        worth = worth_by_blocks(importance, self._savings(name, len(importance)))
+        dead = importance < self._params.threshold
+        return [
+            (
+                not dead[place],
+                bool(place >= spare and not dead[place]),
+                float(importance[place] if dead[place] else worth[place]),
+            )
+            for place in range(len(importance))
+        ]
+
+    def _savings(self, name: str, units: int) -> dict[int, float]:
+        """Return what cutting some numbers of a group's units saves, on the axes that matter now."""
+        widths = self._state.masks.widths
+        step = 2 ** max(0, (widths[name] // _WIDTHS).bit_length() - 1) if widths[name] >= _WIDTHS else 1
+        counts = [
+            count for count in range(1, units + 1) if (widths[name] - count) % step == 0 or count == units
+        ]
+        now = self.measure()
+        return {count: self._saving(now, {**widths, name: widths[name] - count}) for count in counts}
+
+    def _saving(self, now: Costs, widths: Mapping[str, int]) -> float:
+        less = costs_of(self._state.structure.network(widths), self._state.assignment.profiles)
+        return sum(weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items())
 
     def _scale(self, limits: Costs) -> float:
         """Return the share of each of the source's groups with which it would meet the limits."""
@@ -193,11 +232,32 @@ class MorphNetExecutor(IterativePruningExecutor):
         now = self.measure()
         costs = {}
         for name, width in widths.items():
-            less = costs_of(
-                self._state.structure.network({**widths, name: width - 1}), self._state.assignment.profiles
-            )
-            costs[name] = sum(
-                weight * (now[axis] - less[axis]) / now[axis] for axis, weight in self._weights.items()
-            )
+            costs[name] = self._saving(now, {**widths, name: width - 1})
         mean = np.mean(list(costs.values())) or 1.0
         return {name: float(value / mean) for name, value in costs.items()}
+
+
+def worth_by_blocks(importance: Array, savings: Mapping[int, float]) -> Array:
+    """Return the importance of units [units], evened out over the blocks that are best cut together.
+
+    The blocks are the edges of the lower hull of what is lost over what is saved. A unit of a block that
+    saves as much as the group's mean counts as its mean importance; of one that saves twice that, as half.
+
+    Args:
+        importance: Of each unit [units], in the order in which they are cut.
+        savings: What cutting the first so many units saves, for some numbers of them, all being the last.
+    """
+    lost = np.concatenate([[0.0], np.cumsum(importance)])
+    counts = [0, *savings]
+    saved = {0: 0.0, **savings}
+    mean = saved[counts[-1]] / len(importance)
+    worth, start = np.full(len(importance), np.inf), 0
+    while start < len(importance):
+        ahead = [count for count in counts if count > start and saved[count] > saved[start]]
+        if not ahead:
+            break
+        ratios = [(lost[count] - lost[start]) / (saved[count] - saved[start]) for count in ahead]
+        end = ahead[int(np.argmin(ratios))]
+        worth[start:end] = min(ratios) * mean
+        start = end
+    return worth

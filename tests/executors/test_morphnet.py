@@ -4,7 +4,7 @@ import pytest
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams
+from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams, worth_by_blocks
 from executors.structure import analyse
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingParams, TrainingSetup
@@ -361,3 +361,22 @@ def test_a_grouped_convolution_is_cut_to_one_group_and_its_channels_further(trai
         model = executor.network()
         assert not exceeded(executor.measure(), budget)
     assert model.get_layer("b").groups == 1
+
+
+@pytest.mark.parametrize(
+    ("savings", "expected"),
+    [
+        # What saves in proportion changes nothing.
+        ({1: 1.0, 2: 2.0, 3: 3.0, 4: 4.0}, [1.0, 2.0, 3.0, 4.0]),
+        # Two at once: the first two lose 3 for as much as the others lose 7 for.
+        ({1: 0.0, 2: 2.0, 3: 2.0, 4: 4.0}, [1.5, 1.5, 3.5, 3.5]),
+        # Three quarters of what is saved are saved with the first: it costs a third of its importance.
+        ({1: 3.0, 2: 3.0, 3: 3.0, 4: 4.0}, [1 / 3, 9.0, 9.0, 9.0]),
+        # The last two save nothing.
+        ({1: 1.0, 2: 2.0, 3: 2.0, 4: 2.0}, [0.5, 1.0, np.inf, np.inf]),
+        # Only some widths were computed.
+        ({2: 2.0, 4: 4.0}, [1.5, 1.5, 3.5, 3.5]),
+    ],
+)
+def test_units_are_worth_what_their_block_loses_for_what_it_saves(savings, expected):
+    np.testing.assert_allclose(worth_by_blocks(np.array([1.0, 2.0, 3.0, 4.0]), savings), expected)

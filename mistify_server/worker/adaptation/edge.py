@@ -11,7 +11,7 @@ from executors.structure import analyse
 from executors.training.evaluation import evaluate
 from executors.training.trainer import Trainer, cosine
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Costs, excess, meets
+from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     Stopwatch,
@@ -26,8 +26,11 @@ from mistify_server.worker.adaptation.schedule import StructureLossSchedule
 #: Training steps between two reports of progress.
 REPORT_STEPS = 50
 
-#: How often a network that is too slow in LiteRT is cut further.
+#: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
 _CORRECTIONS = 2
+
+#: A network that takes less than this share of what its limits allow is cut anew from the parent.
+_LEAST_USED = 0.95
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,8 @@ def _adapt_by_measurement(
     """Adapt as `_adapt` does, with profiles corrected by the latency of the parent in LiteRT.
 
     Where the adapted network takes longer than they predict, they are corrected by both measurements, and
-    the network is cut further, twice at the most. This comes before tuning, as weights do not matter.
+    the network is cut further, twice at the most. Where the first takes less time than its limits leave, it
+    is cut anew from the parent, and so is wider. This comes before tuning, as weights do not matter.
     """
     aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
     readings = [LatencyReading.of(at.model, measure(at.model), nominal, aim)]
@@ -147,10 +151,23 @@ def _adapt_by_measurement(
         network = executor.network()
         readings.append(LatencyReading.of(network, measure(network), nominal, aim))
         costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
-        if meets(costs, aim):
+        if not meets(costs, aim):
+            at = replace(at, model=network)
+        elif (
+            attempt == 0
+            and steps
+            and _leaves_room(costs, aim)
+            and 2 * steps + params.tune_steps <= params.max_steps
+        ):
+            at = replace(at, model=assignment.model)
+        else:
             break
-        at = replace(at, model=network)
     return steps, stuck
+
+
+def _leaves_room(costs: Costs, budget: Budget) -> bool:
+    """Check whether all costs are well below their limits."""
+    return all(costs[axis] < _LEAST_USED * limit for axis, limit in budget.items())
 
 
 def _adapt(

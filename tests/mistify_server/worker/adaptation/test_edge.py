@@ -6,6 +6,7 @@ import pytest
 
 from executors.base import AdaptationExecutor, Assignment, Params
 from executors.data import Dataset
+from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse, copied
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingParams, TrainingSetup
@@ -123,3 +124,24 @@ def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_t
     assert outcome.accuracy == evaluate(outcome.model, data[1]) == 1.0
     np.testing.assert_allclose(outcome.model.get_layer("norm").moving_mean, [train.mean()], rtol=1e-5)
     assert evaluate(model, data[1]) < 0.7
+
+
+@pytest.mark.parametrize("faster", [0.6, 1.0])
+def test_a_cut_network_takes_what_its_limit_allows(training_setup: TrainingSetup, faster: float) -> None:
+    """Whatever a narrower network takes on this machine of what the profile predicts from the source."""
+    inputs = keras.Input((16,), name="x")
+    hidden = layers.Dense(64, "relu")(inputs)
+    source = keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(hidden))
+    profile = NominalProfile(HOST.name, 1e-3, 1e-3)
+
+    def measure(model: keras.Model) -> float:
+        predicted = profile.latency_ms(analyse(model).network())
+        return predicted * (1.0 if analyse(model).widths == analyse(source).widths else faster)
+
+    limit = 0.5 * measure(source)
+    assignment = Assignment(
+        source, {latency_axis(HOST.name): limit}, (profile,), training_setup, 0, analyse(source)
+    )
+    params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, None, lambda *_: None, measure=measure)
+    assert 0.85 * limit <= measure(outcome.model) <= limit
