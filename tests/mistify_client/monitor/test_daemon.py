@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -45,11 +46,14 @@ class Daemon:
 
     def until(self, **wanted: object) -> dict:
         """Return the next entry with these fields."""
-        for line in self.process.stdout:
-            entry = json.loads(line)
+        for entry in self.entries():
             if all(entry.get(key) == value for key, value in wanted.items()):
                 return entry
         raise AssertionError(f"ended without {wanted}: {self.process.stderr.read()}")
+
+    def entries(self) -> Iterator[dict]:
+        """Yield the further entries."""
+        yield from map(json.loads, self.process.stdout)
 
     def end(self, kind: signal.Signals = signal.SIGKILL) -> int:
         self.process.send_signal(kind)
@@ -308,6 +312,63 @@ def test_a_smaller_network_is_asked_for_where_the_network_is_the_cause(slow_pack
             assert daemon.until(event="replacement")["phase"] == "submitting"
         finally:
             daemon.end()
+
+
+@contextmanager
+def busy(core: int, count: int):
+    """Run processes that use up a core, until this one ends; it gets a share there like each of them."""
+    code = f"import os; os.sched_setaffinity(0, {{{core}}}); print(flush=True)\n"
+    code += f"while os.getppid() == {os.getpid()}: pass"
+    processes = [
+        subprocess.Popen([sys.executable, "-I", "-c", code], stdout=subprocess.PIPE) for _ in range(count)
+    ]
+    try:
+        for process in processes:
+            process.stdout.readline()
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_no_smaller_network_is_asked_for_while_others_use_the_apps_core(slow_package, asking, service):
+    """An inference computes for 20 ms, more than a time slice, and so waits for all others at least once.
+
+    A network of no size would keep to the target while it waits for so long.
+    """
+    asking.write_text(asking.read_text().replace("1ns", "5ms"))
+    core = min(os.sched_getaffinity(0))
+
+    def compute_on_core() -> None:
+        os.sched_setaffinity(0, {core})  # of this thread alone
+        for _ in range(4):
+            compute()
+
+    asks = held(service.fake, "SubmitBatch")
+    with busy(core, 4), asks as asked, running_app(slow_package) as model:
+        loss = Loss(model)
+        loss.lose = compute_on_core
+        wait_for(loss, 5)
+        daemon = Daemon(slow_package, asking)
+        try:
+            found = next(entry for entry in daemon.entries() if entry["event"] in ("cause", "replacement"))
+            assert found.get("cause") == "waiting", found
+            assert not found["smaller_helps"]
+            wait_for(loss, 10)
+            text = shown("status", "--package", slow_package).stdout
+        finally:
+            daemon.end()
+    assert "cause: " in text
+    assert "new package" not in text
+    assert not asked.reached.is_set()
+
+
+def wait_for(loss: Loss, inferences: int) -> None:
+    """Wait for a number of further inferences."""
+    enough = loss.inferences + inferences
+    while loss.inferences < enough:
+        time.sleep(0.01)
 
 
 HELD = {"submitting": "SubmitBatch", "adapting": "WatchJob", "downloading": "FetchPackage"}
