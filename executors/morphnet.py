@@ -132,7 +132,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             others = max(1, source.size - 1) / max(1, len(left) - 1)
             importance = values * others * sqrt(group.makers)
             cuttable = left[np.argsort(importance[left], kind="stable")][:-1]
-            if pressure[name] > 0:
+            if pressure[name] > 0 and len(cuttable):
                 spare = len(left) - ceil(narrowest * source.size)
                 candidates += [
                     (rank, importance[unit], name, place, unit)
