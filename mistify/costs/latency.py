@@ -54,9 +54,13 @@ class LatencyModel(Settings):
 
     def latency_ms(self, operations: Sequence[Operation]) -> float:
         """Return the time of an inference that does these operations, in milliseconds."""
-        taken = (self.routines[routine_of(operation)].microseconds(operation) for operation in operations)
         passed = zip(self.between, terms_between(operations), strict=True)
+        taken = map(self.microseconds, operations)
         return (self.start + sum(taken) + sum(figure * term for figure, term in passed)) / 1e3
+
+    def microseconds(self, operation: Operation) -> float:
+        """Return the time of an operation by itself, in microseconds."""
+        return self.routines[routine_of(operation)].microseconds(operation)
 
 
 def terms_between(operations: Sequence[Operation]) -> Terms:

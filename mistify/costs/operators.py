@@ -62,6 +62,12 @@ class Operation:
         """Elements of the output."""
         return self.positions * self.c_out
 
+    @property
+    def weights(self) -> int:
+        """Elements of the kernel that every output channel sums over; 0 where there is none."""
+        summing = self.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE)
+        return self.kernel * self.c_in * self.c_out if summing else 0
+
 
 def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:
     """Return an operator that writes an element for each that it reads."""

@@ -18,6 +18,9 @@ from mistify.costs.quantization import Quantization
 #: How many networks a prediction outweighs.
 _AS_PREDICTED: Final = 2
 
+#: Weights of a kernel from which on `dynamic` computes with integers.
+_LEAST_KERNEL: Final = Quantization.DYNAMIC.storage.least_kernel
+
 
 class HardwareProfile(ABC):
     """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
@@ -100,6 +103,8 @@ class MeasuredProfile(HardwareProfile):
         threads: with which it runs networks.
         factor: the measured time of networks, as a multiple of the model's prediction.
         watts: the device's power meanwhile; None where it does not measure it.
+        kernels: what operators with large kernels take, of a precision that computes these alone with
+            integers (`dynamic`); None where all operators compute alike.
     """
 
     name: str
@@ -108,6 +113,7 @@ class MeasuredProfile(HardwareProfile):
     threads: int = 1
     factor: float = 1.0
     watts: float | None = None
+    kernels: LatencyModel | None = None
     kind: Literal["measured"] = "measured"
 
     def __str__(self) -> str:
@@ -120,7 +126,7 @@ class MeasuredProfile(HardwareProfile):
             *network.operations,
             *self._borders(OperatorKind.DEQUANTIZE, network.outputs, network),
         ]
-        return self.factor * self.model.latency_ms(operations)
+        return self.factor * (self.model.latency_ms(operations) - self._saved_ms(operations))
 
     @override
     def energy_mj(self, network: NetworkCost) -> float | None:
@@ -134,6 +140,13 @@ class MeasuredProfile(HardwareProfile):
     def like_host(self, deviation: float) -> "MeasuredProfile":
         """Return the profile itself: this machine says nothing of a device that was measured."""
         return self
+
+    def _saved_ms(self, operations: Iterable[Operation]) -> float:
+        """Return the time that is saved where large kernels are computed with integers, in milliseconds."""
+        if self.kernels is None:
+            return 0.0
+        large = (operation for operation in operations if operation.weights >= _LEAST_KERNEL)
+        return sum(self.model.microseconds(each) - self.kernels.microseconds(each) for each in large) / 1e3
 
     def _borders(
         self, kind: OperatorKind, tensors: Iterable[int], network: NetworkCost

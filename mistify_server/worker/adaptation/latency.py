@@ -164,11 +164,19 @@ def calibrated_host(
     cost = analyse(source).network()
     float32_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
     for precision in STORED:
-        profile, measured_ms = host[precision.integer], _measured_ms(source, precision, train, threads)
+        profile, measured_ms = _at(host, precision), _measured_ms(source, precision, train, threads)
         if measured_ms is None:
             profile, measured_ms = host[False], float32_ms
         profile = profile.slower(measured_ms / profile.latency_ms(cost))
         yield replace(profile, name=host_profile_name(precision, threads), threads=threads)
+
+
+def _at(host: tuple[MeasuredProfile, MeasuredProfile], precision: Quantization) -> MeasuredProfile:
+    """Return this machine's profile at a precision, from those in float32 and int8."""
+    float32, int8 = host
+    if precision is Quantization.DYNAMIC:
+        return replace(float32, kernels=int8.model)
+    return int8 if precision.integer else float32
 
 
 def _measured_ms(source: keras.Model, precision: Quantization, train: Dataset, threads: int) -> float | None:

@@ -105,3 +105,22 @@ def test_a_measured_device_does_not_deviate_as_this_machine_does():
     profile = MeasuredProfile("board", model(1.0, 0.1), integer=False)
     assert profile.like_host(3.0) == profile
     assert profile.slower(3.0).latency_ms(network(10)) == pytest.approx(3 * profile.latency_ms(network(10)))
+
+
+def products(microseconds_per_weight: float) -> LatencyModel:
+    """Dense layers take so long for each weight, and nothing else takes any time."""
+    figures = (0.0, microseconds_per_weight, *[0.0] * 9)
+    return LatencyModel(start=0.0, routines={"dense-vector": RoutineModel(tile=Tile(), figures=figures)})
+
+
+def test_large_kernels_alone_are_computed_with_integers():
+    """At one position there is a multiply-add for each weight: 1,000 take 1 us each, 1,024 a tenth of that."""
+    small, large = (Operation(OperatorKind.DENSE, 1, c_in, 8) for c_in in (125, 128))
+    layers = tuple(
+        LayerCost(f"dense_{place}", 0, 0, 0, (place,), place + 1, operations=(operation,))
+        for place, operation in enumerate((small, large))
+    )
+    dynamic = MeasuredProfile("board", products(1.0), integer=False, factor=2.0, kernels=products(0.1))
+    whole = NetworkCost(layers, (125, 8, 8), (0,), (2,))
+    assert dynamic.latency_ms(whole) == pytest.approx(2 * (1_000 + 102.4) / 1e3)
+    assert replace(dynamic, kernels=None).latency_ms(whole) == pytest.approx(2 * 2_024 / 1e3)

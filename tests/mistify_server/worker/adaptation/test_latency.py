@@ -196,6 +196,8 @@ def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
     assert list(profiles) == ["host", "host@float16", "host@dynamic", "host@int8"]
     assert [predicted(model, profile) for profile in profiles.values()] == pytest.approx(list(taken.values()))
     assert [profile.integer for profile in profiles.values()] == [False, False, False, True]
+    kernels = [profile.kernels for profile in profiles.values()]
+    assert kernels == [None, None, host[1].model, None]
     four = list(calibrated_host(host, model, data, 4))
     assert [profile.name for profile in four] == [
         *("host@4-threads", "host@4-threads@float16", "host@4-threads@dynamic", "host@4-threads@int8")
