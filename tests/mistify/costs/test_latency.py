@@ -114,7 +114,7 @@ def products(microseconds_per_weight: float) -> LatencyModel:
 
 
 def test_large_kernels_alone_are_computed_with_integers():
-    """At one position there is a multiply-add for each weight: 1,000 take 1 us each, 1,024 a tenth of that."""
+    """There is a multiply-add for each weight: 1,000 take 1 us each, 1,024 a tenth of that."""
     small, large = (Operation(OperatorKind.DENSE, 1, c_in, 8) for c_in in (125, 128))
     layers = tuple(
         LayerCost(f"dense_{place}", 0, 0, 0, (place,), place + 1, operations=(operation,))
