@@ -143,6 +143,13 @@ class AdaptationExecutor(ABC):
         executor then goes on from where it stands, with all that it has compiled and learned.
         """
 
+    def preview(self, assignment: Assignment) -> keras.Model | None:
+        """Return a network of the architecture that an edge will end at; None where that is not known before.
+
+        Its weights mean nothing: it is there to be measured. Changes nothing.
+        """
+        return None
+
     @abstractmethod
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Steer what follows: the share of attention for each axis of the budget.

@@ -7,21 +7,23 @@ step towards the goal asks.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import ceil, sqrt
 from typing import Final, TypeAlias
 
+import keras
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, Params, StuckError
+from executors.pruning.allocation import Allocation, allocate
 from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
-from executors.structure import Keep, Structure
+from executors.structure import Keep, Structure, Widths, analyse, narrow, residual_blocks, shallower
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import FLOPS, Costs, exceeded
+from mistify.costs.budget import FLOPS, Costs, exceeded, hardware_of
 
 #: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
 #: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
@@ -70,11 +72,25 @@ class MorphNetExecutor(IterativePruningExecutor):
     def __init__(self, params: Params) -> None:
         super().__init__(params)
         self._weights: dict[str, float] = {}
+        self._target: Allocation | None = None
+        self._start: dict[str, int] = {}
 
     def init(self, assignment: Assignment) -> None:
         """Start an edge, with the same share of attention for each axis of its budget."""
         super().init(assignment)
         self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
+        self._start = dict(self._state.masks.widths)
+        self._target = _allocation(self._state.structure, self._start, assignment)
+
+    def preview(self, assignment: Assignment) -> keras.Model | None:
+        """Return a network at the widths, and without the blocks, that were allocated under the limits."""
+        structure = analyse(assignment.model)
+        target = _allocation(structure, structure.widths, assignment)
+        if target is None:
+            return None
+        left = _without(structure, target.left_out)
+        keep = {name: np.arange(group.size) < target.widths[name] for name, group in left.groups.items()}
+        return narrow(left, keep)
 
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Set the strengths of the structure losses to the weighted marginal cost of each group."""
@@ -83,7 +99,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         strength = min(self._params.init_reg_strength * state.start[FLOPS], STRONGEST)
         if state.loss is not None:
             state.loss.set_strengths(
-                {name: strength * pressure for name, pressure in self._marginal_costs().items()}
+                {name: strength * pressure for name, pressure in self._pressures().items()}
             )
 
     def _structure_loss(self, structure: Structure) -> StructureLoss:
@@ -93,8 +109,43 @@ class MorphNetExecutor(IterativePruningExecutor):
         super()._rebuild(structure)
         self.adjust(self._weights)
 
-    def _cut(self, limits: Costs) -> None:
-        """Cut the dead units and, above the threshold, the least important ones until the limits hold."""
+    def _cut(self, done: float) -> None:
+        limits = self._state.limits(done)
+        if self._target is None:
+            last = self._cut_by_importance(limits)
+        else:
+            last = self._cut_towards(self._target, done)
+        if last and exceeded(self.measure(), limits):
+            over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
+            raise StuckError(f"{over} over the limit with every channel group at its last unit")
+
+    def _cut_towards(self, target: Allocation, done: float) -> bool:
+        """Leave out the blocks that are to go, and cut the least important units of each group.
+
+        Args:
+            target: The network at the budget.
+            done: Share of the way there, along which widths fall geometrically.
+
+        Returns:
+            Whether nothing more is to be cut.
+        """
+        state = self._state
+        moments = state.compensation.moments(state.assignment.setup.train)
+        values, keep = state.values(moments), {name: mask.copy() for name, mask in state.masks.keep.items()}
+        for name, width in target.widths.items():
+            left = np.flatnonzero(keep[name])
+            now = ceil(self._start[name] * (width / self._start[name]) ** done)
+            order = left[np.argsort(values[name][left], kind="stable")]
+            keep[name][order[: max(0, len(left) - now)]] = False
+        self._adopt(keep, moments, _without(state.structure, target.left_out))
+        return done == 1
+
+    def _cut_by_importance(self, limits: Costs) -> bool:
+        """Cut the dead units and, above the threshold, the least important ones until the limits hold.
+
+        Returns:
+            Whether nothing is left to cut.
+        """
         state = self._state
         moments = state.compensation.moments(state.assignment.setup.train)
         candidates = self._candidates(moments, limits)
@@ -103,9 +154,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         gone = min(dead, self._cuts_until(self._state.assignment.budget, candidates))
         cut = self._needed(candidates[:gone], candidates[gone:wanted], limits)
         self._adopt(self._keep_without(cut), moments)
-        if wanted == len(candidates) and exceeded(self.measure(), limits):
-            over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
-            raise StuckError(f"{over} over the limit with every channel group at its last unit")
+        return wanted == len(candidates)
 
     def _candidates(self, moments: Mapping[int, Moments], limits: Costs) -> list[Candidate]:
         """Return every unit that can be cut, in the order in which they are worth it.
@@ -226,6 +275,14 @@ class MorphNetExecutor(IterativePruningExecutor):
             keep[name][unit] = False
         return keep
 
+    def _pressures(self) -> dict[str, float]:
+        """Return the marginal costs of the groups that are to be cut, 0 for the others."""
+        widths, target = self._state.masks.widths, self._target.widths if self._target else {}
+        return {
+            name: cost if target.get(name, 0) < widths[name] else 0.0
+            for name, cost in self._marginal_costs().items()
+        }
+
     def _marginal_costs(self) -> dict[str, float]:
         """Return a unit's cost in each group on the axes that matter now, over the mean of the groups."""
         widths = self._state.masks.widths
@@ -235,6 +292,28 @@ class MorphNetExecutor(IterativePruningExecutor):
             costs[name] = self._saving(now, {**widths, name: width - 1})
         mean = np.mean(list(costs.values())) or 1.0
         return {name: float(value / mean) for name, value in costs.items()}
+
+
+def _allocation(structure: Structure, widths: Widths, assignment: Assignment) -> Allocation | None:
+    """Return the network that an edge shall end at; None where the importance of units decides.
+
+    It is allocated under limits on latency, which depends on how kernels compute a width, and where limits
+    can only be met without some blocks.
+    """
+    budget, profiles = assignment.budget, assignment.profiles
+    whole = costs_of(structure.network(widths), profiles)
+    narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
+    if not exceeded(whole, budget):
+        return None
+    if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
+        return None
+    return allocate(structure, widths, assignment.source, budget, profiles)
+
+
+def _without(structure: Structure, names: Collection[str]) -> Structure:
+    """Return the structure without the blocks of these names; the same one if it has none of them."""
+    blocks = [block for block in residual_blocks(structure.graph) if block.name in names] if names else []
+    return shallower(structure, blocks) if blocks else structure
 
 
 def worth_by_blocks(importance: Array, savings: Mapping[int, float]) -> Array:

@@ -88,7 +88,7 @@ class IterativePruningExecutor(AdaptationExecutor):
         self._current = replace(self._state, cuts=self._state.cuts + 1)
         distance = 1 / share_left(self._state.start, self._state.assignment.budget)
         with activity("cutting"):
-            self._cut(self._state.limits(self._params.planned_cuts(distance)))
+            self._cut(min(1.0, self._state.cuts / self._params.planned_cuts(distance)))
         return steps
 
     def measure(self) -> Costs:
@@ -107,8 +107,11 @@ class IterativePruningExecutor(AdaptationExecutor):
         return self._current
 
     @abstractmethod
-    def _cut(self, limits: Costs) -> None:
+    def _cut(self, done: float) -> None:
         """Choose the units to cut next, and adopt the network without them.
+
+        Args:
+            done: Share of the way to the budget that is done after the cut.
 
         Raises:
             StuckError: The limits do not hold though nothing is left to cut.

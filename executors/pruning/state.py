@@ -131,13 +131,12 @@ class PruningState:
         state.trainer.learning_rate = _learning_rate(self.assignment)
         return replace(state, start=self.start)
 
-    def limits(self, planned_cuts: int) -> Costs:
-        """Return the costs that the next cut has to reach, on a geometric path from the start to the budget.
+    def limits(self, done: float) -> Costs:
+        """Return the costs that a cut has to reach, on a geometric path from the start to the budget.
 
         Args:
-            planned_cuts: Cuts after which the budget is to be met.
+            done: Share of the way that is done after the cut.
         """
-        done = min(1.0, self.cuts / planned_cuts)
         return {
             axis: self.start[axis] * (limit / self.start[axis]) ** done if limit < self.start[axis] else limit
             for axis, limit in self.assignment.budget.items()

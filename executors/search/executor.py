@@ -99,8 +99,8 @@ class SearchExecutor(IterativePruningExecutor):
             fitted: Makes others meet the limits.
         """
 
-    def _cut(self, limits: Costs) -> None:
-        search = CutSearch.of(self._state)
+    def _cut(self, done: float) -> None:
+        limits, search = self._state.limits(done), CutSearch.of(self._state)
         for depth in dict.fromkeys((search.depth(limits), 0)):
             fitted = partial(search.space.fitted, limits=limits, depth=depth)
             candidates = map(fitted, search.random(self._population))

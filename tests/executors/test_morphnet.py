@@ -114,8 +114,7 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
     assert not exceeded(outcome.costs, budget)
     assert 120 < outcome.steps <= 200
     untrained = started(trained, training_setup, budget)
-    untrained._cuts = 4
-    untrained._cut(budget)
+    untrained._cut(1.0)
     raw = untrained.network()
     recalibrate(raw, training_setup.train)
     assert outcome.accuracy > evaluate(raw, training_setup.test) + 0.05
@@ -170,12 +169,12 @@ def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
     executor.init(Assignment(trained, limits, (device,), training_setup, 0, structure))
     executor.adjust({axis: 1.0})
     executor.iterate()
-    widths = analyse(executor.network()).widths
-    assert costs_of(structure.network(widths), [device])[axis] <= limits[axis]
-    for name, width in widths.items():
+    left = analyse(executor.network())
+    assert costs_of(left.network(), [device])[axis] <= limits[axis]
+    for name, width in left.widths.items():
         if width < structure.widths[name]:
-            more = structure.network({**widths, name: width + 1})
-            assert costs_of(more, [device])[axis] > limits[axis], (name, widths)
+            more = left.network({**left.widths, name: width + 1})
+            assert costs_of(more, [device])[axis] > limits[axis], (name, left.widths)
 
 
 def side_by_side(a, b):

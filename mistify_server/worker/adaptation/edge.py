@@ -14,6 +14,7 @@ from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
+    Profiles,
     Stopwatch,
     aimed,
     corrected,
@@ -28,6 +29,9 @@ REPORT_STEPS = 50
 
 #: How often a network is measured in LiteRT, and adapted again where it is too slow or narrower than need be.
 _CORRECTIONS = 2
+
+#: Architectures that are planned and measured before an edge is adapted, at the most.
+_PLANS = 4
 
 #: A network that takes less than this share of what its limits allow is cut anew from the parent.
 _LEAST_USED = 0.95
@@ -135,17 +139,20 @@ def _report_tuning(report: Report, before: int, total: int, costs: Costs, done: 
 def _adapt_by_measurement(
     executor: AdaptationExecutor, assignment: Assignment, params: Params, report: Report, measure: Stopwatch
 ) -> tuple[int, str]:
-    """Adapt as `_adapt` does, with profiles corrected by the latency of the parent in LiteRT.
+    """Adapt as `_adapt` does, with profiles corrected by what networks take in LiteRT.
 
-    Where the adapted network takes longer than they predict, they are corrected by both measurements, and
-    the network is cut further, twice at the most. Where the first takes less time than its limits leave, it
-    is cut anew from the parent, and so is wider. This comes before tuning, as weights do not matter.
+    Where the executor knows the architecture of the edge before, it plans one that makes the most of the
+    limits. Where the adapted network takes longer than the profiles predict, they are corrected again, and
+    the network is cut further, twice at the most. Where the first was not planned and takes less time than
+    its limits leave, it is cut anew from the parent, and so is wider. This comes before tuning, as weights do
+    not matter.
     """
     aim, nominal, steps, at = aimed(assignment.budget), assignment.profiles, 0, assignment
     readings = [LatencyReading.of(at.model, measure(at.model), nominal, aim)]
+    planned = _planned_by_measurement(executor, replace(at, budget=aim), readings, measure)
+    profiles = planned or corrected(nominal, readings[0].deviation)
     for attempt in range(1 + _CORRECTIONS):
-        at = replace(at, budget=aim, profiles=corrected(nominal, deviation_at(aim, readings)))
-        steps, stuck = _adapt(executor, at, params, report, steps)
+        steps, stuck = _adapt(executor, replace(at, budget=aim, profiles=profiles), params, report, steps)
         if stuck or attempt == _CORRECTIONS:
             break
         network = executor.network()
@@ -156,13 +163,50 @@ def _adapt_by_measurement(
         elif (
             attempt == 0
             and steps
+            and planned is None
             and _leaves_room(costs, aim)
             and 2 * steps + params.tune_steps <= params.max_steps
         ):
             at = replace(at, model=assignment.model)
         else:
             break
+        profiles = corrected(nominal, deviation_at(aim, readings))
     return steps, stuck
+
+
+def _planned_by_measurement(
+    executor: AdaptationExecutor, assignment: Assignment, readings: list[LatencyReading], measure: Stopwatch
+) -> Profiles | None:
+    """Return the profiles by which an executor plans the architecture that makes the most of the limits.
+
+    Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
+    in LiteRT. Profiles are off by some per cent, and for each architecture by others, so that the next plan
+    may be quite another one: of those that meet the limits the one nearest to them counts.
+
+    Args:
+        executor: Plans.
+        assignment: Of the edge.
+        readings: Of the parent; those of the plans are added.
+        measure: Measures networks.
+
+    Returns:
+        None if the executor knows no architecture before it adapts.
+    """
+    budget, nominal = assignment.budget, assignment.profiles
+    best: tuple[float, Profiles] | None = None
+    for _ in range(_PLANS):
+        profiles = corrected(nominal, deviation_at(budget, readings))
+        network = executor.preview(replace(assignment, profiles=profiles))
+        if network is None:
+            return best[1] if best else None
+        readings.append(LatencyReading.of(network, measure(network), nominal, budget))
+        costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
+        used = max(costs[axis] / limit for axis, limit in budget.items())
+        if used <= 1 and (best is None or used > best[0]):
+            best = used, profiles
+        if _LEAST_USED <= used <= 1:
+            break
+    return best[1] if best else corrected(nominal, deviation_at(budget, readings))
 
 
 def _leaves_room(costs: Costs, budget: Budget) -> bool:

@@ -97,7 +97,8 @@ def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, d
     outcome = edge(model, data, machine, {"latency_ms@host": 0.6})
     assert outcome.met
     assert machine.measured[:2] == [pytest.approx(1.0), pytest.approx(0.7, abs=0.01)]
-    assert len(machine.measured) == 3
+    assert 0.95 * 0.57 < machine.measured[2] < 0.57
+    assert machine.measured[3:] == [machine.measured[2]]  # planned so, and then adapted
     assert machine(outcome.model) <= 0.6
     assert outcome.costs["latency_ms@host"] <= 0.57
     assert predicted(outcome.model) / predicted(model) == pytest.approx((0.57 - 0.3) / 0.7, abs=0.02)

@@ -1,0 +1,128 @@
+"""Allocations of what limits allow to widths and depth."""
+
+from itertools import product
+from math import inf, log2, sqrt
+from operator import mul
+
+import keras
+import pytest
+
+from executors.pruning.allocation import DEPTH, allocate, depth
+from executors.structure import analyse, residual_blocks, shallower
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import FLOPS, PARAMS, exceeded, latency_axis
+
+layers = keras.layers
+AXIS = latency_axis("tiles")
+
+
+class Tiles:
+    """A device that computes four output channels at once: 1 us for each such row of multiply-adds."""
+
+    name, threads = "tiles", 1
+
+    def latency_ms(self, network):
+        return (
+            sum(-(-one.c_out // 4) * one.positions * one.kernel * one.c_in for one in network.operations)
+            / 1e3
+        )
+
+    def energy_mj(self, network):
+        return None
+
+
+def plain():
+    """Three layers of eight, six and five units."""
+    x = inputs = keras.Input((6,), name="x")
+    for units in (8, 6, 5):
+        x = layers.Dense(units, "relu")(x)
+    return keras.Model(inputs, layers.Dense(3, name="scores")(x))
+
+
+def residual(blocks=2):
+    """Residual blocks on four by four positions, which take nearly all of the time."""
+    inputs = keras.Input((4, 4, 3), name="image")
+    x = layers.Conv2D(8, 3, padding="same")(inputs)
+    for _ in range(blocks):
+        y = layers.Conv2D(8, 3, padding="same", activation="relu")(x)
+        x = layers.Add()([x, layers.Conv2D(8, 3, padding="same")(y)])
+    return keras.Model(inputs, layers.Dense(3, name="scores")(layers.GlobalAveragePooling2D()(x)))
+
+
+def whole_latency(structure):
+    return costs_of(structure.network(), (Tiles(),))[AXIS]
+
+
+def allocated(structure, limits):
+    return allocate(structure, structure.widths, structure, limits, (Tiles(),))
+
+
+def every_worth(structure, limits, source):
+    """Yield the worth of every network within limits that has these blocks, by its definition."""
+    weights = [sqrt(group.makers) for group in structure.groups.values()]
+    deep = DEPTH * log2(depth(structure.network()) / depth(source.network()))
+    for widths in product(*(range(1, group.size + 1) for group in structure.groups.values())):
+        named = dict(zip(structure.groups, widths, strict=True))
+        if not exceeded(costs_of(structure.network(named), (Tiles(),)), limits):
+            shares = [log2(named[name] / group.size) for name, group in structure.groups.items()]
+            yield deep + sum(map(mul, weights, shares)) / sum(weights)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.5, 0.3])
+@pytest.mark.parametrize("axes", [(AXIS,), (FLOPS,), (AXIS, PARAMS)])
+def test_the_network_is_nearly_as_worthy_as_the_best_of_all(share, axes):
+    structure = analyse(plain())
+    whole = costs_of(structure.network(), (Tiles(),))
+    limits = {axis: share * whole[axis] for axis in axes}
+    best = max(every_worth(structure, limits, structure))
+    found = allocated(structure, limits)
+    assert not exceeded(costs_of(structure.network(found.widths), (Tiles(),)), limits)
+    assert best - 0.1 <= found.worth <= best + 1e-9
+
+
+def test_no_group_could_be_wider():
+    structure = analyse(plain())
+    limits = {AXIS: 0.5 * whole_latency(structure)}
+    widths = allocated(structure, limits).widths
+    for name, group in structure.groups.items():
+        for width in range(widths[name] + 1, group.size + 1):
+            assert exceeded(costs_of(structure.network({**widths, name: width}), (Tiles(),)), limits)
+
+
+@pytest.mark.parametrize(("share", "gone"), [(0.97, 0), (0.35, 1), (0.1, 2)])
+def test_blocks_go_where_widths_would_lose_more(share, gone):
+    structure = analyse(residual())
+    limits = {AXIS: share * whole_latency(structure)}
+    blocks = residual_blocks(structure.graph)
+    best = [
+        max(every_worth(shallower(structure, blocks[:count]), limits, structure), default=-inf)
+        for count in range(3)
+    ]
+    found = allocated(structure, limits)
+    assert len(found.left_out) == gone == best.index(max(best))
+    assert found.worth >= max(best) - 0.1
+
+
+def test_what_no_width_can_meet_is_met_without_blocks():
+    structure = analyse(residual())
+    shallow = shallower(structure, residual_blocks(structure.graph))
+    least = costs_of(shallow.network(dict.fromkeys(shallow.groups, 1)))[FLOPS]
+    found = allocated(structure, {FLOPS: least})
+    assert len(found.left_out) == 2
+    assert set(found.widths.values()) == {1}
+    assert allocated(structure, {FLOPS: least - 1}) is None
+
+
+def test_frozen_blocks_stay():
+    model = residual()
+    for layer in model.layers[:4]:
+        layer.trainable = False
+    structure = analyse(model)
+    found = allocated(structure, {AXIS: 0.7 * whole_latency(structure)})
+    assert found.left_out <= {residual_blocks(structure.graph)[1].name}
+
+
+def test_depth_is_the_longest_way():
+    """First layer, two blocks of two, and the last layer; a shortcut is no way round."""
+    assert depth(analyse(residual()).network()) == 6
+    assert depth(analyse(residual(blocks=0)).network()) == 2
