@@ -74,13 +74,13 @@ class Aptitude:
     Attributes:
         gain: Share of the source's accuracy that a halving of its multiply-adds loses less than with
             MorphNet; less than 0 where it loses more.
-        gain_by_depth: The same, besides, where the network has residual blocks that can be left out.
+        gain_at_latency: The same, besides, where latency is limited.
         preparing: What `prepare` takes, in training steps of the source that take as long.
         edge: What an edge takes besides its training steps, in the same unit.
     """
 
     gain: float = 0.0
-    gain_by_depth: float = 0.0
+    gain_at_latency: float = 0.0
     preparing: int = 0
     edge: int = 150
 

@@ -58,7 +58,7 @@ class ChamNetExecutor(SearchExecutor):
 
     name = "chamnet"
     params_class = ChamNetParams
-    aptitude = Aptitude(preparing=1_000, edge=350)
+    aptitude = Aptitude(gain_at_latency=-0.02, preparing=1_000, edge=350)
     _params: ChamNetParams
 
     def __init__(self, params: Params) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import inf, log2, sqrt
 from typing import Final
 
-from executors.structure import ResidualBlock, Structure, Widths, residual_blocks, shallower
+from executors.structure import ResidualBlock, Structure, Widths, removable_blocks, shallower
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Costs, exceeded
 from mistify.costs.network import NetworkCost
@@ -96,12 +96,6 @@ class _Depth:
     left_out: frozenset[str]
 
 
-def _removable(structure: Structure) -> list[ResidualBlock]:
-    """Return the residual blocks that can be left out: those without frozen layers."""
-    frozen = structure.graph.frozen
-    return [block for block in residual_blocks(structure.graph) if frozen.isdisjoint(block.layers)]
-
-
 def _depths(structure: Structure, limits: Costs, profiles: tuple[Profile, ...]) -> Iterator[_Depth]:
     """Yield the network with all of its blocks, and then without one more each time, the costliest first."""
     yield _Depth(structure, frozenset())
@@ -111,7 +105,7 @@ def _depths(structure: Structure, limits: Costs, profiles: tuple[Profile, ...]) 
         return max((whole[axis] - costs[axis]) / limit for axis, limit in limits.items())
 
     whole = costs_of(structure.network(), profiles)
-    order = sorted(_removable(structure), key=saved, reverse=True)
+    order = sorted(removable_blocks(structure), key=saved, reverse=True)
     for count in range(1, len(order) + 1):
         gone = order[:count]
         yield _Depth(shallower(structure, gone), frozenset(block.name for block in gone))

@@ -7,7 +7,7 @@
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
-from executors.structure.edits.depth import ResidualBlock, residual_blocks, shallower
+from executors.structure.edits.depth import ResidualBlock, removable_blocks, residual_blocks, shallower
 from executors.structure.edits.resolution import at_resolution, resolution
 from executors.structure.edits.splitting import freeze, shareable_base, split
 from executors.structure.edits.widths import Keep, narrow, narrow_arrays, widen, widened
@@ -37,6 +37,7 @@ __all__ = [
     "narrow",
     "narrow_arrays",
     "register",
+    "removable_blocks",
     "residual_blocks",
     "resolution",
     "set_weights",

@@ -17,7 +17,7 @@ from mistify_server.jobs.task_factory import (
     source_task,
 )
 from mistify_server.planning.forecast.records import record_of
-from mistify_server.planning.precision import Attempt, safer
+from mistify_server.planning.precision import Attempt, others, safer
 from mistify_server.store.artifacts import Artifacts, digest_of
 from mistify_server.store.changes import BranchesSaved, CheckpointSaved, GoalChanged, RootSaved
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
@@ -159,23 +159,37 @@ class CollectiveAdaptation:
             for name, artifact in sorted(package.files.items())
         ]
         branches = self._branches.get(goal_id)
-        self._log.record(GoalChanged(packaged_goal(goal, adapted, branches, package, files)))
+        self._log.record(GoalChanged(packaged_goal(goal, attempt.adapted, branches, package, files)))
 
     async def _attempt_precisions(
         self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult
     ) -> Attempt:
-        """Package a goal; where the server chose its precision and it falls short, try safer ones."""
+        """Package a goal; where the server chose its precision and it falls short, try others.
+
+        First come safer ones of the same network; where the goal is still missed, networks of their own.
+        """
         best = await self._attempt(index, goal, adapted, root)
-        for at_safer in safer(goal, adapted):
-            if not best.falls_short(adapted):
+        for at_safer in safer(best):
+            if not best.falls_short:
                 break
-            best = best.improved(await self._attempt(index, at_safer, adapted, root), adapted)
-        return best
+            best = best.improved(await self._attempt(index, at_safer, adapted, root))
+        tried = []
+        for other in others(best, self._plan.source_costs, self._plan.floor):
+            if best.meets:
+                break
+            node = self._tree.nodes[index].model_copy(
+                update={"budget": dict(other.budget), "accuracy_target": other.accuracy_target}
+            )
+            result = await self._run(adapt_task(self._plan, node, [other], root, root.root), [goal.id])
+            if isinstance(result, AdaptResult):
+                tried.append(other.quantization.precision)
+                best = best.improved(await self._attempt(index, other, result, root))
+        return best.after_trying(tried)
 
     async def _attempt(self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult) -> Attempt:
         settings, branches = package_settings(self._log.job_id, goal), self._branches.get(goal.id)
         task = package_task(self._plan, self._tree.nodes[index], settings, root, adapted, branches=branches)
-        return Attempt(goal, await self._run(task, [goal.id]))
+        return Attempt(goal, adapted, await self._run(task, [goal.id]))
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
         """Run a task and return its result.

@@ -1,14 +1,16 @@
 """Precisions of goals that leave them to the server."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 from typing import Final
 
+from mistify.config.compression import CompressionConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
+from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import at_precision
-from mistify.costs.budget import Budget, Costs, meets, share_left
+from mistify.costs.budget import Budget, Costs, excess, meets, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
@@ -43,7 +45,7 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
     """
     if not config.leaves_precision:
         return config, ""
-    configs = {precision: _at(config, precision) for precision in _allowed(config)}
+    configs = {precision: _at(config, precision) for precision in allowed(config.tuning, config.compression)}
     budgets = {precision: goal_budget(at, inspection.costs) for precision, at in configs.items()}
     within_reach = {
         precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection.floor)
@@ -52,66 +54,133 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
         precision: share_left(inspection.costs, budget)
         for precision, budget in (within_reach or budgets).items()
     }
-    chosen = min(
-        shares, key=lambda precision: KNOWN_LOSS[precision] - _LOSS_OF_HALVING * log2(shares[precision])
-    )
+    chosen = min(shares, key=lambda precision: _expected_loss(precision, shares))
     return configs[chosen], _reason(chosen, shares)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A goal at a precision, and the result of packaging its network at it."""
+    """A goal at a precision, its network, and the result of packaging that."""
 
     goal: Goal
+    adapted: AdaptResult
     result: Result
 
-    def falls_short(self, adapted: AdaptResult) -> bool:
-        """Return whether the package is missing, misses a target, or lost more accuracy than expected."""
+    @property
+    def within_limits(self) -> bool:
+        """Whether there is a package, and it meets all limits."""
+        return isinstance(self.result, PackageResult) and meets(self._costs, self.goal.budget)
+
+    @property
+    def meets(self) -> bool:
+        """Whether the package meets the goal."""
+        return (
+            self.within_limits
+            and isinstance(self.result, PackageResult)
+            and self.goal.metric.reaches(self.result.accuracy, self.goal.accuracy_target)
+        )
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether the package is missing, misses a target, or lost more accuracy than expected."""
         package, metric, target = self.result, self.goal.metric, self.goal.accuracy_target
         if not isinstance(package, PackageResult):
             return True
-        if metric.reaches(adapted.accuracy, target) and not metric.reaches(package.accuracy, target):
+        if metric.reaches(self.adapted.accuracy, target) and not metric.reaches(package.accuracy, target):
             return True
         if not metric.is_share:
-            return package.accuracy > (1 + _TOLERATED_GROWTH) * adapted.accuracy
-        expected = KNOWN_LOSS[self.goal.quantization.precision] + _TOLERATED_LOSS
-        return adapted.accuracy - package.accuracy > expected
+            return package.accuracy > (1 + _TOLERATED_GROWTH) * self.adapted.accuracy
+        expected = KNOWN_LOSS[self.goal.quantization.precision.stored_as] + _TOLERATED_LOSS
+        return self.adapted.accuracy - package.accuracy > expected
 
-    def improved(self, attempt: "Attempt", adapted: AdaptResult) -> "Attempt":
-        """Return the attempt if it meets all limits and is more accurate; else this one."""
-        package = attempt.result
-        if not isinstance(package, PackageResult) or not meets(
-            {**adapted.costs, **package.achieved, **package.measured}, attempt.goal.budget
-        ):
+    def improved(self, attempt: "Attempt") -> "Attempt":
+        """Return the attempt if it meets all limits, and this one does not or is less accurate."""
+        package, metric = attempt.result, self.goal.metric
+        if not isinstance(package, PackageResult) or not attempt.within_limits:
             return self
-        if isinstance(self.result, PackageResult):
-            metric = self.goal.metric
-            if not metric.better(package.accuracy, self.result.accuracy):
-                return self
-            figures = metric.shown(self.result.accuracy), metric.shown(adapted.accuracy)
+        if not isinstance(self.result, PackageResult):
+            why = "as which it could not be packaged"
+        elif not self.within_limits:
+            why = f"as which it has {excess(self._costs, self.goal.budget)}"
+        elif not metric.better(package.accuracy, self.result.accuracy):
+            return self
+        elif attempt.adapted == self.adapted:
+            figures = metric.shown(self.result.accuracy), metric.shown(self.adapted.accuracy)
             why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
-            why = "as which it could not be packaged"
+            why = f"as which {metric} was {metric.shown(self.result.accuracy)}"
         before, now = (_in_words(goal.quantization.precision) for goal in (self.goal, attempt.goal))
         choice = f"{now}, in place of {before}, {why}"
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))
 
+    def after_trying(self, precisions: Collection[Quantization]) -> "Attempt":
+        """Return the attempt; if it misses the goal, with a note of the precisions tried in vain."""
+        vain = [_in_words(each) for each in precisions if each is not self.goal.quantization.precision]
+        if self.meets or not vain:
+            return self
+        choice = f"{self.goal.precision_choice}; the goal was missed as {' and as '.join(vain)}, too"
+        return replace(self, goal=replace(self.goal, precision_choice=choice))
 
-def safer(goal: Goal, adapted: AdaptResult) -> Iterator[Goal]:
+    @property
+    def _costs(self) -> Costs:
+        package = self.result
+        if not isinstance(package, PackageResult):
+            return self.adapted.costs
+        return {**self.adapted.costs, **package.achieved, **package.measured}
+
+
+def safer(attempt: Attempt) -> Iterator[Goal]:
     """Yield a goal at each precision that is known to lose less than the server's choice, the closest first.
 
+    These precisions are those at which the same network meets all limits: that of integers with training for
+    them takes as much as without.
+
     Args:
-        goal: With the precision that was chosen.
-        adapted: Its network, which at these precisions meets all limits as well.
+        attempt: With the precision that was chosen.
     """
+    goal, costs = attempt.goal, attempt.adapted.costs
     if not goal.precision_choice:
         return
     known = list(KNOWN_LOSS)
-    for precision in reversed(known[: known.index(goal.quantization.precision)]):
-        budget = {at_precision(axis, precision): limit for axis, limit in goal.budget.items()}
-        if budget.keys() <= adapted.costs.keys() and meets(adapted.costs, budget):
-            quantization = goal.quantization.model_copy(update={"precision": precision})
-            yield replace(goal, quantization=quantization, budget=budget)
+    closest = reversed(known[: known.index(goal.quantization.precision)])
+    with_training = [Quantization.INT8_QAT] if goal.quantization.precision is Quantization.INT8 else []
+    for precision in (*with_training, *closest):
+        at = at_other_precision(goal, precision)
+        if at.budget.keys() <= costs.keys() and meets(costs, at.budget):
+            yield at
+
+
+def others(attempt: Attempt, source: Costs, floor: Costs) -> Iterator[Goal]:
+    """Yield a goal that is missed at each other precision that may meet it, the likeliest first.
+
+    Each takes a network of its own. Where all limits are met and only accuracy is missed, these are the
+    precisions that leave more of the network.
+
+    Args:
+        attempt: With the precision that was chosen.
+        source: Costs of the source.
+        floor: The least that it can be cut to.
+    """
+    goal = attempt.goal
+    if not goal.precision_choice or goal.branches is not None:
+        return
+    left = share_left(source, goal.budget)
+    at_each = [at_other_precision(goal, precision) for precision in allowed(goal.tuning, goal.compression)]
+    shares = {at.quantization.precision: share_left(source, at.budget) for at in at_each}
+    for at in sorted(at_each, key=lambda at: _expected_loss(at.quantization.precision, shares)):
+        same = at.quantization.precision is goal.quantization.precision.stored_as
+        more = not attempt.within_limits or shares[at.quantization.precision] > left
+        if not same and more and at.budget != goal.budget and _reachable(at.budget, floor):
+            yield at
+
+
+def at_other_precision(goal: Goal, precision: Quantization) -> Goal:
+    """Return a goal at another precision, with the same limits."""
+    return replace(
+        goal,
+        quantization=goal.quantization.model_copy(update={"precision": precision}),
+        budget={at_precision(axis, precision): limit for axis, limit in goal.budget.items()},
+    )
 
 
 def _reachable(budget: Budget, floor: Costs) -> bool:
@@ -123,23 +192,35 @@ def _at(config: PortingConfig, precision: Quantization) -> PortingConfig:
     return config.model_copy(update={"quantization": quantization})
 
 
-def _allowed(config: PortingConfig) -> Sequence[Quantization]:
-    """Return the precisions at which a config's package can be made, the safest first."""
-    if config.tuning.trainable != "none":
+def allowed(tuning: TuningConfig, compression: CompressionConfig | None) -> Sequence[Quantization]:
+    """Return the precisions at which a package can be made, the safest first.
+
+    Args:
+        tuning: How it is trained on a device, which takes float32.
+        compression: What its kernels are compressed to.
+    """
+    if tuning.trainable != "none":
         return (Quantization.NONE,)
-    clustered = config.compression is not None and config.compression.clusters is not None
+    clustered = compression is not None and compression.clusters is not None
     # Each channel of a kernel has a scale of its own, and so values of its own.
     return [precision for precision in KNOWN_LOSS if not (clustered and precision.integer)]
+
+
+def _expected_loss(precision: Quantization, shares: Mapping[Quantization, float]) -> float:
+    """Return the share of accuracy that a precision is expected to lose, by itself and by cutting."""
+    return KNOWN_LOSS[precision] - _LOSS_OF_HALVING * log2(shares[precision])
 
 
 def _reason(chosen: Quantization, shares: Mapping[Quantization, float]) -> str:
     if len(shares) == 1:
         return f"{_in_words(chosen)}, the only precision at which the goal can be met"
-    rest = {precision: share for precision, share in shares.items() if precision is not chosen}
-    alternative = Quantization.NONE if Quantization.NONE in rest else max(rest, key=rest.__getitem__)
+    rest = ", ".join(
+        f"{share:.0%} as {_in_words(precision)}"
+        for precision, share in sorted(shares.items(), key=lambda item: -item[1])
+        if precision is not chosen
+    )
     return (
-        f"{_in_words(chosen)}, at which the limits leave {shares[chosen]:.0%} of the source, "
-        f"against {rest[alternative]:.0%} as {_in_words(alternative)}"
+        f"{_in_words(chosen)}, at which the limits leave {shares[chosen]:.0%} of the source, against {rest}"
     )
 
 

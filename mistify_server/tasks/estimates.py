@@ -26,7 +26,8 @@ class Candidate(Message):
     """An algorithm that can be chosen for an edge, with its settings.
 
     Attributes:
-        gain: See `executors.base.Aptitude`, with that by depth where the network has blocks to leave out.
+        gain: See `executors.base.Aptitude`.
+        gain_at_latency: Likewise.
         preparing: Likewise.
         edge: Likewise.
         adapting: Training steps until a budget is met, by the distance to it: `PER_HALVING` for each halving.
@@ -35,6 +36,7 @@ class Candidate(Message):
     """
 
     gain: float
+    gain_at_latency: float = 0.0
     preparing: int
     edge: int
     adapting: tuple[int, ...]

@@ -126,8 +126,9 @@ class ScriptedWorker:
             case 23:
                 self.wait_at(".")
         costs = {axis: min(cost, task.budget.get(axis, cost)) for axis, cost in parent.items()}
-        known = self.control / "adapted"
-        costs |= json.loads(known.read_text()) if known.exists() else {}
+        for name in ("adapted", *(f"adapted-{axis}" for axis in task.budget)):
+            known = self.control / name
+            costs |= json.loads(known.read_text()) if known.exists() else {}
         met = task.accuracy_target is None or task.accuracy_target <= 0.8
         return AdaptResult(
             checkpoint=self.keep(costs),

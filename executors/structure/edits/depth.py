@@ -42,6 +42,12 @@ def residual_blocks(graph: Graph) -> list[ResidualBlock]:
     ]
 
 
+def removable_blocks(structure: Structure) -> list[ResidualBlock]:
+    """Return the residual blocks that can be left out of a network: those without frozen layers."""
+    frozen = structure.graph.frozen
+    return [block for block in residual_blocks(structure.graph) if frozen.isdisjoint(block.layers)]
+
+
 def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structure:
     """Return the structure of the network in which nothing is added to what goes round these blocks.
 

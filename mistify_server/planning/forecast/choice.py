@@ -1,7 +1,7 @@
 """Choice of the algorithm for an edge (paper 3, "automatically selected adaptation algorithm")."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mistify.jobs.plan import Estimate
@@ -22,11 +22,13 @@ class Edge:
         halvings: Of the multiply-adds, from the source to the goal.
         distance: Halvings of the costs between parent and goal.
         share: The parent's multiply-adds over the source's.
+        limits_latency: Whether latency is limited, on any hardware.
     """
 
     halvings: float
     distance: float
     share: float
+    limits_latency: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,14 @@ class Chooser:
         cases = [self.case(edge, algorithm) for edge in edges]
         overhead = self._experience.overhead(algorithm) + preparing
         return [
-            _Expected(algorithm, lost, case.work + overhead)
-            for case, lost in zip(cases, self._experience.lost(cases), strict=True)
+            _Expected(algorithm, self._at_latency(algorithm, edge, lost), case.work + overhead)
+            for edge, case, lost in zip(edges, cases, self._experience.lost(cases), strict=True)
         ]
+
+    def _at_latency(self, algorithm: str, edge: Edge, lost: Estimate) -> Estimate:
+        """Return what is lost under the edge's limits, which may be on latency."""
+        gain = self._candidates[algorithm].gain_at_latency if edge.limits_latency else 0.0
+        return replace(lost, mean=lost.mean - gain * edge.halvings)
 
     def _best(self, edge: Edge, expected: Sequence[_Expected]) -> Choice:
         least = min(one.lost.mean for one in expected)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mistify.config.metric import Metric
 from mistify.costs.axes import plugged_in_formats
-from mistify.costs.budget import FLOPS, Costs
+from mistify.costs.budget import FLOPS, Costs, hardware_of
 from mistify.jobs.job import Goal
 from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
 from mistify_server.planning.forecast.choice import Chooser, Edge
@@ -129,6 +129,7 @@ class Forecast:
             halvings=self._scaling.halvings(costs),
             distance=distance(parent, node.budget),
             share=parent[FLOPS] / self.plan.source_costs[FLOPS],
+            limits_latency=any(map(hardware_of, node.budget)),
         )
 
     def _costs(self, index: int | None) -> Costs:

@@ -9,7 +9,7 @@ import keras
 from executors.base import Params
 from executors.data import Dataset
 from executors.sources.scaling import scaled
-from executors.structure import analyse
+from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
 from executors.training.metrics import check_defined, default_metric
@@ -74,7 +74,8 @@ class SourceInspector:
             if data is not None and task.measures:
                 estimates = _with_measurements(estimates, task, model, data, params)
         costs = costs_of(structure.network(), profiles)
-        floor = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
+        least = shallower(structure, removable_blocks(structure))
+        floor = costs_of(least.network(dict.fromkeys(least.groups, 1)), profiles)
         return Inspection(
             costs=dict(costs),
             floor=dict(floor),

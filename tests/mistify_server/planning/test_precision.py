@@ -16,7 +16,14 @@ from mistify.config.reading import goal_budget, parse_batch
 from mistify.costs.quantization import STORED, Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify_server.planning.limits import below_least
-from mistify_server.planning.precision import KNOWN_LOSS, Attempt, choose_precision, safer
+from mistify_server.planning.precision import (
+    KNOWN_LOSS,
+    Attempt,
+    at_other_precision,
+    choose_precision,
+    others,
+    safer,
+)
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
 
 COSTS = {
@@ -126,11 +133,13 @@ def test_a_precision_that_is_asked_for_stays() -> None:
 def test_the_choice_is_explained() -> None:
     assert chosen(config(memory="0.2x")) == (
         "int8",
-        "int8, at which the limits leave 80% of the source, against 20% as float32",
+        "int8, at which the limits leave 80% of the source, against 40% as dynamic, 33% as float16, "
+        "20% as float32",
     )
     assert chosen(config(FLOP="0.25x")) == (
         "none",
-        "float32, at which the limits leave 25% of the source, against 25% as float16",
+        "float32, at which the limits leave 25% of the source, against 25% as float16, 25% as dynamic, "
+        "25% as int8",
     )
 
 
@@ -200,8 +209,9 @@ def packaged_as(site: Any) -> list[str]:
 
 async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_399.0})
-    assert packaged_as(site) == ["int8", "float16"]
-    assert site.tasks("package")[1]["settings"]["budget"] == {"memory_bytes@float16": 2_400}
+    assert packaged_as(site) == ["int8", "int8-qat", "float16"]
+    assert site.tasks("package")[1]["settings"]["budget"] == {"memory_bytes@int8": 2_400}
+    assert site.tasks("package")[2]["settings"]["budget"] == {"memory_bytes@float16": 2_400}
     assert goal.state is GoalState.MET
     assert goal.quantization.precision is Quantization.FLOAT16
     assert dict(goal.budget) == {"memory_bytes@float16": 2_400}
@@ -212,7 +222,7 @@ async def test_a_package_that_falls_short_is_made_at_the_next_safer_precision(si
 
 async def test_without_a_safer_precision_within_the_limits_the_package_stays(site: Any, tight: Any) -> None:
     goal = await tight({"dynamic": 2_401.0, "float16": 2_401.0})
-    assert packaged_as(site) == ["int8"]
+    assert packaged_as(site) == ["int8", "int8-qat"]
     assert (goal.state, goal.quantization.precision) == (GoalState.MET, Quantization.INT8)
 
 
@@ -222,7 +232,7 @@ async def test_a_precision_that_was_asked_for_is_never_replaced(
     await tight({"dynamic": 1.0})
     job = await caller.submit([{**make_config("a", FLOP="0.5x"), "quantization": "int8"}])
     (goal,) = (await caller.finished(job.id)).goals
-    assert packaged_as(site) == ["int8", "dynamic", "int8"]
+    assert packaged_as(site) == ["int8", "int8-qat", "dynamic", "int8"]
     assert goal.quantization.precision is Quantization.INT8
     assert goal.precision_choice == ""
 
@@ -274,25 +284,97 @@ def package(accuracy: float, **measured: float) -> PackageResult:
 )
 def test_what_falls_short(accuracy: float, target: float | None, metric: Metric, short: bool) -> None:
     goal = replace(GOAL, accuracy_target=target, metric=metric)
-    assert Attempt(goal, package(accuracy)).falls_short(adapted()) is short
+    assert Attempt(goal, adapted(), package(accuracy)).falls_short is short
 
 
 def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measured() -> None:
-    costs = {"memory_bytes@dynamic": 100.0, "memory_bytes@float16": 101.0, "memory_bytes": 100.0}
+    costs = {"memory_bytes@int8": 90.0, "latency_ms@host@int8": 2.0}
+    costs |= {"memory_bytes@dynamic": 100.0, "memory_bytes@float16": 101.0, "memory_bytes": 100.0}
     checkpoint = adapted(**costs)
-    dynamic, none = safer(GOAL, checkpoint)
-    assert [goal.quantization.precision.value for goal in (dynamic, none)] == ["dynamic", "none"]
-    first = Attempt(GOAL, package(0.7))
-    failed = Attempt(GOAL, TaskFailure(code="INTERNAL", message="no kernel"))
+    first = Attempt(GOAL, checkpoint, package(0.7))
+    trained, dynamic, none = safer(first)
+    assert [goal.quantization.precision.value for goal in (trained, dynamic, none)] == [
+        *("int8-qat", "dynamic", "none")
+    ]
+    failed = Attempt(GOAL, checkpoint, TaskFailure(code="INTERNAL", message="no kernel"))
     better, worse, slow = (
-        Attempt(dynamic, package(*figures[:1], **{"latency_ms@host@dynamic": figures[1]}))
+        Attempt(dynamic, checkpoint, package(*figures[:1], **{"latency_ms@host@dynamic": figures[1]}))
         for figures in ((0.75, 2.0), (0.65, 2.0), (0.75, 3.1))
     )
-    assert first.improved(better, checkpoint).goal.quantization.precision is Quantization.DYNAMIC
-    assert first.improved(worse, checkpoint) is first
-    assert first.improved(slow, checkpoint) is first
-    assert first.improved(failed, checkpoint) is first
-    assert failed.falls_short(checkpoint)
-    made = failed.improved(worse, checkpoint)
+    assert first.improved(better).goal.quantization.precision is Quantization.DYNAMIC
+    assert first.improved(worse) is first
+    assert first.improved(slow) is first
+    assert first.improved(failed) is first
+    assert failed.falls_short
+    made = failed.improved(worse)
     assert made.result is worse.result
     assert made.goal.precision_choice == "dynamic, in place of int8, as which it could not be packaged"
+
+
+def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
+    """An attempt with a package of this accuracy, whose network has these costs."""
+    return Attempt(goal, adapted(accuracy, **costs), package(accuracy))
+
+
+SOURCE = {"latency_ms@host": 8.0, "latency_ms@host@float16": 8.0, "latency_ms@host@dynamic": 4.0} | {
+    "latency_ms@host@int8": 3.2
+}
+FAST = replace(GOAL, budget={"latency_ms@host@int8": 2.0}, accuracy_target=0.9)
+
+
+def tried(attempt: Attempt, **floor: float) -> list[str]:
+    return [goal.quantization.precision.value for goal in others(attempt, SOURCE, floor)]
+
+
+def test_a_limit_that_is_missed_is_tried_at_every_precision_that_can_reach_it() -> None:
+    slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
+    assert tried(slow) == ["dynamic", "none", "float16"]
+    assert tried(slow, **{"latency_ms@host@dynamic": 2.5}) == ["none", "float16"]
+    (dynamic, *_) = others(slow, SOURCE, {})
+    assert dict(dynamic.budget) == {"latency_ms@host@dynamic": 2.0}
+
+
+def test_accuracy_that_is_missed_is_tried_where_more_of_the_network_is_left() -> None:
+    assert tried(missed(FAST, 0.8, **{"latency_ms@host@int8": 1.9})) == []
+    dynamic = at_other_precision(FAST, Quantization.DYNAMIC)
+    assert tried(missed(dynamic, 0.8, **{"latency_ms@host@dynamic": 1.9})) == ["int8"]
+
+
+def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
+    met = missed(replace(FAST, accuracy_target=0.7), 0.8, **{"latency_ms@host@int8": 1.9})
+    assert met.meets
+    assert tried(met) == []
+    assert tried(missed(replace(FAST, precision_choice=""), 0.8, **{"latency_ms@host@int8": 2.1})) == []
+
+
+def test_what_meets_the_limits_replaces_what_does_not_however_accurate() -> None:
+    slow = missed(FAST, 0.8, **{"latency_ms@host@int8": 2.1})
+    fast = missed(at_other_precision(FAST, Quantization.DYNAMIC), 0.6, **{"latency_ms@host@dynamic": 1.9})
+    better = slow.improved(fast)
+    assert better.goal.precision_choice == (
+        "dynamic, in place of int8, as which it has latency_ms@host@int8 2.1 over 2"
+    )
+    assert fast.improved(slow) is fast
+    noted = better.after_trying([Quantization.DYNAMIC, Quantization.NONE])
+    assert noted.goal.precision_choice.endswith("; the goal was missed as float32, too")
+
+
+async def test_a_goal_is_missed_only_when_every_precision_misses_it(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    """The limits leave 60 % of the network as int8, 30 % as dynamic; its checkpoint is over as int8 alone."""
+    costs = {"flops": 1e6, "memory_bytes": 10_000.0, "memory_bytes@float16": 9_000.0}
+    costs |= {"memory_bytes@dynamic": 5_000.0, "memory_bytes@int8": 2_500.0}
+    site.write("model.json", {"costs": costs, "floor": dict.fromkeys(costs, 1.0)})
+    over = json.dumps({f"memory_bytes@{name}": 1_501.0 for name in ("int8", "dynamic", "float16")})
+    (site.control / "adapted-memory_bytes@int8").write_text(over)
+    job = await caller.submit([{**make_config("a", memory=1_500), "quantization": "auto"}])
+    assert job.goals[0].quantization.precision is Quantization.INT8
+    (goal,) = (await caller.finished(job.id)).goals
+    assert [task["budget"] for task in site.tasks("adapt")] == [
+        {"memory_bytes@int8": 1_500},
+        {"memory_bytes@dynamic": 1_500},
+    ]
+    assert goal.state is GoalState.MET
+    assert goal.quantization.precision is Quantization.DYNAMIC
+    assert "in place of int8" in goal.precision_choice

@@ -96,3 +96,12 @@ def test_without_another_one_there_is_nothing_to_choose() -> None:
     assert chosen(chooser(candidates=only)) == Choice("morphnet", "no other algorithm can be chosen")
     slow: Any = {"chamnet": CANDIDATES["chamnet"]}
     assert chosen(chooser(candidates=slow), prepared=()).algorithm == "chamnet"
+
+
+@pytest.mark.parametrize(("limits_latency", "algorithm"), [(False, "chamnet"), (True, "morphnet")])
+def test_an_algorithm_may_be_worse_under_limits_on_latency(limits_latency: bool, algorithm: str) -> None:
+    """By a tenth over two halvings, where in all else it loses 0.04 less."""
+    worse = CANDIDATES["chamnet"].model_copy(update={"gain_at_latency": -0.05})
+    edge = Edge(halvings=2.0, distance=1.0, share=1.0, limits_latency=limits_latency)
+    records = compared("chamnet", "morphnet", 0.04)
+    assert chosen(chooser(records, {**CANDIDATES, "chamnet": worse}), edge).algorithm == algorithm
