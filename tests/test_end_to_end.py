@@ -24,6 +24,7 @@ from mistify_client import load
 from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.directory import open_store
 from mistify_server.store.plans import BatchState
+from tests.compiled_models import assert_runs_compiled
 from tests.servers import MISTIFY, server
 
 EXIT_UNMET = 11
@@ -238,6 +239,15 @@ def test_a_package_computes_what_its_checkpoint_does(killed: Killed, test_data: 
     np.testing.assert_allclose(package(test_data.inputs["image"][:7]), expected, atol=1e-4)
     one_by_one = np.concatenate([np.asarray(package(test_data.inputs["image"][i : i + 1])) for i in range(7)])
     np.testing.assert_allclose(one_by_one, package(test_data.inputs["image"][:7]), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MET)
+def test_a_package_runs_in_the_runtime_for_accelerators(killed: Killed, name: str) -> None:
+    assert_runs_compiled((killed.out / "goals" / name / "serve.tflite").read_bytes())
+
+
+def test_an_integer_package_runs_in_the_runtime_for_accelerators(killed: Killed) -> None:
+    assert_runs_compiled((killed.added / "goals" / "added" / "serve.tflite").read_bytes())
 
 
 def test_an_added_goal_is_adapted_from_its_nearest_looser_one(killed: Killed, test_data: Dataset) -> None:

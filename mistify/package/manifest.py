@@ -31,10 +31,18 @@ MANIFEST = "manifest.json"
 #: The input of a multi-branch network that chooses the branch: int32, a scalar.
 BRANCH_INPUT: Final = "branch"
 
+#: The end of the names of signatures whose shapes are fixed.
+FIXED_BATCH: Final = "_batch_1"
+
 
 def branch_signature(branch: int) -> str:
     """Return the signature of a multi-branch network that runs one branch, without `BRANCH_INPUT`."""
     return f"branch_{branch}"
+
+
+def fixed_batch_signature(signature: str) -> str:
+    """Return the signature that runs one example at a time, with fixed shapes, through what another runs."""
+    return f"{signature}{FIXED_BATCH}"
 
 
 _CHUNK = 1 << 20
@@ -157,7 +165,8 @@ class Manifest(_Record):
         quantization: the precision; "none" is float32.
         branches: of a multi-branch package, the cheapest first; empty where the network has no branches. The
             network then has one more input, `BRANCH_INPUT`, the number of the branch that runs; and for each
-            branch a signature, `branch_signature`, by which it runs without that input, and faster.
+            branch a signature, `branch_signature`, by which it runs without that input, and faster. Beside a
+            signature for any batch there may be one for batch 1, `fixed_batch_signature`.
         default_branch: the branch that is the goal's own network, of which all figures above are.
         compression: what was asked for; None for nothing.
         note: what was not gained by the precision, compared with the float32 package of the same checkpoint,

@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import BRANCH_INPUT, Manifest, branch_signature
 from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.resizable import resizable
 
 NETWORK: Final = "serve.tflite"
 SIGNATURE: Final = "serving_default"
@@ -100,7 +101,7 @@ def open_network(directory: Path, manifest: Manifest, threads: int) -> Network:
         MistifyError: CORRUPT_PACKAGE, it cannot be used or is not what the manifest describes.
     """
     try:
-        network = Network(manifest, (directory / NETWORK).read_bytes(), threads)
+        network = Network(manifest, resizable((directory / NETWORK).read_bytes()), threads)
         network.warm_up()
     except (ValueError, RuntimeError) as error:
         message = f"{directory / NETWORK} cannot be used: {error}"

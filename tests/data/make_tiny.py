@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
 from mistify_server.worker.packaging.conversion.signatures import with_branch_signatures
 
 HERE = Path(__file__).parent
@@ -89,11 +90,14 @@ def main() -> None:
     rng = np.random.default_rng(11)
     image = rng.normal(size=(3, 4, 4, 1)).astype(np.float32)
     networks = {
+        # All but the last two are as in packages from before there were signatures for a fixed batch.
         "tiny": convert(classify),
         "tiny_int8": convert(classify, image),
         "tiny_two": convert(compare),
         "tiny_branches": with_branch_signatures(convert(choose)),
         "tiny_slow": convert(classify_slowly),
+        "tiny_fixed": with_fixed_batch(convert(classify)),
+        "tiny_branches_fixed": with_fixed_batch(with_branch_signatures(convert(choose))),
     }
     for name, network in networks.items():
         (HERE / f"{name}.tflite").write_bytes(network)

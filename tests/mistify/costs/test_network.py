@@ -104,7 +104,7 @@ def test_sums():
     assert (network.flops, network.params) == (6_000, 600)
     assert network.weight_bytes() == 4 * 590
     assert network.memory_bytes() == 4 * 590 + 4 * 228
-    assert network.size_bytes() == 4 * 590 + 5 * 350 + FILE_BYTES
+    assert network.size_bytes() == 4 * 590 + 5 * 318 + FILE_BYTES
 
 
 def biased():

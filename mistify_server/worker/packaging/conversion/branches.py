@@ -14,7 +14,8 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.budget import Costs, memory_axis
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import BRANCH_INPUT
-from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_function
+from mistify_server.worker.packaging.conversion.converter import Function, constant, convert_for_any_batch
+from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
 from mistify_server.worker.packaging.conversion.representative import Examples, Rows, one_by_one, typed
 from mistify_server.worker.packaging.conversion.signatures import with_branch_signatures
 
@@ -60,8 +61,9 @@ def convert_branches(
 ) -> bytes:
     """Convert branches to a `.tflite` that takes the number of the branch to run as one more input.
 
-    Each branch has a signature of its own as well. Only the branch that is chosen runs; a number that is too
-    small or too large means the nearest. Each has the base's operators, whose weights are stored once.
+    Each branch has signatures of its own as well, for any batch and for batch 1. Only the branch that is
+    chosen runs; a number that is too small or too large means the nearest. Each has the base's operators,
+    whose weights are stored once.
 
     Args:
         branches: The networks.
@@ -78,7 +80,7 @@ def convert_branches(
     choice = tf.TensorSpec((), tf.int32, BRANCH_INPUT)
     function = Function(forward, [*like.inputs, choice], like.outputs)
     rows = None if examples is None else partial(_rows, branches, examples)
-    return with_branch_signatures(convert_function(function, quantization, rows))
+    return with_fixed_batch(with_branch_signatures(convert_for_any_batch(function, quantization, rows)))
 
 
 def _rows(branches: Branches, examples: Examples) -> Rows:

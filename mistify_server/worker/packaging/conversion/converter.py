@@ -13,6 +13,7 @@ from executors.structure import fold_batch_norm
 from executors.structure.signature import output_names
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
+from mistify_server.worker.packaging.conversion.fixed_batch import with_fixed_batch
 from mistify_server.worker.packaging.conversion.representative import Examples, Rows, one_by_one, typed
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE
 
@@ -24,7 +25,7 @@ _FLOAT32 = QuantizationConfig()
 def convert(
     model: keras.Model, quantization: QuantizationConfig = _FLOAT32, examples: Examples | None = None
 ) -> bytes:
-    """Convert a model to a `.tflite` with one signature and a free batch dimension, batch norm folded.
+    """Convert a model to a `.tflite`, batch norm folded, with a signature for any batch and one for batch 1.
 
     Args:
         model: The checkpoint.
@@ -90,13 +91,20 @@ class Function:
 def convert_function(
     function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
 ) -> bytes:
-    """Convert a function to a `.tflite`.
+    """Convert a function to a `.tflite`, with a signature for any batch and one for batch 1.
 
     Args:
         function: What is converted.
         quantization: The precision of the network.
         rows: Returns examples that scales are taken from; not needed by a function that quantizes by itself.
     """
+    return with_fixed_batch(convert_for_any_batch(function, quantization, rows))
+
+
+def convert_for_any_batch(
+    function: Function, quantization: QuantizationConfig, rows: Callable[[], Rows] | None = None
+) -> bytes:
+    """Convert a function to a `.tflite` with one signature, as `convert_function` otherwise."""
     with tempfile.TemporaryDirectory() as directory:
         save_function(function, directory)
         converter = tf.lite.TFLiteConverter.from_saved_model(directory)

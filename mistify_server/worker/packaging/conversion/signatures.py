@@ -5,12 +5,15 @@ branch is allocated again in every inference. A branch that runs by its own sign
 """
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
+import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.tools import flatbuffer_utils
 
 from mistify.package.manifest import BRANCH_INPUT, branch_signature
+from mistify_server.worker.packaging.tflite.packing import packed
 
 #: Tensors of a graph by their numbers, with their names in a signature.
 _Names = Mapping[int, bytes]
@@ -25,10 +28,60 @@ def with_branch_signatures(network: bytes) -> bytes:
     model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
     (whole,) = model.signatureDefs
     chosen = _chosen(model, whole.subgraphIndex, _names(whole.inputs), _names(whole.outputs))
-    for number, (graph, inputs, outputs) in enumerate(chosen):
-        own_inputs = {tensor: name for tensor, name in inputs.items() if name != BRANCH_INPUT.encode()}
-        model.signatureDefs.append(_signature(branch_signature(number), graph, own_inputs, outputs))
-    return bytes(flatbuffer_utils.convert_object_to_bytearray(model))
+    for number, (graph, inputs, outputs) in enumerate(list(chosen)):
+        own = {tensor: name for tensor, name in inputs.items() if name != BRANCH_INPUT.encode()}
+        if len(own) < len(inputs):
+            graph = _moved(model, graph, list(own))  # noqa: PLW2901 - the branch is there from now on
+        model.signatureDefs.append(_signature(branch_signature(number), graph, own, outputs))
+    return packed(model)
+
+
+def _moved(model: Any, number: int, inputs: list[int]) -> int:
+    """Move what a graph computes into a new one with fewer inputs, and have the old one run that.
+
+    Both graphs of a choice take the same inputs, so that a branch may get a number of which it has no use.
+    LiteRT's `CompiledModel` refuses signatures that leave out an input of their graph.
+
+    Args:
+        model: The network.
+        number: Of the graph.
+        inputs: The inputs that are used.
+
+    Returns:
+        The number of the new graph. In both, tensors keep their numbers.
+    """
+    graph, target = model.subgraphs[number], len(model.subgraphs)
+    moved = copy(graph)
+    moved.inputs = inputs
+    model.subgraphs.append(moved)
+    call = schema.OperatorT(
+        opcodeIndex=_choice(model),
+        inputs=[len(graph.tensors), *inputs],
+        outputs=graph.outputs,
+        builtinOptionsType=schema.BuiltinOptions.IfOptions,
+        builtinOptions=schema.IfOptionsT(thenSubgraphIndex=target, elseSubgraphIndex=target),
+    )
+    graph.operators = [call]  # LiteRT has no other operator that runs a graph once
+    graph.tensors = [*graph.tensors, _true(model)]
+    return target
+
+
+def _true(model: Any) -> Any:
+    """Return a tensor that is true; its buffer is added to the model."""
+    model.buffers.append(schema.BufferT(data=np.ones(1, np.uint8)))
+    return schema.TensorT(
+        shape=[], type=schema.TensorType.BOOL, buffer=len(model.buffers) - 1, name=b"always", hasRank=True
+    )
+
+
+def _choice(model: Any) -> int:
+    """Return the number of the operator IF; it is added to a network that has none, being of one branch."""
+    names = [flatbuffer_utils.opcode_to_name(model, number) for number in range(len(model.operatorCodes))]
+    if "IF" not in names:
+        code = schema.BuiltinOperator.IF
+        model.operatorCodes.append(schema.OperatorCodeT(deprecatedBuiltinCode=code, builtinCode=code))
+        return len(names)
+    return names.index("IF")
 
 
 def _chosen(model: Any, number: int, inputs: _Names, outputs: _Names) -> Iterator[tuple[int, _Names, _Names]]:

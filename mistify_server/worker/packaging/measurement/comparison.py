@@ -15,7 +15,9 @@ COMPARED_EXAMPLES = 64
 _TOLERANCE = 1e-4
 
 
-def compare(original: Original, runner: Runner, test: Dataset, precision: Quantization) -> None:
+def compare(
+    original: Original, runner: Runner, test: Dataset, precision: Quantization, fixed: Runner | None = None
+) -> None:
     """Check that a package computes what its original computes, for single examples and for a batch.
 
     Outputs in float32 have to be equal. At another precision they have to be of one shape and finite:
@@ -26,6 +28,7 @@ def compare(original: Original, runner: Runner, test: Dataset, precision: Quanti
         runner: The package, or one of its branches.
         test: The data of which the first examples are compared.
         precision: Of the package.
+        fixed: The same for single examples only.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the outputs differ.
@@ -33,8 +36,9 @@ def compare(original: Original, runner: Runner, test: Dataset, precision: Quanti
     batch = runner.examples_at_once(COMPARED_EXAMPLES)
     examples = {name: array[:batch] for name, array in test.inputs.items()}
     expected = original(examples)
-    for count in (batch, 1):
-        outputs = runner({name: array[:count] for name, array in examples.items()})
+    runs = [(runner, batch), (runner, 1), *([(fixed, 1)] if fixed else [])]
+    for run, count in runs:
+        outputs = run({name: array[:count] for name, array in examples.items()})
         for name, output in expected.items():
             _require_equal(outputs[name], output[:count], precision)
 

@@ -11,7 +11,7 @@ from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import Profile, by_name
 from mistify.costs.quantization import Quantization
-from mistify.package.manifest import MeasuredLatency, branch_signature
+from mistify.package.manifest import MeasuredLatency, branch_signature, fixed_batch_signature
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
@@ -19,7 +19,7 @@ from mistify_server.worker.packaging.measurement.comparison import compare
 from mistify_server.worker.packaging.measurement.gain import Served, compression_losses, drawbacks
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
-from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner
+from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ def _measure_branch(
     network = conversion.networks.serve
     signature = branch_signature(branch) if conversion.branches else None
     runner = Runner(network, signature or SIGNATURE)
-    compare(conversion.originals[branch], runner, test, task.settings.quantization.precision)
+    fixed = fixed_batch_signature(signature or SIGNATURE)
+    single = Runner(network, fixed) if fixed in signatures(network) else None
+    compare(conversion.originals[branch], runner, test, task.settings.quantization.precision, single)
     latency = measure_latency(network, task.settings.threads, signature=signature)
     return Measurement(latency, measure_accuracy(runner, test, objectives, task.data.metric))
 

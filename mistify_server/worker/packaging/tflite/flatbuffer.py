@@ -51,25 +51,29 @@ class Operator:
 
 
 def operators(network: bytes) -> Iterator[Operator]:
-    """Yield the operators of a network, in the order in which they run."""
+    """Yield the operators of a network for any batch, in the order in which they run."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
-    for graph in model.subgraphs:
-        for operator in graph.operators:
-            yield Operator(
-                flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) or "CUSTOM",
-                tuple(_tensor(model, graph, index) for index in operator.inputs if index >= 0),
-                tuple(_tensor(model, graph, index) for index in operator.outputs),
-            )
+    graph = model.subgraphs[0]
+    for operator in graph.operators:
+        yield Operator(
+            flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) or "CUSTOM",
+            tuple(_tensor(model, graph, index) for index in operator.inputs if index >= 0),
+            tuple(_tensor(model, graph, index) for index in operator.outputs),
+        )
 
 
 def kernels(network: bytes) -> Iterator[npt.NDArray[Any]]:
     """Yield the weights of a network as they are stored: constants with two axes or more, each once."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
-    for graph in model.subgraphs:
-        for index in range(len(graph.tensors)):
-            tensor = _tensor(model, graph, index)
-            if tensor.content is not None and sum(size > 1 for size in tensor.shape) > 1:
-                yield tensor.content
+    places = {
+        tensor.buffer: (graph, index)
+        for graph in model.subgraphs
+        for index, tensor in enumerate(graph.tensors)
+    }
+    for graph, index in places.values():
+        tensor = _tensor(model, graph, index)
+        if tensor.content is not None and sum(size > 1 for size in tensor.shape) > 1:
+            yield tensor.content
 
 
 def measured_compression(network: bytes) -> Costs:

@@ -1,6 +1,6 @@
 """Networks in LiteRT: their inputs and outputs, and running them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import chain
 from math import prod
 from typing import Any
@@ -58,6 +58,12 @@ class Runner:
 def _elements(entry: Mapping[str, Any]) -> int:
     """Return the elements of a tensor for one example; 0 where it does not grow with the batch."""
     return prod(map(int, entry["shape"])) if -1 in entry["shape_signature"] else 0
+
+
+def signatures(network: bytes) -> Collection[str]:
+    """Return the names of the signatures by which a network runs."""
+    names: Collection[str] = Interpreter(model_content=network, num_threads=1).get_signature_list()
+    return names
 
 
 def run_network(network: bytes, inputs: Arrays) -> dict[str, Array]:

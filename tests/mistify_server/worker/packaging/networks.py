@@ -73,7 +73,7 @@ def package_task(accuracy=0.75, **settings):
 def operators(network):
     """Name and type of output of every operator of a converted network."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
-    (graph,) = model.subgraphs
+    graph = model.subgraphs[0]
     return [
         (
             flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex),

@@ -100,7 +100,7 @@ def test_integer_weights_are_the_folded_ones_per_channel(model, int8):
 def quantized_weights(network, operator_name):
     """Weights [C_out, height, width, C_in] and scales [C_out] of every operator of a name."""
     model = flatbuffer_utils.read_model_from_bytearray(network)
-    (graph,) = model.subgraphs
+    graph = model.subgraphs[0]
     actual = []
     for operator in graph.operators:
         if flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex) == operator_name:

@@ -35,7 +35,7 @@ def task(compression, precision=Quantization.NONE, accuracy=0.0):
 def kernels_in(content):
     """The weights that convolutions and matrix products read, found from the operators."""
     model = flatbuffer_utils.read_model_from_bytearray(content)
-    (graph,) = model.subgraphs
+    graph = model.subgraphs[0]
     names = {
         id(operator): flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
         for operator in graph.operators

@@ -1,0 +1,117 @@
+"""A signature with batch 1 fixed beside each with a free batch: accelerators do not resize.
+
+It has a graph of its own, a copy with the weights, the operators and most of the tensors of the other. What
+LiteRT computes of shapes at run time in that one is a constant here.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+from ai_edge_litert.tools import flatbuffer_utils
+
+from mistify.package.manifest import fixed_batch_signature
+from mistify_server.worker.packaging.tflite.packing import packed
+
+#: Operators that leave no shape to be fixed: it depends on values, or belongs to other graphs that they run.
+_UNFIXABLE = frozenset({"WHERE", "UNIQUE", "IF", "WHILE"})
+
+_INTEGERS = (schema.TensorType.INT32, schema.TensorType.INT64)
+
+
+def with_fixed_batch(network: bytes) -> bytes:
+    """Add a signature with fixed shapes beside each whose batch is free, where shapes can be fixed.
+
+    Their graphs and signatures are the last of the file, so that they can be left out by
+    `mistify_client.runtime.resizable`.
+    """
+    model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
+    for free in list(model.signatureDefs):
+        graph = model.subgraphs[free.subgraphIndex]
+        if any(_name(model, operator) in _UNFIXABLE for operator in graph.operators):
+            continue
+        key = free.signatureKey.decode()
+        fixed = _fixed(model, graph, _Example(network, key, free.subgraphIndex))
+        signature = copy(free)
+        signature.signatureKey = fixed.name = fixed_batch_signature(key).encode()
+        signature.subgraphIndex = len(model.subgraphs)
+        model.subgraphs.append(fixed)
+        model.signatureDefs.append(signature)
+    return packed(model)
+
+
+class _Example:
+    """The tensors of a graph while one example, of zeros, runs through it."""
+
+    def __init__(self, network: bytes, signature: str, graph: int) -> None:
+        self._interpreter = Interpreter(
+            model_content=network,
+            experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
+            experimental_preserve_all_tensors=True,
+        )
+        self._graph = graph
+        run = self._interpreter.get_signature_runner(signature)
+        run(**{name: np.zeros(one["shape"], one["dtype"]) for name, one in run.get_input_details().items()})
+
+    def shapes(self) -> Mapping[int, list[int]]:
+        """Return the shape of each tensor by its number."""
+        details = self._interpreter.get_tensor_details(self._graph)
+        return {one["index"]: [int(size) for size in one["shape"]] for one in details}
+
+    def value(self, tensor: int) -> npt.NDArray[Any]:
+        """Return the value of a tensor."""
+        value: npt.NDArray[Any] = self._interpreter.get_tensor(tensor, self._graph)
+        return value
+
+
+def _fixed(model: Any, graph: Any, example: _Example) -> Any:
+    """Return a copy of a graph for one example; buffers of new constants are added to the model."""
+    computed = _computed_of_shapes(model, graph)
+    operators = [one for one in graph.operators if not computed.issuperset(one.outputs)]
+    constants = computed.intersection(index for one in operators for index in one.inputs)
+    fixed = copy(graph)
+    fixed.operators = operators
+    shapes = example.shapes()
+    fixed.tensors = [_tensor(tensor, shapes.get(index)) for index, tensor in enumerate(graph.tensors)]
+    for index in constants:
+        fixed.tensors[index] = copy(fixed.tensors[index])
+        fixed.tensors[index].buffer = len(model.buffers)
+        model.buffers.append(schema.BufferT(data=example.value(index).ravel().view(np.uint8)))
+    return fixed
+
+
+def _tensor(tensor: Any, shape: list[int] | None) -> Any:
+    """Return a tensor with a fixed shape: the same one where it has that."""
+    if shape is None or (tensor.shapeSignature is None and list(tensor.shape) == shape):
+        return tensor
+    fixed = copy(tensor)
+    fixed.shape, fixed.shapeSignature = shape, None
+    return fixed
+
+
+def _computed_of_shapes(model: Any, graph: Any) -> set[int]:
+    """Return the numbers of the tensors whose integers follow from the shapes of others."""
+    constants = {
+        index for index, one in enumerate(graph.tensors) if model.buffers[one.buffer].data is not None
+    }
+    computed: set[int] = set()
+    for operator in graph.operators:
+        inputs = {index for index in operator.inputs if index >= 0}
+        of_shapes = inputs & computed and inputs <= computed | constants
+        if _name(model, operator) == "SHAPE" or of_shapes:
+            computed.update(index for index in operator.outputs if _is_shape(graph.tensors[index]))
+    return computed - set(graph.outputs)
+
+
+def _is_shape(tensor: Any) -> bool:
+    """Return whether a tensor may be a shape, or one of its sizes; larger ones are better computed."""
+    return tensor.type in _INTEGERS and len(() if tensor.shape is None else tensor.shape) <= 1
+
+
+def _name(model: Any, operator: Any) -> str | None:
+    name: str | None = flatbuffer_utils.opcode_to_name(model, operator.opcodeIndex)
+    return name

@@ -1,0 +1,62 @@
+"""Networks in LiteRT's `CompiledModel`, by which GPUs and NPUs are reached, against its `Interpreter`."""
+
+from functools import cache
+
+import numpy as np
+from ai_edge_litert.compiled_model import CompiledModel
+from ai_edge_litert.environment import Environment
+from ai_edge_litert.interpreter import Interpreter
+from ai_edge_litert.tools import flatbuffer_utils
+
+from mistify.package.manifest import FIXED_BATCH
+
+
+@cache
+def environment() -> Environment:
+    """Return the one environment of the process; each looks for accelerators."""
+    return Environment.create()
+
+
+def assert_runs_compiled(network: bytes) -> list[str]:
+    """Run every signature of a network in both, compare, and return the signatures."""
+    compiled = CompiledModel.from_buffer(network, environment=environment())
+    signatures = list(compiled.get_signature_list())
+    # Where a network computes shapes at run time, LiteRT 2.3 makes a buffer for one example, whatever the
+    # batch, and writes beyond its end.
+    batches = (1,) if _computes_shapes(network) else (1, 3)
+    for signature in signatures:
+        for batch in (1,) if signature.endswith(FIXED_BATCH) else batches:
+            _assert_same(network, compiled, signature, batch)
+    return signatures
+
+
+def _assert_same(network: bytes, compiled: CompiledModel, signature: str, batch: int) -> None:
+    run = Interpreter(model_content=network, num_threads=1).get_signature_runner(signature)
+    rng = np.random.default_rng(0)
+    inputs = {name: _values(entry, batch, rng) for name, entry in run.get_input_details().items()}
+    expected = run(**inputs)
+    for name, values in inputs.items():
+        if batch > 1 and values.ndim:
+            compiled.resize_input_tensor_by_name(signature, name, values.shape)
+    taken = {name: compiled.create_input_buffer_by_name(signature, name) for name in inputs}
+    given = {name: compiled.create_output_buffer_by_name(signature, name) for name in expected}
+    for name, buffer in taken.items():
+        buffer.write(inputs[name].reshape(-1))
+    compiled.run_by_name(signature, taken, given)
+    for name, output in expected.items():
+        actual = given[name].read(output.size, output.dtype).reshape(output.shape)
+        np.testing.assert_allclose(actual, output, atol=1e-6, err_msg=f"{signature}, batch {batch}: {name}")
+
+
+def _values(entry: dict, batch: int, rng: np.random.Generator) -> np.ndarray:
+    """Random values for an input; integers are small, as a table may be looked up by them."""
+    shape = (batch, *entry["shape"][1:]) if len(entry["shape"]) else ()
+    if np.issubdtype(entry["dtype"], np.floating):
+        return rng.normal(size=shape).astype(entry["dtype"])
+    return np.asarray(rng.integers(0, 3, shape), entry["dtype"])
+
+
+def _computes_shapes(network: bytes) -> bool:
+    model = flatbuffer_utils.read_model_from_bytearray(bytearray(network))
+    names = (flatbuffer_utils.opcode_to_name(model, number) for number in range(len(model.operatorCodes)))
+    return "SHAPE" in names

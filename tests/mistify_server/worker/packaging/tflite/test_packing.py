@@ -1,0 +1,57 @@
+"""Files of changed networks: what is the same is written once, and read as often as before."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+from ai_edge_litert import schema_py_generated as schema
+from ai_edge_litert.tools import flatbuffer_utils
+
+from mistify_server.worker.packaging.conversion.converter import convert
+from mistify_server.worker.packaging.tflite.packing import packed
+from mistify_server.worker.packaging.tflite.runner import run_network
+from tests.mistify_server.worker.packaging.networks import images, network
+
+
+@pytest.fixture(scope="module")
+def converted():
+    return convert(network(width=40))
+
+
+def read(content):
+    return flatbuffer_utils.read_model_from_bytearray(bytearray(content))
+
+
+def plain(part):
+    """All that a part of a network holds, as numbers, strings and lists."""
+    if isinstance(part, np.ndarray):
+        return part.tolist()
+    if isinstance(part, list):
+        return [plain(each) for each in part]
+    return {key: plain(value) for key, value in vars(part).items()} if hasattr(part, "__dict__") else part
+
+
+def test_nothing_is_lost(converted):
+    assert plain(read(packed(read(converted)))) == plain(read(converted))
+
+
+def test_it_computes_the_same(converted):
+    example = {"image": images(3)}
+    actual = run_network(packed(read(converted)), example)["scores"]
+    np.testing.assert_array_equal(actual, run_network(converted, example)["scores"])
+
+
+def test_a_graph_with_the_tensors_and_operators_of_another_takes_little(converted):
+    model = read(converted)
+    again = copy(model.subgraphs[0])
+    parts = len(again.tensors) + len(again.operators)
+    model.subgraphs.append(again)
+    assert len(packed(model)) - len(packed(read(converted))) <= 4 * parts + 100
+
+
+def test_constants_that_are_equal_stay_apart():
+    """Tuning writes over one of them."""
+    model = schema.ModelT(subgraphs=[schema.SubGraphT(tensors=[], operators=[])], buffers=[schema.BufferT()])
+    model.buffers += [schema.BufferT(data=np.full(64, 7, np.uint8)) for _ in range(2)]
+    content = packed(model)
+    assert content.count(bytes([7] * 64)) == 2
