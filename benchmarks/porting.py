@@ -302,6 +302,15 @@ def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Port
 
 def depthwise(data: Path, directory: Path) -> Porting:
     """Return the porting of a small MobileNet with random weights: tuning the source trains it."""
+    path = directory / "depthwise.keras"
+    mobilenet().save(path)
+    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
+    settings = {"learning_rate": 0.05}
+    return Porting(ModelSource(path=str(path)), files, directory, settings)
+
+
+def mobilenet() -> keras.Model:
+    """Return a small MobileNet with random weights, on images of 32 x 32."""
     keras.utils.set_random_seed(0)
     layers = keras.layers
     inputs = keras.Input((32, 32, 3), name="image")
@@ -314,8 +323,4 @@ def depthwise(data: Path, directory: Path) -> Porting:
         x = layers.Conv2D(width, 1, use_bias=False)(x)
         x = layers.ReLU()(layers.BatchNormalization()(x))
     outputs = layers.Dense(10, "softmax", name="class")(layers.GlobalAveragePooling2D()(x))
-    path = directory / "depthwise.keras"
-    keras.Model(inputs, outputs, name="depthwise").save(path)
-    files = DataSource(train=str(data / TRAIN), test=str(data / TEST))
-    settings = {"learning_rate": 0.05}
-    return Porting(ModelSource(path=str(path)), files, directory, settings)
+    return keras.Model(inputs, outputs, name="depthwise")
