@@ -85,7 +85,7 @@ class LatencyReading:
     ) -> "LatencyReading":
         """Return the reading of a network, measured as a budget limits its latency: precision, threads."""
         cost, host = analyse(model).network(), _host(profiles, budget)
-        # With more threads the profile is that with one, multiplied.
+        # With more threads the profile may be that with one, multiplied.
         by_operators = isinstance(host, MeasuredProfile) and host.threads == 1
         return cls(host.latency_ms(cost), measured_ms, costs_of(cost, profiles), by_operators)
 
@@ -145,28 +145,30 @@ def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Prof
 
 
 def calibrated_host(
-    host: tuple[MeasuredProfile, MeasuredProfile],
+    host: Sequence[MeasuredProfile],
     source: keras.Model,
     train: Dataset,
     threads: int = 1,
 ) -> Iterator[MeasuredProfile]:
     """Yield this machine's profile at each precision, corrected to predict the latency of the source.
 
-    With more threads than one, all networks are held to gain as much as the source does. Where the source
-    cannot be converted, they are held to take as long as in float32.
+    With threads that it was not measured with, all networks are held to gain as much as the source does over
+    one. Where the source cannot be converted, they are held to take as long as in float32.
 
     Args:
-        host: As measured in float32 and int8, with one thread.
+        host: As measured in float32 and int8, with one thread and perhaps with others.
         source: The network.
         train: Has some examples, to convert it with.
         threads: With which the profiles predict latencies.
     """
     cost = analyse(source).network()
+    with_one = {profile.integer: profile for profile in host if profile.threads == 1}
+    known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}
     float32_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
     for precision in STORED:
-        profile, measured_ms = host[precision.integer], _measured_ms(source, precision, train, threads)
+        profile, measured_ms = known[precision.integer], _measured_ms(source, precision, train, threads)
         if measured_ms is None:
-            profile, measured_ms = host[False], float32_ms
+            profile, measured_ms = known[False], float32_ms
         profile = profile.slower(measured_ms / profile.latency_ms(cost))
         yield replace(profile, name=host_profile_name(precision, threads), threads=threads)
 

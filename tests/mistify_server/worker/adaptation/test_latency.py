@@ -204,6 +204,25 @@ def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
     assert [4 * predicted(model, profile) for profile in four] == pytest.approx(list(taken.values()))
 
 
+def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two threads, which it was not measured with, networks gain as much as the source does over one."""
+    monkeypatch.setattr(f"{LATENCY}.stopwatch", lambda asked, train, threads: lambda _: 1.0)
+    with_one = measured_board(), measured_board(integer=True)
+    model_of_four = with_one[0].model.model_copy(update={"start": 1e6})
+    with_four = [replace(board, threads=4, model=model_of_four) for board in with_one]
+    by_threads = {
+        threads: next(calibrated_host([*with_four, *with_one], model, data, threads)) for threads in (1, 2, 4)
+    }
+    assert {threads: profile.model.start for threads, profile in by_threads.items()} == {
+        1: with_one[0].model.start,
+        2: with_one[0].model.start,
+        4: 1e6,
+    }
+    assert by_threads[4].name == "host@4-threads"
+
+
 def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
     model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
