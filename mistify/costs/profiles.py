@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field
 from typing_extensions import override
@@ -25,10 +25,12 @@ class HardwareProfile(ABC):
     Attributes:
         name: lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
         threads: with which it runs networks.
+        evidence: what its predictions rest on, for people.
     """
 
     name: str
     threads: int
+    evidence: ClassVar[str]
 
     @abstractmethod
     def latency_ms(self, network: NetworkCost) -> float:
@@ -41,10 +43,6 @@ class HardwareProfile(ABC):
     @abstractmethod
     def slower(self, factor: float) -> "HardwareProfile":
         """Return the profile of a device that takes `factor` times as long."""
-
-    @abstractmethod
-    def like_host(self, deviation: float) -> "HardwareProfile":
-        """Return the profile if this machine takes `deviation` times as long as its own profile predicts."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,7 @@ class NominalProfile(HardwareProfile):
     memory_bandwidth: float
     threads: int = 1
     kind: Literal["nominal"] = "nominal"
+    evidence: ClassVar[str] = "its data sheet"
 
     def __str__(self) -> str:
         return f"{self.compute_power:g} GFLOP/s and {self.memory_bandwidth:g} GB/s for {self.name}"
@@ -85,10 +84,6 @@ class NominalProfile(HardwareProfile):
             memory_bandwidth=self.memory_bandwidth / factor,
         )
 
-    def like_host(self, deviation: float) -> "NominalProfile":
-        """Assume that a device deviates from its data sheet as this machine does from its own."""
-        return self.slower(deviation)
-
 
 @dataclass(frozen=True)
 class MeasuredProfile(HardwareProfile):
@@ -109,6 +104,7 @@ class MeasuredProfile(HardwareProfile):
     factor: float = 1.0
     watts: float | None = None
     kind: Literal["measured"] = "measured"
+    evidence: ClassVar[str] = "what operators take there"
 
     def __str__(self) -> str:
         return f"the device {self.name} as it was measured"
@@ -130,10 +126,6 @@ class MeasuredProfile(HardwareProfile):
     def slower(self, factor: float) -> "MeasuredProfile":
         """Multiply the factor of all networks."""
         return replace(self, factor=factor * self.factor)
-
-    def like_host(self, deviation: float) -> "MeasuredProfile":
-        """Return the profile itself: this machine says nothing of a device that was measured."""
-        return self
 
     def _borders(
         self, kind: OperatorKind, tensors: Iterable[int], network: NetworkCost

@@ -97,10 +97,7 @@ class LatencyReading:
 
 def corrected(profiles: Profiles, deviation: float) -> Profiles:
     """Return the profiles for a machine that takes `deviation` times as long as its profile predicts."""
-    return tuple(
-        profile.slower(deviation) if is_host(profile.name) else profile.like_host(deviation)
-        for profile in profiles
-    )
+    return tuple(profile.slower(deviation) if is_host(profile.name) else profile for profile in profiles)
 
 
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
@@ -117,7 +114,7 @@ def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     slope = (before.measured_ms - last.measured_ms) / (before.predicted_ms - last.predicted_ms or np.inf)
     slope = min(max(slope, 0.0), last.deviation)
     fixed_ms = last.measured_ms - slope * last.predicted_ms
-    limits = (limit / last.costs[axis] for axis, limit in budget.items() if hardware_of(axis))
+    limits = (limit / last.costs[axis] for axis, limit in budget.items() if hardware_of(axis) == HOST.name)
     limit_ms = min(limits) * last.predicted_ms
     if last.measured_ms <= limit_ms:
         return last.deviation
@@ -193,13 +190,13 @@ def at_each_precision(profiles: Profiles) -> Profiles:
 
 
 def limits_latency(budget: Budget) -> bool:
-    """Return whether a budget limits latency, on any hardware."""
-    return any(hardware_of(axis) for axis in budget)
+    """Return whether a budget limits latency on this machine, the only one where it is measured."""
+    return any(hardware_of(axis) == HOST.name for axis in budget)
 
 
 def aimed(budget: Budget) -> Budget:
-    """Return the budget with limits on latency that leave room for noise of measurements."""
-    return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
+    """Return the budget with limits on this machine's latency that leave room for noise of measurements."""
+    return {axis: limit * (_AIM if hardware_of(axis) == HOST.name else 1.0) for axis, limit in budget.items()}
 
 
 def _host(profiles: Profiles, budget: Budget) -> Profile:
