@@ -62,6 +62,28 @@ class Operation:
         """Elements of the output."""
         return self.positions * self.c_out
 
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of all its runs, `C_comp` (4.1)."""
+        return self.times * self.positions * self._products
+
+    @property
+    def bytes_moved(self) -> int:
+        """`C_mem` (4.1) of all its runs in float32: the weights, and what it writes."""
+        weights = 0 if self.kind is OperatorKind.PRODUCT else self._products
+        return 4 * self.times * (weights + self.written)
+
+    @property
+    def _products(self) -> int:
+        """Multiply-adds at one position: a weight each, unless both tensors are computed."""
+        match self.kind:
+            case OperatorKind.CONVOLUTION | OperatorKind.DENSE | OperatorKind.PRODUCT:
+                return self.kernel * self.c_in * self.c_out
+            case OperatorKind.DEPTHWISE:
+                return self.kernel * self.c_out
+            case _:
+                return 0
+
 
 def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:
     """Return an operator that writes an element for each that it reads."""

@@ -10,6 +10,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from mistify.costs.budget import at_threads
+from mistify.costs.efficiency import Efficiency
 from mistify.costs.latency import LatencyModel
 from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
@@ -54,12 +55,16 @@ class NominalProfile(HardwareProfile):
             divides multiply-adds by it as they are: one multiply-add counts as one operation.
         memory_bandwidth: in GB/s (10^9 bytes per second).
         threads: with which it runs networks. The figures are the same for any number.
+        efficiency: the share of the figures that is reached; None for all of them, as in the paper.
+        factor: the time of networks, as a multiple of what all this predicts.
     """
 
     name: str
     compute_power: float
     memory_bandwidth: float
     threads: int = 1
+    efficiency: Efficiency | None = None
+    factor: float = 1.0
     kind: Literal["nominal"] = "nominal"
     evidence: ClassVar[str] = "its data sheet"
 
@@ -67,22 +72,25 @@ class NominalProfile(HardwareProfile):
         return f"{self.compute_power:g} GFLOP/s and {self.memory_bandwidth:g} GB/s for {self.name}"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """Return `C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers."""
-        return network.bytes_moved / (self.memory_bandwidth * 1e6) + network.flops / (
-            self.compute_power * 1e6
+        """Return `C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers.
+
+        Where the efficiency is known, it is summed over the operators, each at the shares that it reaches.
+        """
+        power, bandwidth = self.compute_power, self.memory_bandwidth
+        if self.efficiency is None:
+            return self.factor * (network.bytes_moved / (bandwidth * 1e6) + network.flops / (power * 1e6))
+        microseconds = self.efficiency.inference_us + sum(
+            self.efficiency.microseconds(operation, power, bandwidth) for operation in network.operations
         )
+        return self.factor * microseconds / 1e3
 
     def with_threads(self, threads: int) -> "NominalProfile":
         """Return the profile of the same hardware with a number of threads."""
         return replace(self, name=at_threads(self.name.partition("@")[0], threads), threads=threads)
 
     def slower(self, factor: float) -> "NominalProfile":
-        """Divide both figures by the factor."""
-        return replace(
-            self,
-            compute_power=self.compute_power / factor,
-            memory_bandwidth=self.memory_bandwidth / factor,
-        )
+        """Multiply the factor of all networks."""
+        return replace(self, factor=factor * self.factor)
 
 
 @dataclass(frozen=True)
