@@ -1,6 +1,7 @@
-"""A description of this machine."""
+"""A description of this machine, and of what runs networks on it."""
 
 import platform
+from importlib.metadata import version
 from pathlib import Path
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -9,6 +10,11 @@ _CPU_INFO = Path("/proc/cpuinfo")
 def machine() -> str:
     """Return the architecture and the processor, as far as the system names them."""
     return f"{platform.machine()} {_processor()}"
+
+
+def runtime() -> str:
+    """Return the name and the version of what runs networks here."""
+    return f"ai-edge-litert {version('ai-edge-litert')}"
 
 
 def _processor() -> str:

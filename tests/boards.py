@@ -15,16 +15,17 @@ from mistify.profiling.samples import Chain, samples
 START, OPERATOR, MULTIPLY_ADD, ELEMENT = 2.0, 1.0, 1e-4, 1e-3
 FOLLOWING, PASSED = 0.3, 2e-4
 COPIES = ("copy", "reshape", "flatten")
-TILES = {False: Tile(6, 16, 1), True: Tile(8, 32, 4)}
+TILES = {False: Tile(6, 32, 1, narrow=16), True: Tile(8, 32, 4)}
 
 
 def microseconds(operation: Operation, tile: Tile) -> float:
     """Compute by hand how long the device takes for an operator."""
     routine = routine_of(operation)
     if is_product(routine):
-        rows, columns = -(-operation.positions // tile.rows), -(-operation.c_out // tile.columns)
+        width = tile.narrow if operation.c_out <= tile.narrow else tile.columns
+        rows, columns = -(-operation.positions // tile.rows), -(-operation.c_out // width)
         depth = -(-operation.c_in // tile.depth) * tile.depth
-        products = rows * tile.rows * columns * tile.columns * operation.kernel * depth
+        products = rows * tile.rows * columns * width * operation.kernel * depth
     elif is_tiled(routine):
         columns = -(-operation.c_out // tile.columns) * tile.columns
         products = operation.positions * columns * operation.kernel

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
-from mistify.costs.catalogue import _CATALOGUE, HOST
+from mistify.costs.catalogue import _CATALOGUE, HOST, data_sheet
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import (
@@ -78,7 +78,7 @@ class HardwareConfig(Settings):
         power, bandwidth = self.compute_power, self.memory_bandwidth
         if power is not None and bandwidth is not None:
             name = self.name or f"{power:g}gflops-{bandwidth:g}gbs".replace("+", "")
-            return NominalProfile(name, power, bandwidth)
+            return data_sheet(name, power, bandwidth)
         return _CATALOGUE.get(self.name or HOST.name)
 
 

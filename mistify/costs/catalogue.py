@@ -3,32 +3,45 @@
 from types import MappingProxyType
 
 from mistify.costs.budget import at_threads
+from mistify.costs.efficiency import MEASURED
 from mistify.costs.profiles import NominalProfile
 from mistify.costs.quantization import Quantization
 
+
+def data_sheet(name: str, compute_power: float, memory_bandwidth: float) -> NominalProfile:
+    """Return the profile of a device class by its data sheet, at what runtimes reach of that.
+
+    Args:
+        name: Of the device class.
+        compute_power: The peak in GFLOP/s.
+        memory_bandwidth: In GB/s.
+    """
+    return NominalProfile(name, compute_power, memory_bandwidth, efficiency=MEASURED)
+
+
 #: The machine that the server runs on. Nominal figures of one core; the server calibrates them by measuring.
-HOST = NominalProfile("host", 50.0, 10.0)
+HOST = data_sheet("host", 50.0, 10.0)
 
 _PROFILES = (
     HOST,
     # Table 1 of the paper.
-    NominalProfile("v100", 112_000.0, 900.0),
-    NominalProfile("2080", 11_700.0, 480.0),
-    NominalProfile("jetson-tx2", 1_500.0, 58.0),
-    NominalProfile("jetson-nano", 470.0, 25.0),
-    NominalProfile("raspberry-pi", 6.0, 8.5),
+    data_sheet("v100", 112_000.0, 900.0),
+    data_sheet("2080", 11_700.0, 480.0),
+    data_sheet("jetson-tx2", 1_500.0, 58.0),
+    data_sheet("jetson-nano", 470.0, 25.0),
+    data_sheet("raspberry-pi", 6.0, 8.5),
     # Table 1 has no bandwidth for it: that of the M.2 accelerator's PCIe Gen2 x1 link (Coral data sheet).
-    NominalProfile("edge-tpu", 4_000.0, 0.5),
+    data_sheet("edge-tpu", 4_000.0, 0.5),
     # NVIDIA data sheets: single precision without tensor cores, and memory bandwidth.
-    NominalProfile("a100", 19_500.0, 1_555.0),
-    NominalProfile("t4", 8_100.0, 320.0),
+    data_sheet("a100", 19_500.0, 1_555.0),
+    data_sheet("t4", 8_100.0, 320.0),
     # NVIDIA Jetson data sheets: CUDA cores x 2 x highest clock, and memory bandwidth.
-    NominalProfile("jetson-agx-orin", 5_325.0, 204.8),
-    NominalProfile("jetson-orin-nano", 1_280.0, 68.0),
+    data_sheet("jetson-agx-orin", 5_325.0, 204.8),
+    data_sheet("jetson-orin-nano", 1_280.0, 68.0),
     # Raspberry Pi product briefs: cores x clock x single-precision operations per cycle (8 on the
     # Cortex-A72, 16 on the Cortex-A76), and 32 bits at 3,200 and 4,267 MT/s.
-    NominalProfile("raspberry-pi-4", 48.0, 12.8),
-    NominalProfile("raspberry-pi-5", 153.6, 17.1),
+    data_sheet("raspberry-pi-4", 48.0, 12.8),
+    data_sheet("raspberry-pi-5", 153.6, 17.1),
 )
 _CATALOGUE = MappingProxyType({profile.name: profile for profile in _PROFILES})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from mistify.costs.catalogue import catalogue
+from mistify.costs.catalogue import catalogue, is_host
 from mistify.costs.operators import Operation
 from mistify.errors import ErrorCode, MistifyError, Problem
 
@@ -132,7 +132,7 @@ def _wrong_name(name: str) -> Iterator[Problem]:
     if not _NAME.fullmatch(name):
         expected = "up to 64 lower-case letters, digits, dots and hyphens"
         yield Problem("name", f'"{name}"', expected, 'rename it, such as "my-board"')
-    if name in catalogue():
+    if name in catalogue() and not is_host(name):
         yield Problem("name", f'"{name}"', "a name that is not in the catalogue", "rename it")
 
 

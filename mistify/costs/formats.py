@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mistify.costs.budget import Costs, axis_name, conditions_of, quantity_of
+from mistify.costs.catalogue import is_host
 from mistify.costs.quantization import Quantization
 from mistify.parsing.quantities import PLAIN, QuantityKind
 
@@ -63,14 +64,17 @@ class AxisFormat:
         return next((costs[name] for name in names if name in costs), None)
 
     def on(self, axis: str) -> str:
-        """Name an axis of this quantity for people: `latency on jetson-nano`, `memory in int8`.
+        """Name an axis of this quantity for people: `latency on host`, `memory in int8`.
 
-        One thread goes without saying; `latency on host with 4 threads` does not.
+        One thread goes without saying; `latency on host with 4 threads` does not. On other hardware than this
+        machine nothing is measured: `predicted latency on jetson-nano`.
         """
         hardware, precision, threads = conditions_of(axis)
+        known = "" if hardware is None or is_host(hardware) else "predicted "
         where = f" on {hardware}" if hardware else ""
         how = f" with {threads} threads" if threads != 1 else ""
-        return self.label + where + how + ("" if precision is Quantization.NONE else f" in {precision.value}")
+        at = "" if precision is Quantization.NONE else f" in {precision.value}"
+        return known + self.label + where + how + at
 
 
 def format_of(axis: str, formats: Iterable[AxisFormat]) -> AxisFormat:

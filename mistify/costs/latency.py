@@ -3,7 +3,7 @@
 An operator is done by a routine of the runtime, whose time is a sum of terms: a start, multiply-adds,
 elements read and written, and so on. Matrix products are done in tiles of so many rows and columns; what does
 not fill a tile costs as much as if it did, so that terms count tiles. How large they are depends on the
-processor.
+processor; some have narrower ones for few columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,23 @@ _COPIES: Final = frozenset({OperatorKind.COPY, OperatorKind.RESHAPE, OperatorKin
 
 
 class Tile(NamedTuple):
-    """The block that is computed at once: rows (positions), columns (output channels), steps (inputs)."""
+    """The block that is computed at once.
+
+    Attributes:
+        rows: Positions.
+        columns: Output channels.
+        depth: Input channels.
+        narrow: Columns of the tile for operators with at most as many output channels; 0 where there is none.
+    """
 
     rows: int = 1
     columns: int = 1
     depth: int = 1
+    narrow: int = 0
+
+    def columns_for(self, channels: int) -> int:
+        """Return the columns of the tile in which an operator with so many output channels is done."""
+        return self.narrow if channels <= self.narrow else self.columns
 
 
 class RoutineModel(Settings):
@@ -107,14 +119,15 @@ def terms_of(operation: Operation, tile: Tile) -> Terms:
 
 def _product(operation: Operation, tile: Tile) -> Terms:
     """Return the terms of a matrix product: positions by output channels, over a window of inputs."""
-    columns = _tiles(operation.c_out, tile.columns)
-    wide = _filled(operation.c_out, 2 * tile.columns)
+    width = tile.columns_for(operation.c_out)
+    columns = _tiles(operation.c_out, width)
+    wide = _filled(operation.c_out, 2 * width)
     rows = _tiles(operation.positions, tile.rows)
     summed = operation.kernel * _filled(operation.c_in, tile.depth)
     return (
         1.0,
-        rows * tile.rows * columns * tile.columns * summed,
-        operation.positions * columns * tile.columns * summed,
+        rows * tile.rows * columns * width * summed,
+        operation.positions * columns * width * summed,
         operation.positions * wide * summed,
         rows * columns,
         rows * columns * operation.kernel,
@@ -122,7 +135,7 @@ def _product(operation: Operation, tile: Tile) -> Terms:
         operation.positions * operation.kernel,
         operation.written,
         operation.read,
-        columns * tile.columns * summed,
+        columns * width * summed,
     )
 
 

@@ -63,10 +63,31 @@ class Operation:
         return self.positions * self.c_out
 
     @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of all its runs, `C_comp` (4.1)."""
+        return self.times * self.positions * self._products
+
+    @property
+    def bytes_moved(self) -> int:
+        """`C_mem` (4.1) of all its runs in float32: the weights, and what it writes."""
+        weights = 0 if self.kind is OperatorKind.PRODUCT else self._products
+        return 4 * self.times * (weights + self.written)
+
+    @property
     def weights(self) -> int:
         """Elements of the kernel that every output channel sums over; 0 where there is none."""
-        summing = self.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE)
-        return self.kernel * self.c_in * self.c_out if summing else 0
+        return self._products if self.kind in (OperatorKind.CONVOLUTION, OperatorKind.DENSE) else 0
+
+    @property
+    def _products(self) -> int:
+        """Multiply-adds at one position: a weight each, unless both tensors are computed."""
+        match self.kind:
+            case OperatorKind.CONVOLUTION | OperatorKind.DENSE | OperatorKind.PRODUCT:
+                return self.kernel * self.c_in * self.c_out
+            case OperatorKind.DEPTHWISE:
+                return self.kernel * self.c_out
+            case _:
+                return 0
 
 
 def elementwise(kind: OperatorKind, positions: int, channels: int, times: int = 1) -> Operation:

@@ -4,12 +4,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field
 from typing_extensions import override
 
 from mistify.costs.budget import at_threads
+from mistify.costs.efficiency import Efficiency
 from mistify.costs.latency import LatencyModel
 from mistify.costs.network import NetworkCost
 from mistify.costs.operators import Operation, OperatorKind, elementwise
@@ -28,10 +29,12 @@ class HardwareProfile(ABC):
     Attributes:
         name: lower case, such as "jetson-nano" or "jetson-nano@4-threads"; names the axis of its latency.
         threads: with which it runs networks.
+        evidence: what its predictions rest on, for people.
     """
 
     name: str
     threads: int
+    evidence: ClassVar[str]
 
     @abstractmethod
     def latency_ms(self, network: NetworkCost) -> float:
@@ -45,10 +48,6 @@ class HardwareProfile(ABC):
     def slower(self, factor: float) -> "HardwareProfile":
         """Return the profile of a device that takes `factor` times as long."""
 
-    @abstractmethod
-    def like_host(self, deviation: float) -> "HardwareProfile":
-        """Return the profile if this machine takes `deviation` times as long as its own profile predicts."""
-
 
 @dataclass(frozen=True)
 class NominalProfile(HardwareProfile):
@@ -59,38 +58,42 @@ class NominalProfile(HardwareProfile):
             divides multiply-adds by it as they are: one multiply-add counts as one operation.
         memory_bandwidth: in GB/s (10^9 bytes per second).
         threads: with which it runs networks. The figures are the same for any number.
+        efficiency: the share of the figures that is reached; None for all of them, as in the paper.
+        factor: the time of networks, as a multiple of what all this predicts.
     """
 
     name: str
     compute_power: float
     memory_bandwidth: float
     threads: int = 1
+    efficiency: Efficiency | None = None
+    factor: float = 1.0
     kind: Literal["nominal"] = "nominal"
+    evidence: ClassVar[str] = "its data sheet"
 
     def __str__(self) -> str:
         return f"{self.compute_power:g} GFLOP/s and {self.memory_bandwidth:g} GB/s for {self.name}"
 
     def latency_ms(self, network: NetworkCost) -> float:
-        """Return `C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers."""
-        return network.bytes_moved / (self.memory_bandwidth * 1e6) + network.flops / (
-            self.compute_power * 1e6
+        """Return `C_mem / mem_bandwidth + C_comp / comp_power` (4.1), summed over the layers.
+
+        Where the efficiency is known, it is summed over the operators, each at the shares that it reaches.
+        """
+        power, bandwidth = self.compute_power, self.memory_bandwidth
+        if self.efficiency is None:
+            return self.factor * (network.bytes_moved / (bandwidth * 1e6) + network.flops / (power * 1e6))
+        microseconds = self.efficiency.inference_us + sum(
+            self.efficiency.microseconds(operation, power, bandwidth) for operation in network.operations
         )
+        return self.factor * microseconds / 1e3
 
     def with_threads(self, threads: int) -> "NominalProfile":
         """Return the profile of the same hardware with a number of threads."""
         return replace(self, name=at_threads(self.name.partition("@")[0], threads), threads=threads)
 
     def slower(self, factor: float) -> "NominalProfile":
-        """Divide both figures by the factor."""
-        return replace(
-            self,
-            compute_power=self.compute_power / factor,
-            memory_bandwidth=self.memory_bandwidth / factor,
-        )
-
-    def like_host(self, deviation: float) -> "NominalProfile":
-        """Assume that a device deviates from its data sheet as this machine does from its own."""
-        return self.slower(deviation)
+        """Multiply the factor of all networks."""
+        return replace(self, factor=factor * self.factor)
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class MeasuredProfile(HardwareProfile):
     watts: float | None = None
     kernels: LatencyModel | None = None
     kind: Literal["measured"] = "measured"
+    evidence: ClassVar[str] = "what operators take there"
 
     def __str__(self) -> str:
         return f"the device {self.name} as it was measured"
@@ -136,10 +140,6 @@ class MeasuredProfile(HardwareProfile):
     def slower(self, factor: float) -> "MeasuredProfile":
         """Multiply the factor of all networks."""
         return replace(self, factor=factor * self.factor)
-
-    def like_host(self, deviation: float) -> "MeasuredProfile":
-        """Return the profile itself: this machine says nothing of a device that was measured."""
-        return self
 
     def _saved_ms(self, operations: Iterable[Operation]) -> float:
         """Return the time that is saved where large kernels are computed with integers, in milliseconds."""

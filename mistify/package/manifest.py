@@ -156,7 +156,7 @@ class Manifest(_Record):
         accuracy_target: asked for; None where the goal asks for none.
         achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile; and what
             the compression came to (`mistify.compression`), as measured.
-        measured: axis -> latency as LiteRT measured it, from there on other hardware than the host's.
+        measured: axis -> latency as LiteRT measured it on the host. On other hardware nothing is measured.
         accuracy: the package's own on the test data, measured in LiteRT.
         accuracy_examples: how many examples of the test data that is of.
         latency: measured on the host, and under which conditions.
@@ -169,8 +169,8 @@ class Manifest(_Record):
             signature for any batch there may be one for batch 1, `fixed_batch_signature`.
         default_branch: the branch that is the goal's own network, of which all figures above are.
         compression: what was asked for; None for nothing.
-        note: what was not gained by the precision, compared with the float32 package of the same checkpoint,
-            and what was lost by the compression.
+        note: on what evidence limits on other hardware than the host were judged; what was not gained by the
+            precision, compared with the float32 package of the same checkpoint; what the compression lost.
         tunable: name -> weight that a device can tune and share with its peers; empty where none can be.
         training: what `train.tflite` trains; None where the package has no such file.
         training_note: why it has none, or why not all of what was asked for is trained.

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from itertools import product
 from statistics import median
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.costs.devices import DeviceTable, OperatorTiming, Power
-from mistify.machine import machine
+from mistify.machine import machine, runtime
 from mistify.profiling.energy import EnergyCounter
 from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Chain, samples
@@ -90,7 +89,7 @@ def measure_device(
     return DeviceTable(
         name=name,
         machine=machine(),
-        runtime=f"ai-edge-litert {version('ai-edge-litert')}",
+        runtime=runtime(),
         readings=readings,
         powers=() if energy is None else tuple(_powers(subjects)),
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from mistify.costs.catalogue import is_host
 from mistify.costs.devices import Device, DeviceTable, check_name, check_table
 from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.files import write_json
@@ -63,14 +65,21 @@ def profile_device(
 
     It takes under 3 minutes, in which nothing else should run. A device of the same name is replaced. With
     only --table, nothing is sent: the same command with --server does that later.
+
+    --name host refines the predictions for the server's machine, for all servers that run there under this
+    user. It needs no server, and always measures with one thread as well.
     """
-    with reported_errors():
-        if server is None and store is None and table is None:
-            problem = Problem(
-                "--server", "nothing", "where the table goes", "give --server, --store or --table"
-            )
-            raise invalid_config([problem], "the command line")
+    with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         counts = _numbers(threads)
+        if is_host(name):
+            counts = sorted({1, *counts})
+        if server is None and store is None and table is None:
+            if not is_host(name):
+                problem = Problem(
+                    "--server", "nothing", "where the table goes", "give --server, --store or --table"
+                )
+                raise invalid_config([problem], "the command line")
+            store = Path(scratch)
         measured = None if table is None else _saved_table(name, table)
         if measured is None:
             check_name(name)

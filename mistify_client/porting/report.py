@@ -16,11 +16,12 @@ from mistify.costs.budget import (
     at_threads,
     axis_name,
     conditions_of,
+    hardware_of,
     latency_axis,
     memory_axis,
     quantity_of,
 )
-from mistify.costs.catalogue import HOST
+from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify_client.porting.formatting import amount, amounts, quality
@@ -33,6 +34,9 @@ _NAME_WIDTH = 10
 _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "met", "accuracy"
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _THREADS, _PREDICTED, _MEASURED = "threads", "latency\npredicted", "latency\nmeasured"
+
+#: What decides on hardware where nothing is measured.
+_PREDICTION = "prediction"
 
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
@@ -57,7 +61,8 @@ def report(job: Job) -> dict[str, object]:
     - `flops`: multiply-adds of one inference.
     - `hardware`: that of the goal's limit, else the server's machine. It runs the package with `threads`.
     - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
-      LiteRT, or inferred from a measurement on the server's machine.
+      LiteRT; null where that is not the server's machine.
+    - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
     - `memory_bytes`, `accuracy`: those of the package at its precision.
     - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
@@ -101,6 +106,7 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "compression": _compression_report(goal),
         "hardware": _hardware(goal),
         "threads": goal.threads,
+        "latency_judged_by": _judged_by(goal),
         "budget": amounts(goal.budget, source.formats if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
         "branches": [
@@ -136,7 +142,7 @@ def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
         MEMORY: network.achieved.get(memory_axis(precision)),
         **_plugged_in(network.achieved, source, _profile(goal), precision),
         "latency_ms": _latency(goal, network.achieved),
-        "measured_latency_ms": _latency(goal, network.measured),
+        "measured_latency_ms": _measured_latency(goal, network),
         "accuracy": network.accuracy,
     }
 
@@ -165,17 +171,30 @@ def _latency(goal: Goal, costs: Costs) -> float | None:
     return costs.get(axis_name(LATENCY, hardware, precision), costs.get(latency_axis(hardware)))
 
 
+def _measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None:
+    """Return the latency as measured on the goal's hardware; None where that is not the server's machine."""
+    return _latency(goal, network.measured) if is_host(_hardware(goal)) else None
+
+
+def _judged_by(goal: Goal) -> str | None:
+    """Return what decides whether a goal's limit on latency is met; None if it has none."""
+    if not any(map(hardware_of, goal.budget)):
+        return None
+    return "measurement" if is_host(_hardware(goal)) else _PREDICTION
+
+
 def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
 
     Precisions are shown where one is not float32, and threads where they differ. The caption says with how
-    many threads latencies are where no column does.
+    many threads latencies are where no column does, and which goals are judged by a predicted latency.
     """
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
     threads = {goal.threads for goal in job.goals}
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
-    said = _threads(job.goals) if in_caption else None, _time_shares(job.spent)
+    threads_said = _threads(job.goals) if in_caption else None
+    said = threads_said, _predicted(job.goals), _time_shares(job.spent)
     caption = "\n".join(filter(None, said))
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     if all(_precision(goal) == Quantization.NONE for goal in job.goals):
@@ -218,6 +237,14 @@ def _threads(goals: Iterable[Goal]) -> str:
         return f"latencies with {' '.join(counts.values())}"
     of_goals = (f"{words} ({', '.join(named[count])})" for count, words in sorted(counts.items()))
     return escape(f"latencies with {', '.join(of_goals)}")
+
+
+def _predicted(goals: Iterable[Goal]) -> str | None:
+    """Return which goals are judged by a predicted latency; None if none is."""
+    named = [f"{goal.id} ({_hardware(goal)})" for goal in goals if _judged_by(goal) == _PREDICTION]
+    return (
+        escape(f"judged by a latency that was predicted, not measured: {', '.join(named)}") if named else None
+    )
 
 
 def _time_shares(spent: Mapping[str, float]) -> str | None:
@@ -272,7 +299,7 @@ def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -
         **_plugged_in_cells(network.achieved, source, _profile(goal), precision),
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
         _PREDICTED: amount(LATENCY, _latency(goal, network.achieved)),
-        _MEASURED: amount(LATENCY, _latency(goal, network.measured)),
+        _MEASURED: amount(LATENCY, _measured_latency(goal, network)),
         _ACCURACY: quality(goal.metric, network.accuracy),
     }
 

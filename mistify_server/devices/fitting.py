@@ -31,7 +31,8 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 Array: TypeAlias = npt.NDArray[np.float64]
 Tiles: TypeAlias = Mapping[str, Tile]
 
-#: Tiles that are tried: those of the matrix products of XNNPACK and its like.
+#: Tiles that are tried: those of the matrix products of XNNPACK and its like, alone and with one of half the
+#: columns beside them.
 _ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 16)
 _COLUMNS: Final = (4, 8, 16, 32)
 _DEPTHS: Final = (1, 4, 8)
@@ -163,7 +164,9 @@ def _tiles(routine: str, own: Sequence[OperatorTiming]) -> Iterator[Tile]:
         return
     rows = _ROWS if is_product(routine) else (1,)
     depths = _DEPTHS if is_product(routine) and own[0].integer else (1,)
-    yield from (Tile(*sizes) for sizes in product(rows, _COLUMNS, depths))
+    for row, column, depth in product(rows, _COLUMNS, depths):
+        narrow = (0, column // 2) if is_product(routine) else (0,)
+        yield from (Tile(row, column, depth, columns) for columns in narrow)
 
 
 def _routines(readings: Iterable[OperatorTiming]) -> Iterator[str]:

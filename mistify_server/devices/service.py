@@ -7,10 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from mistify.costs.budget import latency_axis
+from mistify.costs.catalogue import is_host
 from mistify.costs.devices import Device, DeviceTable, check_table
 from mistify.costs.profiles import MeasuredProfile, device_profile_name
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify_server.devices.fitting import fitted
+from mistify_server.devices.host import kept_host, register_host
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 
@@ -30,10 +32,15 @@ class DeviceService:
     async def register(self, table: DeviceTable) -> Device:
         """Keep a device, in place of an earlier one of that name. Jobs go on with what they have begun with.
 
+        The server's own machine is kept for all stores on it.
+
         Raises:
-            MistifyError: INVALID_CONFIG with every problem of the table, and nothing was kept.
+            MistifyError: INVALID_CONFIG with every problem of the table, and nothing was kept; a table of the
+                server's machine that was measured elsewhere among them.
         """
         check_table(table)
+        if is_host(table.name):
+            return (await asyncio.to_thread(register_host, table)).device
         profiles, settings = await asyncio.to_thread(fitted, table)
         device = Device(table.name, table.machine, table.runtime, tuple(settings), self._now())
         self._devices.put(device, table, profiles)
@@ -72,8 +79,9 @@ class DeviceService:
         return predicted, self._devices.report(device, name, f"{job_id}/{goal_id}", deviation)
 
     def devices(self) -> list[Device]:
-        """Return all devices, by name."""
-        return self._devices.all()
+        """Return all devices by name, after this machine if it was measured."""
+        host = kept_host()
+        return [*([host.device] if host else []), *self._devices.all()]
 
     def _is_current(self, device: str, profile: MeasuredProfile) -> bool:
         """Check whether a job's profile has the device's current models, whatever its factor was."""

@@ -146,8 +146,7 @@ class GraphRunner:
     def _package(self, task: PackageTask) -> PackageResult:
         self._report(ProgressUpdate(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
         graph = self._graph(task.checkpoint)
-        cost = network_cost(self._network(task.checkpoint))
-        package = package_graph(graph, cost, task, *self._data(task.data, graph))
+        package = package_graph(graph, task, *self._data(task.data, graph))
         return store_package(package, self._artifacts)
 
     @activity("measuring")

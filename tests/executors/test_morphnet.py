@@ -156,8 +156,6 @@ class EightAtOnce(HardwareProfile):
     def slower(self, factor):
         return self
 
-    like_host = slower
-
 
 @pytest.mark.parametrize("share", [0.6, 0.3])
 def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):

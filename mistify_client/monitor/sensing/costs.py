@@ -36,7 +36,8 @@ def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[Branc
     Args:
         manifest: the package's manifest.
         hardware: name of the hardware profile whose latencies are returned: the host's, with the package's
-            own number of threads, or one that the package was made for (see `made_for`).
+            own number of threads, or one that the package was made for (see `made_for`), where they were
+            predicted.
 
     Returns:
         One entry per branch, in the order of the manifest.
@@ -59,7 +60,7 @@ def made_for(manifest: Manifest, hardware: str) -> bool:
     """
     if is_host(hardware):
         return hardware == own_host(manifest)
-    return all(latency_axis(hardware) in part.measured for part in _parts(manifest))
+    return all(latency_axis(hardware) in part.achieved for part in _parts(manifest))
 
 
 def own_host(manifest: Manifest) -> str:
@@ -72,4 +73,4 @@ def _parts(manifest: Manifest) -> tuple[Branch | Manifest, ...]:
 
 
 def _latency_ms(part: Branch | Manifest, hardware: str) -> float:
-    return part.latency.median_ms if is_host(hardware) else part.measured[latency_axis(hardware)]
+    return part.latency.median_ms if is_host(hardware) else part.achieved[latency_axis(hardware)]

@@ -60,7 +60,7 @@ def run_edge(
 ) -> EdgeOutcome:
     """Adapt until the budget is met, tune until accuracy is, within the step limit.
 
-    Limits on latency are met when LiteRT takes no longer, as `measure` finds.
+    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds.
 
     Raises:
         FloatingPointError: Training diverged.
@@ -68,7 +68,8 @@ def run_edge(
     if limits_latency(assignment.budget):
         steps, stuck = _adapt_by_measurement(executor, assignment, params, report, measure)
     else:
-        steps, stuck = _adapt(executor, assignment, params, report, 0)
+        at = replace(assignment, budget=aimed(assignment.budget))
+        steps, stuck = _adapt(executor, at, params, report, 0)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
     metric = setup.metric
@@ -95,7 +96,7 @@ def source_if_better(
 ) -> EdgeOutcome:
     """Return the source in place of an outcome, if it meets the budget and is more accurate.
 
-    It meets limits on latency as other networks do: measured in LiteRT, and with the same margin.
+    It meets limits on this machine's latency as other networks do: measured, and with the same margin.
     """
     network, setup, profiles = analyse(source).network(), assignment.setup, assignment.profiles
     costs = costs_of(network, profiles)

@@ -1,6 +1,6 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeAlias
@@ -85,7 +85,7 @@ class LatencyReading:
     ) -> "LatencyReading":
         """Return the reading of a network, measured as a budget limits its latency: precision, threads."""
         cost, host = analyse(model).network(), _host(profiles, budget)
-        # With more threads the profile is that with one, multiplied.
+        # With more threads the profile may be that with one, multiplied.
         by_operators = isinstance(host, MeasuredProfile) and host.threads == 1
         return cls(host.latency_ms(cost), measured_ms, costs_of(cost, profiles), by_operators)
 
@@ -97,10 +97,7 @@ class LatencyReading:
 
 def corrected(profiles: Profiles, deviation: float) -> Profiles:
     """Return the profiles for a machine that takes `deviation` times as long as its profile predicts."""
-    return tuple(
-        profile.slower(deviation) if is_host(profile.name) else profile.like_host(deviation)
-        for profile in profiles
-    )
+    return tuple(profile.slower(deviation) if is_host(profile.name) else profile for profile in profiles)
 
 
 def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
@@ -117,7 +114,7 @@ def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     slope = (before.measured_ms - last.measured_ms) / (before.predicted_ms - last.predicted_ms or np.inf)
     slope = min(max(slope, 0.0), last.deviation)
     fixed_ms = last.measured_ms - slope * last.predicted_ms
-    limits = (limit / last.costs[axis] for axis, limit in budget.items() if hardware_of(axis))
+    limits = (limit / last.costs[axis] for axis, limit in budget.items() if hardware_of(axis) == HOST.name)
     limit_ms = min(limits) * last.predicted_ms
     if last.measured_ms <= limit_ms:
         return last.deviation
@@ -145,38 +142,44 @@ def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Prof
 
 
 def calibrated_host(
-    host: tuple[MeasuredProfile, MeasuredProfile],
+    host: Sequence[MeasuredProfile],
     source: keras.Model,
     train: Dataset,
     threads: int = 1,
 ) -> Iterator[MeasuredProfile]:
     """Yield this machine's profile at each precision, corrected to predict the latency of the source.
 
-    With more threads than one, all networks are held to gain as much as the source does. Where the source
-    cannot be converted, they are held to take as long as in float32.
+    With threads that it was not measured with, all networks are held to gain as much as the source does over
+    one. Where the source cannot be converted, they are held to take as long as in float32.
 
     Args:
-        host: As measured in float32 and int8, with one thread.
+        host: As measured in float32 and int8, with one thread and perhaps with others.
         source: The network.
         train: Has some examples, to convert it with.
         threads: With which the profiles predict latencies.
     """
     cost = analyse(source).network()
+    with_one = {profile.integer: profile for profile in host if profile.threads == 1}
+    known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}
     float32_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
     for precision in STORED:
-        profile, measured_ms = _at(host, precision), _measured_ms(source, precision, train, threads)
+        profile, measured_ms = _at(known, precision), _measured_ms(source, precision, train, threads)
         if measured_ms is None:
-            profile, measured_ms = host[False], float32_ms
+            profile, measured_ms = known[False], float32_ms
         profile = profile.slower(measured_ms / profile.latency_ms(cost))
         yield replace(profile, name=host_profile_name(precision, threads), threads=threads)
 
 
-def _at(host: tuple[MeasuredProfile, MeasuredProfile], precision: Quantization) -> MeasuredProfile:
-    """Return this machine's profile at a precision, from those in float32 and int8."""
-    float32, int8 = host
+def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> MeasuredProfile:
+    """Return this machine's profile at a precision.
+
+    Args:
+        known: As measured in float32 and int8, by whether it is that of integers.
+        precision: The precision.
+    """
     if precision is Quantization.DYNAMIC:
-        return replace(float32, kernels=int8.model)
-    return int8 if precision.integer else float32
+        return replace(known[False], kernels=known[True].model)
+    return known[precision.integer]
 
 
 def _measured_ms(source: keras.Model, precision: Quantization, train: Dataset, threads: int) -> float | None:
@@ -199,12 +202,12 @@ def at_each_precision(profiles: Profiles) -> Profiles:
 
 
 def limits_latency(budget: Budget) -> bool:
-    """Return whether a budget limits latency, on any hardware."""
-    return any(hardware_of(axis) for axis in budget)
+    """Return whether a budget limits latency on this machine, the only one where it is measured."""
+    return any(hardware_of(axis) == HOST.name for axis in budget)
 
 
 def aimed(budget: Budget) -> Budget:
-    """Return the budget with limits on latency that leave room for noise of measurements."""
+    """Return the budget with limits on latency that leave room for noise of measurements, and of profiles."""
     return {axis: limit * (_AIM if hardware_of(axis) else 1.0) for axis, limit in budget.items()}
 
 

@@ -12,7 +12,6 @@ from executors.inspection.errors import invalid
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.training.objectives import objectives_for
 from mistify.config.quantization import QuantizationConfig
-from mistify.costs.network import NetworkCost
 from mistify.costs.quantization import Quantization
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.assemble import Package, assemble
@@ -49,14 +48,11 @@ def convert_graph(
         ) from error
 
 
-def package_graph(
-    graph: FrozenGraph, cost: NetworkCost, task: PackageTask, train: Dataset, test: Dataset
-) -> Package:
+def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, test: Dataset) -> Package:
     """Convert a graph, compare it with the result, and measure and describe that.
 
     Args:
         graph: The checkpoint of the task.
-        cost: Of the graph.
         task: What is asked of the package, and what its checkpoint was measured to be.
         train: The data that integer packages take the scales of activations from.
         test: The data that the package is compared and measured on.
@@ -76,7 +72,6 @@ def package_graph(
         originals=[partial(_run, graph)],
         float32=partial(convert_graph, graph),
         accuracy=task.accuracy,
-        cost=cost,
     )
     return assemble(conversion, task, objectives_for(graph.signature, train), test)
 

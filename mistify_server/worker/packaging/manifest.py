@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from importlib.metadata import version
 
-from executors.structure import analyse
 from mistify.package.manifest import Branch, Manifest, PackagedFile, TensorInfo, Versions
 from mistify_server.tasks.tasks import PackageTask
 from mistify_server.worker.packaging.conversion.branches import BranchNetwork
@@ -13,7 +12,7 @@ from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.package import (
     Measurement,
     PackageMeasurements,
-    on_all_hardware,
+    measured_here,
 )
 from mistify_server.worker.packaging.tflite.runner import Runner
 
@@ -38,12 +37,7 @@ def manifest_of(
         metric=task.data.metric,
         accuracy_target=settings.accuracy_target,
         achieved={**task.costs, **measured.costs},
-        measured=on_all_hardware(
-            own.latency,
-            conversion.cost,
-            task.hardware.values(),
-            settings.quantization.precision,
-        ),
+        measured=measured_here(own.latency, settings.quantization.precision),
         accuracy=own.accuracy.accuracy,
         accuracy_examples=own.accuracy.examples,
         latency=own.latency,
@@ -79,16 +73,10 @@ def _branches(conversion: Conversion, measured: PackageMeasurements, task: Packa
 
 
 def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask) -> Branch:
-    cost = analyse(network.model).network()
     return Branch(
         share=network.share,
         achieved=dict(network.costs),
-        measured=on_all_hardware(
-            measurement.latency,
-            cost,
-            task.hardware.values(),
-            task.settings.quantization.precision,
-        ),
+        measured=measured_here(measurement.latency, task.settings.quantization.precision),
         accuracy=measurement.accuracy.accuracy,
         latency=measurement.latency,
     )

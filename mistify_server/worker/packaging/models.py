@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from executors.data import Array, Dataset
-from executors.structure import analyse
 from executors.structure.signature import output_names, signature_of
 from executors.tfmot import compressed, quantization_aware
 from executors.training.evaluation import call, evaluate
@@ -59,7 +58,6 @@ def package_model(
         originals=[partial(_run, network) for network in networks],
         float32=partial(convert, model),
         accuracy=accuracy,
-        cost=analyse(model).network(),
         note=_note_on_classes(model, setup.train),
         branches=branches,
         other_files={SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {},

@@ -4,6 +4,7 @@ import pytest
 
 from executors.structure import LayerHandler, Role, UnsupportedLayerError, analyse, narrow, register
 from executors.structure.handlers.base import HANDLERS
+from tests.executors.structure.architectures import FAMILIES
 from tests.executors.structure.networks import (
     alternate,
     batch,
@@ -18,6 +19,14 @@ from tests.executors.structure.networks import (
 )
 
 layers = keras.layers
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_operators_do_the_multiply_adds_of_their_layers(family):
+    """Latencies are predicted by operators, limits on multiply-adds are of layers."""
+    build, _ = FAMILIES[family]
+    network = analyse(build(unmasked)).network()
+    assert sum(operation.multiply_adds for operation in network.operations) == network.flops > 0
 
 
 def test_the_slots_of_a_residual_group():

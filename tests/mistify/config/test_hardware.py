@@ -4,8 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from mistify.config.hardware import HardwareConfig, unknown_hardware
-from mistify.costs.catalogue import HOST, catalogue
-from mistify.costs.profiles import NominalProfile
+from mistify.costs.catalogue import HOST, catalogue, data_sheet
 
 TABLE_1 = {
     "v100": (112e3, 900),
@@ -34,10 +33,10 @@ def test_names_in_any_case(name):
 def test_figures_of_ones_own():
     figures = {"compute_power": "10GFLOP/s", "memory_bandwidth": 8.5}
 
-    assert HardwareConfig.model_validate(figures).nominal == NominalProfile("10gflops-8.5gbs", 10, 8.5)
-    assert HardwareConfig.model_validate({"name": "Watch", **figures}).nominal == NominalProfile(
-        "watch", 10, 8.5
-    )
+    assert HardwareConfig.model_validate(figures).nominal == data_sheet("10gflops-8.5gbs", 10, 8.5)
+    named = HardwareConfig.model_validate({"name": "Watch", **figures}).nominal
+    assert named == data_sheet("watch", 10, 8.5)
+    assert named.efficiency is not None
 
 
 def test_another_name_alone_is_that_of_a_measured_device():

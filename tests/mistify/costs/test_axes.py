@@ -76,8 +76,11 @@ def test_one_thread_goes_without_saying():
     assert latency_axis(at_threads("board", 1)) == "latency_ms@board"
     assert latency_axis(at_threads("board", 4), Quantization.INT8) == "latency_ms@board@4-threads@int8"
     latency = axis_of("latency_ms").format
-    assert latency.on("latency_ms@board@int8") == "latency on board in int8"
-    assert latency.on("latency_ms@board@4-threads@int8") == "latency on board with 4 threads in int8"
+    assert latency.on("latency_ms@board@int8") == "predicted latency on board in int8"
+    assert (
+        latency.on("latency_ms@board@4-threads@int8") == "predicted latency on board with 4 threads in int8"
+    )
+    assert latency.on("latency_ms@host@4-threads") == "latency on host with 4 threads"
 
 
 def test_the_axes_of_a_goal_are_for_its_threads():
@@ -183,7 +186,7 @@ def test_formats_speak_of_amounts():
     assert SPEED.format.amount(0.02) == "50J"
     assert SPEED.format.in_plain_unit(0.02) == "50 J"
     assert SPEED.format.name == "energy_j"
-    assert SPEED.format.on("1/energy_j@board@int8") == "energy on board in int8"
+    assert SPEED.format.on("1/energy_j@board@int8") == "predicted energy on board in int8"
     assert axis_of("flops").format.in_plain_unit(12_500) == "12,500 multiply-adds"
     assert axis_of("memory_bytes@int8").format.in_plain_unit(1e6) == "1,000,000 B"
 

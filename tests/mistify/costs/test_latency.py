@@ -35,6 +35,16 @@ def test_what_does_not_fill_a_tile_counts_as_if_it_did():
     assert terms_of(Operation(OperatorKind.CONVOLUTION, 12, 8, 32, 9), Tile(4, 16, 8))[1] == filled
 
 
+@pytest.mark.parametrize(("channels", "filled"), [(3, 16), (16, 16), (17, 32), (32, 32), (48, 64)])
+def test_a_narrow_tile_is_for_few_channels(channels, filled):
+    """XNNPACK's float32 tiles have 32 columns, and 16 where those are enough."""
+    tile = Tile(columns=32, narrow=16)
+    product = Operation(OperatorKind.CONVOLUTION, 10, 3, channels)
+    assert terms_of(product, tile)[1:3] == (10 * filled * 3,) * 2
+    assert terms_of(product, tile)[4] == 10 * (2 if channels > 32 else 1)
+    assert terms_of(product, Tile(columns=32))[1] == 10 * 3 * (64 if channels > 32 else 32)
+
+
 def test_what_runs_several_times_takes_as_many_times_as_long():
     operation = Operation(OperatorKind.PRODUCT, 8, 4, 6)
     once, thrice = (
@@ -101,9 +111,8 @@ def test_integers_are_made_of_what_comes_in_and_floats_of_what_goes_out():
     assert profile.latency_ms(network(100)) == pytest.approx((1 + 3 * 10) / 1e3)
 
 
-def test_a_measured_device_does_not_deviate_as_this_machine_does():
+def test_a_slower_device_takes_longer_for_all_networks():
     profile = MeasuredProfile("board", model(1.0, 0.1), integer=False)
-    assert profile.like_host(3.0) == profile
     assert profile.slower(3.0).latency_ms(network(10)) == pytest.approx(3 * profile.latency_ms(network(10)))
 
 

@@ -1,12 +1,14 @@
 """The commands of devices: they report mistakes before anything is measured."""
 
+from contextlib import contextmanager
+
 import pytest
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from mistify.costs.devices import DeviceTable, OperatorTiming
 from mistify.files import write_json
-from mistify.machine import machine
+from mistify.machine import machine, runtime
 from mistify.profiling.samples import samples
 from mistify_client.cli.main import app
 from tests.mistify_client.coordinators import running
@@ -37,7 +39,7 @@ def small_table(name):
         for integer in (False, True)
         for chain in samples(integer=integer)
     )
-    return DeviceTable(name=name, machine=machine(), runtime="LiteRT", readings=readings)
+    return DeviceTable(name=name, machine=machine(), runtime=runtime(), readings=readings)
 
 
 def mistify(*arguments):
@@ -87,6 +89,33 @@ def test_a_missing_server_is_reported_before_measuring(tmp_path, measured, monke
     refused = mistify("profile-device", "--name", "my-board", "--store", tmp_path / "store")
     assert refused.exit_code == 8
     assert "mistify-porting[server]" in refused.stderr
+    assert measured == []
+
+
+def test_this_machine_is_profiled_without_naming_a_server(tmp_path, measured, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    stores = []
+
+    @contextmanager
+    def embedded_server(store, data_roots, *, resume):
+        stores.append(store)
+        with running(store) as address:
+            yield address
+
+    monkeypatch.setattr("mistify_client.cli.profile.embedded_server", embedded_server)
+    result = mistify("profile-device", "--name", "host", "--threads", "2")
+    assert result.exit_code == 0, result.stderr
+    assert "host" in result.stdout
+    assert measured == [("host", [1, 2])]
+    assert not any(store.exists() for store in stores)
+    listed = mistify("devices", "--store", tmp_path / "store")
+    assert "host" in listed.stdout
+
+
+def test_another_device_needs_a_server_or_a_file(measured):
+    refused = mistify("profile-device", "--name", "my-board")
+    assert refused.exit_code == 2
+    assert "--server, --store or --table" in refused.stderr
     assert measured == []
 
 

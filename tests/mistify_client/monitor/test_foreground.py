@@ -289,7 +289,7 @@ def test_latencies_of_the_hardware_that_is_meant(package):
 
 def test_ratios_to_what_different_machines_take_do_not_mix(package):
     """The package that was shipped is not made for the hardware that is meant, the next one is."""
-    shipped = manifest([branch(10.0, 0.8).model_copy(update={"measured": {}})], default_branch=0)
+    shipped = manifest([branch(10.0, 0.8).model_copy(update={"achieved": {}})], default_branch=0)
     shipped.save(package)
     watched, state = on_board(package), state_directory(package)
     recorder = Recorder.open(state, 1, Switchboard.open(state).generation, 1)

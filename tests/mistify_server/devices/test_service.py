@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -39,6 +40,14 @@ def table() -> DeviceTable:
     return measure_device("my-board", [1], chains=some_of_each, budget_seconds=1e-3)
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this machine's own profile is kept."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(path))
+    return path
+
+
 async def register(address: str, table: DeviceTable) -> Any:
     with DevicesClient(address) as client:
         return await asyncio.to_thread(client.register, table)
@@ -61,6 +70,30 @@ async def test_a_device_is_registered_and_listed(caller: Any, table: DeviceTable
     assert await listed(caller.address) == [device]
     again = await register(caller.address, replace(table, machine="another processor"))
     assert await listed(caller.address) == [again]
+
+
+async def test_this_machine_is_kept_for_all_stores_on_it(
+    caller: Any, site: Any, table: DeviceTable, tmp_path: Path, serving_at: Any
+) -> None:
+    board = await register(caller.address, table)
+    here = await register(caller.address, replace(table, name="host"))
+    assert (here.name, here.machine) == ("host", table.machine)
+    assert await listed(caller.address) == [here, board]
+    async with serving_at(replace(site.settings(), store=tmp_path / "another")) as other:
+        assert await listed(other.address) == [here]
+
+
+async def test_another_machine_is_not_taken_for_this_one(caller: Any, table: DeviceTable) -> None:
+    with pytest.raises(MistifyError) as caught:
+        await register(
+            caller.address, replace(table, name="host", machine="aarch64 board", runtime="LiteRT 1")
+        )
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert [(problem.place, problem.value, problem.expected) for problem in caught.value.problems] == [
+        ("machine", "aarch64 board", table.machine),
+        ("runtime", "LiteRT 1", table.runtime),
+    ]
+    assert await listed(caller.address) == []
 
 
 async def test_goals_have_the_threads_that_their_device_was_measured_with(

@@ -224,7 +224,7 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
             **{**COMMON, "hardware": by_name([HOST, NominalProfile("pi", 5.0, 1.0)])},
         )
     )
-    assert result.measured["latency_ms@pi"] == pytest.approx(10 * result.measured["latency_ms@host"])
+    assert result.measured.keys() == {"latency_ms@host", "latency_ms@host@int8"}
     assert result.achieved["size_bytes@int8"] == pytest.approx(root.root_costs["size_bytes@int8"], rel=0.4)
     manifest = Manifest.model_validate_json(tree.read(result.files["manifest.json"]))
     assert (manifest.quantization, manifest.accuracy) == (precision, result.accuracy)

@@ -66,12 +66,38 @@ def _by_threads(profile: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def add_efficiency(connection: Connection) -> None:
+    """Give the tiles of measured hardware no narrower ones, and let data sheets count as they stand.
+
+    So plans and devices predict what they did.
+    """
+
+    def change(profile: dict[str, Any]) -> None:
+        if profile["kind"] == "nominal":
+            profile.update(efficiency=None, factor=1.0)
+        else:
+            for routine in profile["model"]["routines"].values():
+                routine["tile"].append(0)
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        for profile in plan["hardware"].values():
+            change(profile)
+
+    _change_json(connection, "batches", "plan", change_plan)
+    for device, text in connection.execute("SELECT name, profiles FROM devices").fetchall():
+        profiles = json.loads(text)
+        for profile in profiles:
+            change(profile)
+        connection.execute("UPDATE devices SET profiles = ? WHERE name = ?", (json.dumps(profiles), device))
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
 STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
     add_threads,  # to 15
+    add_efficiency,  # to 16
 )
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mistify.costs.network import NetworkCost
 from mistify.package.manifest import TunableTensor
 from mistify.package.training import Training
 from mistify_server.worker.packaging.conversion.branches import Branches
@@ -44,7 +43,6 @@ class Conversion:
         originals: The network before its conversion; of a package with branches, each branch's.
         float32: Converts the same network in float32.
         accuracy: Of the network before its conversion.
-        cost: Of the network.
         note: A remark on the network for the manifest; may be empty.
         branches: The networks between which it can switch; None where it cannot.
         other_files: Further files of the package, by name.
@@ -56,7 +54,6 @@ class Conversion:
     originals: Sequence[Original]
     float32: Callable[[], bytes]
     accuracy: float
-    cost: NetworkCost
     note: str = ""
     branches: Branches | None = None
     other_files: Mapping[str, bytes] = field(default_factory=dict)

@@ -4,13 +4,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from mistify.machine import machine
+from mistify.machine import machine, runtime
 from mistify.package.manifest import MeasuredLatency
 from mistify_server.worker.packaging.tflite.runner import Array
 
@@ -53,7 +52,7 @@ def measure_latency(
         runs=sum(map(len, bursts)),
         threads=threads,
         machine=machine(),
-        runtime=f"ai-edge-litert {version('ai-edge-litert')}",
+        runtime=runtime(),
     )
 
 

@@ -1,15 +1,13 @@
 """The measurement of a package: latency, accuracy and costs, as LiteRT runs it and as it is stored."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from executors.data import Dataset
 from executors.training.objectives import Objective
 from mistify.costs.axes import known_axes
-from mistify.costs.budget import Costs, at_threads, latency_axis
+from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
-from mistify.costs.network import NetworkCost
-from mistify.costs.profiles import Profile, by_name
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import MeasuredLatency, branch_signature, fixed_batch_signature
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
@@ -38,7 +36,8 @@ class PackageMeasurements:
         branches: One for each branch, the cheapest first; a single one where there are no branches.
         default: The index of the goal's own network among them.
         costs: Of the files, by axis: their size, their memory, and what the compression came to.
-        note: What was not gained by the precision, or lost by the compression; may be empty.
+        note: What was predicted instead of measured, not gained by the precision, or lost by the compression;
+            may be empty.
     """
 
     branches: tuple[Measurement, ...]
@@ -109,10 +108,13 @@ def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float
 
 
 def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: Costs) -> str:
-    """Return what was not gained by the precision or lost by the compression, which came to `stored`."""
+    """Return what was not measured, not gained by the precision, or lost by the compression.
+
+    The compression came to `stored`.
+    """
     metric, compression = task.data.metric, task.settings.compression
     precision = task.settings.quantization.precision
-    notes = []
+    notes = [*_predictions(task)]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:
@@ -123,26 +125,23 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
     return "; ".join(filter(None, notes))
 
 
-def on_all_hardware(
-    latency: MeasuredLatency, network: NetworkCost, profiles: Iterable[Profile], precision: Quantization
-) -> dict[str, float]:
-    """Return the latency of an inference on this machine and, estimated from it, on the other hardware.
+def _predictions(task: PackageTask) -> Iterator[str]:
+    """Say on what evidence limits on the latency on other hardware than this machine are judged."""
+    for profile in task.hardware.values():
+        axis = latency_axis(profile.name)
+        if axis in task.settings.budget and not is_host(profile.name):
+            yield (
+                f"is judged by the latency on {conditions_of(axis).hardware} as predicted from "
+                f"{profile.evidence}: nothing was measured there"
+            )
+
+
+def measured_here(latency: MeasuredLatency, precision: Quantization) -> dict[str, float]:
+    """Return the latency of an inference on this machine by axis, with and without its precision.
 
     Args:
-        latency: Of an inference on this machine. With as many threads the other hardware runs the package.
-        network: The costs of the network.
-        profiles: Of the hardware, this machine's own among them.
+        latency: In milliseconds, with a number of threads.
         precision: Of the package.
-
-    Returns:
-        Milliseconds by axis, such as `latency_ms@host`.
     """
-    named, host = by_name(profiles), at_threads(HOST.name, latency.threads)
-    deviation = latency.median_ms / named.get(host, HOST).latency_ms(network)
-    estimated = {
-        latency_axis(name): profile.like_host(deviation).latency_ms(network)
-        for name, profile in named.items()
-        if not is_host(name) and profile.threads == latency.threads
-    }
-    here = dict.fromkeys((latency_axis(host), latency_axis(host, precision)), latency.median_ms)
-    return {**here, **estimated}
+    host = at_threads(HOST.name, latency.threads)
+    return dict.fromkeys((latency_axis(host), latency_axis(host, precision)), latency.median_ms)

@@ -1,17 +1,14 @@
-"""Latencies on other hardware, estimated from the one that was measured on this machine."""
-
-from dataclasses import replace
+"""Latencies of packages: measured on this machine, predicted for other hardware, and said which."""
 
 import pytest
 
-from executors.structure import analyse
 from mistify.costs.catalogue import HOST
-from mistify.costs.latency import LatencyModel, RoutineModel, Tile, routine_of, terms_of
-from mistify.costs.profiles import NominalProfile, device_profile
+from mistify.costs.latency import LatencyModel
+from mistify.costs.profiles import NominalProfile, by_name, device_profile
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import MeasuredLatency
-from mistify_server.worker.packaging.measurement.package import on_all_hardware
-from tests.mistify_server.worker.packaging.networks import network
+from mistify_server.tasks.tasks import PackageSettings, PackageTask
+from mistify_server.worker.packaging.measurement.package import _predictions, measured_here
 
 
 def latency(median_ms: float, threads: int = 1) -> MeasuredLatency:
@@ -20,40 +17,39 @@ def latency(median_ms: float, threads: int = 1) -> MeasuredLatency:
     )
 
 
-def test_without_other_hardware_there_is_the_host_alone():
-    assert on_all_hardware(latency(1.0), analyse(network()).network(), (), Quantization.NONE) == {
-        "latency_ms@host": 1.0
-    }
+@pytest.mark.parametrize(
+    ("threads", "precision", "axes"),
+    [
+        (1, Quantization.NONE, {"latency_ms@host"}),
+        (1, Quantization.INT8_QAT, {"latency_ms@host", "latency_ms@host@int8"}),
+        (4, Quantization.INT8, {"latency_ms@host@4-threads", "latency_ms@host@4-threads@int8"}),
+    ],
+)
+def test_only_this_machine_is_measured(threads: int, precision: Quantization, axes: set[str]) -> None:
+    assert measured_here(latency(2.0, threads), precision) == dict.fromkeys(axes, 2.0)
 
 
-def test_an_int8_package_meets_limits_on_the_host_at_int8():
-    cost = analyse(network()).network()
-    profiles = [HOST, replace(HOST, name="host@int8"), replace(HOST, name="host@dynamic")]
-    latencies = on_all_hardware(latency(2.0), cost, profiles, Quantization.INT8)
-    assert latencies == {"latency_ms@host": 2.0, "latency_ms@host@int8": 2.0}
-
-
-def test_other_hardware_runs_a_package_with_as_many_threads():
-    """With four, this machine takes half of what its profile for that says, and so does the other."""
-    cost = analyse(network()).network()
-    four, pi = HOST.with_threads(4), NominalProfile("pi", 5.0, 1.0)
-    profiles = [HOST.slower(3.0), four, pi, pi.with_threads(4)]
-    taken = latency(four.latency_ms(cost) / 2, threads=4)
-    assert on_all_hardware(taken, cost, profiles, Quantization.INT8) == {
-        "latency_ms@host@4-threads": taken.median_ms,
-        "latency_ms@host@4-threads@int8": taken.median_ms,
-        "latency_ms@pi@4-threads": pytest.approx(pi.latency_ms(cost) / 2),
-    }
-
-
-def test_a_measured_device_is_not_corrected_by_the_deviation_of_this_machine():
-    """A board that starts each operator in one microsecond, whatever the host takes."""
-    cost = analyse(network()).network()
-    routines = {routine_of(operation): operation for operation in cost.operations}
-    figures = {
-        routine: RoutineModel(tile=Tile(), figures=(1.0, *[0.0] * (len(terms_of(operation, Tile())) - 1)))
-        for routine, operation in routines.items()
-    }
-    board = device_profile("board", LatencyModel(start=0.0, routines=figures), False)
-    latencies = on_all_hardware(latency(9.0), cost, [HOST, board], Quantization.NONE)
-    assert latencies["latency_ms@board"] == pytest.approx(len(list(cost.operations)) / 1e3)
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [
+        ("latency_ms@pi", "is judged by the latency on pi as predicted from its data sheet: "),
+        ("latency_ms@pi@4-threads", "is judged by the latency on pi as predicted from its data sheet: "),
+        ("latency_ms@board@int8", "is judged by the latency on board as predicted from what operators take"),
+        ("latency_ms@host", None),
+        ("flops", None),
+    ],
+)
+def test_a_limit_on_other_hardware_is_said_to_be_predicted(axis: str, said: str | None) -> None:
+    pi, model = NominalProfile("pi", 5.0, 1.0), LatencyModel(start=0.0, routines={})
+    boards = [device_profile("board", model, integer) for integer in (False, True)]
+    task = PackageTask.model_construct(
+        settings=PackageSettings(goal_id="goal", job_id="job", budget={axis: 1.0}),
+        hardware=by_name([HOST, pi, pi.with_threads(4), *boards]),
+    )
+    notes = list(_predictions(task))
+    if said is None:
+        assert not notes
+    else:
+        (note,) = notes
+        assert note.startswith(said)
+        assert note.endswith("nothing was measured there")

@@ -1,0 +1,79 @@
+"""The share of a data sheet's figures that operators reach in a runtime (paper 4.1).
+
+Peaks are not reached: a kernel fills its registers with output channels, so that those with few of them
+compute at a small share of the peak; reading and writing go through caches; and starting takes time.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mistify.costs.operators import Operation, OperatorKind
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a kind of operator reaches of the peaks.
+
+    Attributes:
+        compute: Multiply-adds, as a share of the peak in operations, with very many output channels. Data
+            sheets count a multiply-add as two operations, so that this is a half at the most.
+        half_at: Output channels with which it is half of that.
+        memory: Bytes, as a share of the memory's bandwidth; above 1 where they stay in caches.
+    """
+
+    compute: float
+    half_at: float
+    memory: float
+
+    def compute_with(self, channels: int) -> float:
+        """Return the share of the peak with a number of output channels."""
+        return self.compute * channels / (channels + self.half_at)
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """What operators reach of the peaks, and what they take in any case, whatever the peaks.
+
+    Attributes:
+        inference_us: Microseconds of every inference.
+        operator_us: Microseconds of every operator.
+        product: Of convolutions and matrix products.
+        depthwise: Of depthwise convolutions.
+        memory: Of all other operators, which multiply by no weights: bytes, as in `Reached`.
+    """
+
+    inference_us: float
+    operator_us: float
+    product: Reached
+    depthwise: Reached
+    memory: float
+
+    def microseconds(self, operation: Operation, compute_power: float, memory_bandwidth: float) -> float:
+        """Return the time of an operator: `C_mem / mem_bandwidth + C_comp / comp_power`, at what is reached.
+
+        Args:
+            operation: The operator, in float32.
+            compute_power: The peak in GFLOP/s.
+            memory_bandwidth: In GB/s.
+        """
+        started = self.operator_us * operation.times
+        if not operation.multiply_adds:
+            return started + operation.bytes_moved / (memory_bandwidth * self.memory * 1e3)
+        reached = self.depthwise if operation.kind is OperatorKind.DEPTHWISE else self.product
+        return (
+            started
+            + operation.bytes_moved / (memory_bandwidth * reached.memory * 1e3)
+            + operation.multiply_adds / (compute_power * reached.compute_with(operation.c_out) * 1e3)
+        )
+
+
+#: Of LiteRT with one thread, fitted to an AMD EPYC whose core has 260 GFLOP/s and 41 GB/s, on 2026-11-24
+#: (benchmarks/data_sheets.py). The one device that was measured stands for all: how another one deviates from
+#: its data sheet, only measuring it can tell.
+MEASURED: Final = Efficiency(
+    inference_us=0.45,
+    operator_us=0.045,
+    product=Reached(compute=0.5, half_at=16.0, memory=3.1),
+    depthwise=Reached(compute=0.155, half_at=22.0, memory=2.4),
+    memory=2.0,
+)

@@ -1,0 +1,99 @@
+"""This machine as a measured device, kept in the cache of the user who runs the server (paper 4.1)."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from mistify.costs.devices import Device, DeviceTable
+from mistify.costs.profiles import MeasuredProfile
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.files import cache_directory, locked, write_bytes
+from mistify.machine import machine, runtime
+from mistify_server.devices.fitting import fitted
+
+
+@dataclass(frozen=True)
+class Host:
+    """This machine.
+
+    Attributes:
+        device: What is told of it.
+        profiles: One for each precision and number of threads, with one thread among them.
+    """
+
+    device: Device
+    profiles: tuple[MeasuredProfile, ...]
+
+
+_HOST = TypeAdapter(Host)
+
+
+def kept_host() -> Host | None:
+    """Return this machine as it was measured last; None if it was not, with this runtime and Mistify."""
+    try:
+        return _HOST.validate_json(_path().read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def measured_host(measure: Callable[[], DeviceTable]) -> Host:
+    """Return this machine as it was measured last, or measure it now.
+
+    Meanwhile other processes wait, so that measuring is not disturbed by theirs.
+
+    Args:
+        measure: Measures this machine.
+    """
+    with _locked():
+        return kept_host() or _keep(measure())
+
+
+def register_host(table: DeviceTable) -> Host:
+    """Keep measurements of this machine, in place of earlier ones.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, they are of another machine or runtime, or not with one thread; nothing
+            was kept.
+    """
+    problems = list(_wrong(table))
+    if problems:
+        message = f"the device {table.name!r}, which is the server's machine: nothing was registered"
+        raise MistifyError(ErrorCode.INVALID_CONFIG, message, problems)
+    with _locked():
+        return _keep(table)
+
+
+def _wrong(table: DeviceTable) -> Iterator[Problem]:
+    fix = "measure it on the server's machine, in the server's environment; or name the device otherwise"
+    if table.machine != machine():
+        yield Problem("machine", table.machine, machine(), fix)
+    if table.runtime != runtime():
+        yield Problem("runtime", table.runtime, runtime(), fix)
+    if all(reading.threads != 1 for reading in table.readings):
+        yield Problem("readings", "none with one thread", "some", "measure it again: --threads 1")
+
+
+def _keep(table: DeviceTable) -> Host:
+    profiles, settings = fitted(table)
+    device = Device(table.name, table.machine, table.runtime, tuple(settings), datetime.now(UTC))
+    host = Host(device, tuple(profiles))
+    write_bytes(_path(), _HOST.dump_json(host))
+    return host
+
+
+def _locked() -> AbstractContextManager[None]:
+    directory = _path().parent
+    directory.mkdir(parents=True, exist_ok=True)
+    return locked(directory)
+
+
+def _path() -> Path:
+    """Return the file of this machine, of what runs its networks, and of what chooses them."""
+    named = "\n".join((machine(), runtime(), f"mistify-porting {version('mistify-porting')}"))
+    return cache_directory() / "hosts" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"

@@ -1,0 +1,84 @@
+"""What operators take at what they reach of a data sheet's figures, by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from mistify.costs.catalogue import catalogue, data_sheet
+from mistify.costs.efficiency import Efficiency, Reached
+from mistify.costs.network import LayerCost, NetworkCost
+from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.costs.profiles import NominalProfile
+
+EFFICIENCY = Efficiency(
+    inference_us=2.0,
+    operator_us=1.0,
+    product=Reached(compute=0.5, half_at=16.0, memory=2.0),
+    depthwise=Reached(compute=0.2, half_at=8.0, memory=1.0),
+    memory=0.5,
+)
+CONVOLUTION = Operation(OperatorKind.CONVOLUTION, positions=10, c_in=3, c_out=16, kernel=9)
+DEPTHWISE = Operation(OperatorKind.DEPTHWISE, positions=10, c_in=8, c_out=8, kernel=9)
+PRODUCT = Operation(OperatorKind.PRODUCT, positions=8, c_in=4, c_out=16, times=2)
+ADD = elementwise(OperatorKind.ADD, 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("operation", "multiply_adds", "bytes_moved"),
+    [
+        (CONVOLUTION, 10 * 3 * 16 * 9, 4 * (3 * 16 * 9 + 160)),
+        (DEPTHWISE, 10 * 8 * 9, 4 * (8 * 9 + 80)),
+        (PRODUCT, 2 * 8 * 4 * 16, 4 * 2 * 8 * 16),  # of two tensors that are computed: no weights
+        (ADD, 0, 4 * 200),
+    ],
+)
+def test_an_operator_computes_and_moves(operation: Operation, multiply_adds: int, bytes_moved: int) -> None:
+    assert (operation.multiply_adds, operation.bytes_moved) == (multiply_adds, bytes_moved)
+
+
+@pytest.mark.parametrize(
+    ("operation", "taken"),
+    [
+        (CONVOLUTION, 1 + 4_320 / (0.25 * 4e3) + 2_368 / (2.0 * 1e3)),  # 16 channels: half of a half
+        (DEPTHWISE, 1 + 720 / (0.1 * 4e3) + 608 / 1e3),
+        (PRODUCT, 2 + 1_024 / (0.25 * 4e3) + 1_024 / (2.0 * 1e3)),
+        (ADD, 1 + 800 / (0.5 * 1e3)),
+    ],
+)
+def test_an_operator_takes_what_it_reaches(operation: Operation, taken: float) -> None:
+    assert EFFICIENCY.microseconds(operation, compute_power=4.0, memory_bandwidth=1.0) == pytest.approx(taken)
+
+
+def network(*operations: Operation) -> NetworkCost:
+    flops = sum(operation.multiply_adds for operation in operations)
+    return NetworkCost((LayerCost("all", flops, 0, 0, (0,), 1, operations=operations),), (48, 8), (0,), (1,))
+
+
+def test_a_network_takes_the_sum_of_its_operators() -> None:
+    board = NominalProfile("board", 4.0, 1.0, efficiency=EFFICIENCY)
+    both = board.latency_ms(network(CONVOLUTION, ADD))
+    assert both == pytest.approx((2 + (1 + 4.32 + 1.184) + (1 + 1.6)) / 1e3)
+    assert board.slower(3.0).latency_ms(network(CONVOLUTION, ADD)) == pytest.approx(3 * both)
+    assert replace(board, efficiency=None).slower(3.0).latency_ms(network(CONVOLUTION)) == pytest.approx(
+        3 * (4 * 8 / 1e6 + 4_320 / 4e6)
+    )
+
+
+@pytest.mark.parametrize("profile", catalogue().values(), ids=str)
+def test_hardware_by_its_data_sheet_does_not_reach_its_peak(profile: NominalProfile) -> None:
+    """Two operations count as one multiply-add on the sheet: at the best, it takes twice as long."""
+    wide = Operation(OperatorKind.CONVOLUTION, positions=400, c_in=512, c_out=100_000)
+    assert profile == data_sheet(profile.name, profile.compute_power, profile.memory_bandwidth)
+    at_peak = network(wide).flops / (profile.compute_power * 1e6)
+    assert profile.latency_ms(network(wide)) > 1.99 * at_peak
+
+
+def test_fewer_channels_never_take_longer() -> None:
+    taken = [
+        EFFICIENCY.microseconds(replace(CONVOLUTION, c_in=channels, c_out=channels), 4.0, 1.0)
+        for channels in range(1, 100)
+    ]
+    assert taken == sorted(taken)
+    assert EFFICIENCY.product.compute_with(16) == 0.25
+    assert math.isclose(EFFICIENCY.product.compute_with(10**9), 0.5, rel_tol=1e-6)
