@@ -1,6 +1,7 @@
 """The plan of a batch of configs before anything is computed: its goal tree, choices and predictions."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from mistify.config.metric import Metric
 from mistify.costs.budget import Budget, Costs
@@ -40,6 +41,8 @@ class PlannedEdge:
         steps: The training steps.
         seconds: The predicted time of the edge, with the packages of its goals.
         warning: Which demands are likely to be missed, in words; empty if none.
+        precisions: The id of a goal -> why the server chose its precision, in words; without those whose
+            configs name one.
     """
 
     goals: tuple[str, ...]
@@ -53,6 +56,7 @@ class PlannedEdge:
     steps: int
     seconds: float
     warning: str = ""
+    precisions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
     yield f"[bold]{escape(', '.join(edge.goals))}[/]: {escape(', '.join(figures))}"
     if edge.algorithm:
         yield f"[dim]{escape(edge.algorithm)}: {escape(edge.choice)}[/]"
+    for goal, choice in edge.precisions.items():
+        yield f"[dim]{escape(f'{goal} as {choice}')}[/]"
     if edge.warning:
         yield f"[yellow]{escape(edge.warning)}[/]"
 

@@ -13,6 +13,7 @@ import pytest
 from mistify.config.porting import DatasetConfig
 from mistify.errors import MistifyError
 from mistify.jobs.job import Job, JobEvent
+from mistify.jobs.plan import Plan
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
@@ -91,6 +92,10 @@ class Caller:
         text = configs if isinstance(configs, str) else json.dumps(configs)
         request = pb.SubmitBatchRequest(config_json=text, idempotency_key=key)
         return porting.job_from_proto(await self.call(self.stub.SubmitBatch, request))
+
+    async def plan(self, configs: object) -> Plan:
+        request = pb.PlanRequest(config_json=json.dumps(configs))
+        return porting.plan_from_proto(await self.call(self.stub.Plan, request))
 
     async def add(self, job_id: str, configs: object, key: str = "") -> Job:
         text = configs if isinstance(configs, str) else json.dumps(configs)

@@ -178,6 +178,7 @@ class Forecast:
             steps=steps,
             seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
             warning=_warning(self.plan.data.metric, accuracy, target, steps),
+            precisions=_precisions(own),
         )
 
     def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
@@ -241,6 +242,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
             accuracy_target=node.accuracy_target,
             steps=0,
             seconds=_PACKAGING * len(node.goals),
+            precisions=_precisions(goals[goal_id] for goal_id in node.goals),
         )
         for node in plan.nodes
     )
@@ -267,6 +269,11 @@ def after_losing(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
         kept = max(1 - lost.mean, 1e-6)
         by_source, by_loss = 1 / kept, source.mean / kept**2
     return Estimate(mean, math.hypot(by_source * source.deviation, by_loss * lost.deviation))
+
+
+def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
+    """Return why the server chose the precisions of goals, without those whose configs name one."""
+    return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}
 
 
 def _networks(goal: Goal) -> int:

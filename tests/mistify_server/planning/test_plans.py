@@ -1,15 +1,12 @@
 """Plans and choices of a server, by scripted workers whose networks are figures."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mistify.errors import ErrorCode
-from mistify.jobs.plan import OutOfReach, Plan
-from mistify.v1 import porting_pb2 as pb
-from mistify.wire.porting import plan_from_proto
+from mistify.jobs.plan import OutOfReach
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.store.changes import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
@@ -38,16 +35,10 @@ def foreseeable(site: Any) -> Any:
     return site
 
 
-async def planned(caller: Any, configs: object) -> Plan:
-    request = pb.PlanRequest(config_json=json.dumps(configs))
-    return plan_from_proto(await caller.call(caller.stub.Plan, request))
-
-
 async def test_a_plan_has_every_goal_and_starts_nothing(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
-    plan = await planned(
-        caller,
+    plan = await caller.plan(
         [
             make_config("half", algorithm=AUTO, FLOP="0.5x"),
             make_config("quarter", algorithm=AUTO, FLOP="0.25x"),
@@ -91,7 +82,7 @@ async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(
 ) -> None:
     """As of a graph, whose inspection has no estimates."""
     configs = [make_config("as-it-is", algorithm=AUTO, FLOP="1x", accuracy="0.7")]
-    ((edge,),) = [batch.edges for batch in (await planned(caller, configs)).batches]
+    ((edge,),) = [batch.edges for batch in (await caller.plan(configs)).batches]
     assert (edge.goals, edge.algorithm, edge.accuracy, edge.steps) == (("as-it-is",), "", None, 0)
     job = await caller.submit(configs)
     (goal,) = (await caller.finished(job.id)).goals
@@ -107,7 +98,7 @@ async def test_a_goal_out_of_reach_is_reported_the_nearest_that_is_not(
         make_config("few", algorithm=AUTO, num_of_params=3),
         make_config("half", algorithm=AUTO, FLOP="0.5x"),
     ]
-    plan = await planned(caller, configs)
+    plan = await caller.plan(configs)
     assert plan.out_of_reach == (
         OutOfReach("tiny", "FLOP", "0.001x", "0.005x"),
         OutOfReach("few", "num_of_params", "3", "5"),
@@ -121,9 +112,9 @@ async def test_a_goal_out_of_reach_is_reported_the_nearest_that_is_not(
         make_config("tiny", algorithm=AUTO, FLOP="0.005x", num_of_params="0.5x"),
         make_config("few", algorithm=AUTO, num_of_params="5"),
     ]
-    assert not (await planned(caller, nearest)).out_of_reach
+    assert not (await caller.plan(nearest)).out_of_reach
     assert len((await caller.submit(nearest)).goals) == 2
-    nothing = await planned(caller, configs[:1])
+    nothing = await caller.plan(configs[:1])
     assert (nothing.batches, len(nothing.out_of_reach)) == ((), 1)
 
 
@@ -134,7 +125,7 @@ async def test_a_plan_is_refused_for_what_a_submission_is_refused_for(
         make_config("a", model="none.json", FLOP="0.5x"),
         make_config("b", algorithm={"name": "x"}, FLOP=9),
     ]
-    refused, submitted = await failure(planned(caller, wrong)), await failure(caller.submit(wrong))
+    refused, submitted = await failure(caller.plan(wrong)), await failure(caller.submit(wrong))
     assert (refused.code, refused.problems) == (submitted.code, submitted.problems)
 
 
@@ -166,7 +157,7 @@ async def test_edges_that_were_adapted_are_learned_from(
     assert record.case == case(1.0, algorithm="morphnet", steps=100).model_copy(update={"subject": subject})
     assert (record.source, record.source_steps, record.seconds) == (0.91, 10, 2.0)
     assert record.lost == pytest.approx(1 - 0.8 / 0.91)
-    (batch,) = (await planned(caller, [make_config("again", algorithm=AUTO, FLOP="0.5x")])).batches
+    (batch,) = (await caller.plan([make_config("again", algorithm=AUTO, FLOP="0.5x")])).batches
     assert batch.evidence == "by 1 edge of this model and data"
 
 
@@ -196,7 +187,7 @@ async def test_a_target_that_is_likely_to_be_missed_is_warned_of_and_not_refused
         make_config("dream", algorithm=AUTO, FLOP="0.1x", accuracy="0.99"),
         make_config("fair", algorithm=AUTO, FLOP="0.5x", accuracy="0.7"),
     ]
-    (batch,) = (await planned(caller, configs)).batches
+    (batch,) = (await caller.plan(configs)).batches
     job = await caller.submit(configs)
     dream, fair = job.goals
     assert "accuracy 99.0% is likely to be missed" in dream.warning
