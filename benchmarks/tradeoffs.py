@@ -5,11 +5,11 @@
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are ported by a server, in one job
 each, to goals in multiply-adds, in memory and in latency on this machine, on a geometric path between 0.9 and
-0.05 times the source. This machine is profiled first, as `mistify profile-device` does, which nothing else
-should disturb: goals in latency name it as their hardware. Goals out of reach, as the narrowest network takes
-longer by the server's plan, are left out. Every package is measured in LiteRT. The JSON has the points, by
-network and axis, as `NETWORK_AXIS_NUMBER` (what was reached, of the source's) and
-`NETWORK_AXIS_NUMBER_accuracy` (in percent).
+0.05 times the source. Goals in latency are ported twice: in float32, and with the precision left to the
+server, as it is in memory. Goals out of reach, as the least network takes longer by the server's plan, are
+left out. Every package is measured in LiteRT. The JSON has the points, by network and series, as
+`NETWORK_SERIES_NUMBER` (what was reached, of the source's in float32) and `NETWORK_SERIES_NUMBER_accuracy`
+(in percent).
 
 `--quick` has two goals for each axis, and trains with few steps.
 """
@@ -30,12 +30,11 @@ from rich.table import Table
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
+from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, MEMORY, latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.jobs.job import Goal, GoalState, Job
-from mistify.profiling.measuring import measure_device
 from mistify_client.porting.local_server import embedded_server
-from mistify_client.rpc.devices import DevicesClient
 from mistify_client.rpc.porting import PortingClient
 
 NETWORKS: Final = ("resnet8", "snips")
@@ -43,24 +42,35 @@ COUNT: Final = 8
 QUICK_COUNT: Final = 2
 LARGEST, SMALLEST = 0.9, 0.05
 
-#: What goals in latency call this machine.
-DEVICE: Final = "this-machine"
 
-#: Key of a config's limit -> axis on which is told what was reached.
-AXES: Final[Mapping[str, str]] = {"FLOP": FLOPS, "memory": MEMORY, "latency": latency_axis(HOST.name)}
+class Series(NamedTuple):
+    """Goals on one axis: the key of their limit in a config, the precision asked for, the axis."""
+
+    key: str
+    precision: str
+    axis: str
+
+
+#: The goals by the first part of their ids.
+SERIES: Final[Mapping[str, Series]] = {
+    "FLOP": Series("FLOP", "none", FLOPS),
+    "memory": Series("memory", "auto", MEMORY),
+    "latency-float32": Series("latency", "none", latency_axis(HOST.name)),
+    "latency": Series("latency", "auto", latency_axis(HOST.name)),
+}
 
 _STEPS: Final[dict[str, object]] = {"adapt_steps": 400, "tune_steps": 400}
 _QUICK_STEPS: Final[dict[str, object]] = {"source_steps": 60, "adapt_steps": 40, "tune_steps": 40}
 
 TARGETS: Final[dict[str, Target]] = {
-    f"{network}_goals": {"min": 20, "full_run_only": True} for network in NETWORKS
+    f"{network}_goals": {"min": 26, "full_run_only": True} for network in NETWORKS
 }
 
 
 class Point(NamedTuple):
-    """A goal that was met: its key in the config, its cost as a share of the source's, its accuracy."""
+    """A goal that was met: its series, its cost as a share of the source's, its accuracy."""
 
-    key: str
+    series: str
     share: float
     accuracy: float
 
@@ -79,13 +89,13 @@ def measure(options: Namespace) -> Figures:
 
 
 def points_of(job: Job) -> list[Point]:
-    """Return the goals that are met, by axis, the largest first."""
+    """Return the goals that are met, by series, the largest first."""
     if job.source is None:
         raise RuntimeError(f"the job is {job.state.value}: {job.reason}")
     points = []
-    for key, axis in AXES.items():
-        met = [goal for goal in job.goals if goal.state is GoalState.MET and goal.id.startswith(f"{key}-")]
-        reached = [_point(key, axis, goal, job.source.costs) for goal in met]
+    for name in SERIES:
+        met = [goal for goal in job.goals if goal.state is GoalState.MET and _series_of(goal) == name]
+        reached = [_point(name, goal, job.source.costs) for goal in met]
         points += sorted(reached, key=lambda point: -point.share)
     return points
 
@@ -94,17 +104,23 @@ def figures_of(by_network: Mapping[str, Sequence[Point]]) -> Figures:
     """Return every point, and the number of goals."""
     figures: dict[str, float] = {}
     for network, points in by_network.items():
-        for key, of in groupby(points, lambda point: point.key):
+        for series, of in groupby(points, lambda point: point.series):
             for number, point in enumerate(of):
-                figures[f"{network}_{key}_{number}"] = point.share
-                figures[f"{network}_{key}_{number}_accuracy"] = point.accuracy
+                figures[f"{network}_{series}_{number}"] = point.share
+                figures[f"{network}_{series}_{number}_accuracy"] = point.accuracy
         figures[f"{network}_goals"] = len(points)
     return figures
 
 
-def _point(key: str, axis: str, goal: Goal, source: Mapping[str, float]) -> Point:
-    reached = {**goal.achieved, **goal.measured}[axis]
-    return Point(key, reached / source[axis], 100 * (goal.accuracy or 0.0))
+def _series_of(goal: Goal) -> str:
+    return goal.id.rpartition("-")[0]
+
+
+def _point(series: str, goal: Goal, source: Mapping[str, float]) -> Point:
+    axis = SERIES[series].axis
+    costs = {**goal.achieved, **goal.measured}
+    reached = costs[at_precision(axis, goal.quantization.precision)]
+    return Point(series, reached / source[axis], 100 * (goal.accuracy or 0.0))
 
 
 def _ported(network: str, data: Path, quick: bool) -> Job:
@@ -116,9 +132,7 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
         with (
             embedded_server(Path(directory) / "store", [root.resolve()]) as address,
             PortingClient(address) as client,
-            DevicesClient(address) as devices,
         ):
-            devices.register(measure_device(DEVICE, [1]))
             job = client.submit(json.dumps(list(_within_reach(configs, client))), network)
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:
@@ -147,11 +161,11 @@ def _source(network: str, data: Path, directory: Path) -> tuple[Path, dict[str, 
 
 
 def _goals(count: int) -> Iterator[dict[str, object]]:
-    for key in AXES:
+    for name, series in SERIES.items():
         for place in range(count):
             share = LARGEST * (SMALLEST / LARGEST) ** (place / (count - 1))
-            goal: dict[str, object] = {"id": f"{key}-{share:.3f}", "adaptation_goal": {key: f"{share:.4f}x"}}
-            yield goal | ({"hardware": DEVICE} if key == "latency" else {})
+            goal: dict[str, object] = {"adaptation_goal": {series.key: f"{share:.4f}x"}}
+            yield goal | {"id": f"{name}-{share:.3f}", "quantization": series.precision}
 
 
 def _table(network: str, job: Job, points: Sequence[Point]) -> Table:
@@ -161,19 +175,24 @@ def _table(network: str, job: Job, points: Sequence[Point]) -> Table:
     for column in ("limit on", "share of the source's", "accuracy"):
         table.add_column(column, justify="right")
     for point in points:
-        table.add_row(point.key, f"{point.share:.3f}", f"{point.accuracy:.1f} %")
+        table.add_row(point.series, f"{point.share:.3f}", f"{point.accuracy:.1f} %")
     return table
 
 
 def _draw(by_network: Mapping[str, Sequence[Point]], file: Path) -> None:
     figure = Figure(figsize=(9, 3 * len(by_network)), layout="constrained")
-    rows = figure.subplots(len(by_network), len(AXES), sharex=True, sharey="row", squeeze=False)
+    keys = list(dict.fromkeys(series.key for series in SERIES.values()))
+    rows = figure.subplots(len(by_network), len(keys), sharex=True, sharey="row", squeeze=False)
     for row, (network, points) in zip(rows, by_network.items(), strict=True):
-        for axes, key in zip(row, AXES, strict=True):
-            of = [point for point in points if point.key == key]
-            axes.plot([point.share for point in of], [point.accuracy for point in of], "o-", markersize=4)
+        for axes, key in zip(row, keys, strict=True):
+            for name in (name for name, series in SERIES.items() if series.key == key):
+                of = [point for point in points if point.series == name]
+                shares, accuracies = [point.share for point in of], [point.accuracy for point in of]
+                label = "float32" if SERIES[name].precision == "none" else "precision chosen"
+                axes.plot(shares, accuracies, "o-", markersize=4, label=label)
             axes.set(xscale="log", title=f"{network}: {key}", xlabel="share of the source's")
             axes.grid(alpha=0.3)
+            axes.legend()
         row[0].set_ylabel("accuracy, %")
     figure.savefig(file, dpi=120)
 

@@ -1,0 +1,58 @@
+"""What a limit on latency loses against multiply-adds that take as long."""
+
+import math
+
+import pytest
+
+from benchmarks.harness import EXIT_SKIPPED
+from benchmarks.limits import Package, figures_of, losses, main, reached_in
+
+
+def package(
+    accuracy: float, latency_ms: float, precision: str = "none", used: float | None = None, share: float = 0.5
+) -> Package:
+    return Package(accuracy, latency_ms, precision, share, used, met=True)
+
+
+FRONTIER = [package(60.0, 1.0), package(55.0, 2.0), package(80.0, 4.0), package(79.0, 8.0)]
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "accuracy"),
+    [
+        (1.0, 60.0),
+        (2.0, 70.0),  # half way on the logarithmic scale; what is slower and worse does not count
+        (4.0, 80.0),
+        (9.0, 80.0),
+        (0.5, 0.0),  # nothing to compare with is as fast
+    ],
+)
+def test_the_best_packages_are_interpolated(latency_ms: float, accuracy: float) -> None:
+    assert reached_in(latency_ms, FRONTIER) == pytest.approx(accuracy)
+
+
+def test_float32_is_compared_with_float32() -> None:
+    packages = {
+        "FLOP_0.5x_none": package(80.0, 4.0),
+        "FLOP_0.5x_int8": package(79.0, 1.0, "int8"),
+        "latency_0.5x_float32": package(78.0, 4.0, used=0.95),
+        "latency_0.5x": package(76.0, 1.0, "int8", used=0.9),
+    }
+    assert losses(packages) == {"latency_0.5x_float32": 2.0, "latency_0.5x": 3.0}
+
+
+def test_medians_count_and_the_extremes_of_the_use_of_limits() -> None:
+    runs = [
+        {"FLOP_0.5x_none": package(80.0, 4.0), "latency_0.5x": package(accuracy, 4.0, used=used, share=share)}
+        for accuracy, used, share in ((79.0, 0.95, 0.5), (70.0, 1.01, 0.5), (78.0, 0.7, 1.0))
+    ]
+    figures = figures_of("snips", runs)
+    assert figures["snips_latency_0.5x_accuracy"] == 78.0
+    assert figures["snips_latency_0.5x_lost"] == figures["snips_most_lost"] == 2.0
+    assert figures["snips_most_used"] == 1.01
+    assert figures["snips_least_used"] == 0.95  # the last was not cut
+    assert math.isclose(figures["snips_missed"], 0)
+
+
+def test_without_data_it_is_skipped() -> None:
+    assert main(["--data", "nowhere"]) == EXIT_SKIPPED
