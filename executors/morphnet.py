@@ -7,7 +7,8 @@ step towards the goal asks.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Final, TypeAlias
 
@@ -17,13 +18,14 @@ import numpy.typing as npt
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, Params, StuckError
-from executors.pruning.allocation import Allocation, allocate
+from executors.pruning.allocation import Allocation, allocate, allocations
 from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
-from executors.structure import Keep, Structure, Widths, analyse, narrow, residual_blocks, shallower
+from executors.structure import Keep, Structure, Widths, analyse, narrow, without_blocks
+from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import FLOPS, Costs, exceeded, hardware_of
+from mistify.costs.budget import FLOPS, Budget, Costs, exceeded, hardware_of
 
 #: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
 #: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
@@ -43,8 +45,33 @@ _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
+#: Networks without some blocks that are tried beside the one with all, training steps before and after each
+#: of two cuts, and training examples by which they are compared.
+_RIVALS: Final = 2
+_TRIAL_STEPS: Final = 60
+_TRIAL_EXAMPLES: Final = 2_000
+
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """The blocks that are left out on an edge.
+
+    Attributes:
+        model: The network that the edge starts from.
+        budget: Its limits.
+        left_out: The names of the blocks.
+    """
+
+    model: keras.Model
+    budget: Budget
+    left_out: frozenset[str]
+
+    def of(self, assignment: Assignment) -> bool:
+        """Check whether it was made for an edge, whatever its profiles were."""
+        return self.model is assignment.model and self.budget == assignment.budget
 
 
 class MorphNetParams(IterativePruningParams):
@@ -74,23 +101,88 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._weights: dict[str, float] = {}
         self._target: Allocation | None = None
         self._start: dict[str, int] = {}
+        self._decision: _Decision | None = None
 
     def init(self, assignment: Assignment) -> None:
         """Start an edge, with the same share of attention for each axis of its budget."""
         super().init(assignment)
-        self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
-        self._start = dict(self._state.masks.widths)
-        self._target = _allocation(self._state.structure, self._start, assignment)
+        state = self._state
+        self._set_out(assignment, self._plan(assignment, state.structure, state.masks.widths))
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
-        """Return a network at the widths, and without the blocks, that were allocated under the limits."""
+        """Return a network at the widths, and without the blocks, that were planned under the limits."""
         structure = analyse(assignment.model)
-        target = _allocation(structure, structure.widths, assignment)
+        target = self._plan(assignment, structure, structure.widths)
         if target is None:
             return None
-        left = _without(structure, target.left_out)
+        left = without_blocks(structure, target.left_out)
         keep = {name: np.arange(group.size) < target.widths[name] for name, group in left.groups.items()}
         return narrow(left, keep)
+
+    def _set_out(self, assignment: Assignment, target: Allocation | None) -> None:
+        """Go on from the network as it is to a target, if there is one."""
+        self._weights = {axis: 1 / len(assignment.budget) for axis in assignment.budget}
+        self._start = dict(self._state.masks.widths)
+        self._target = target
+
+    def _plan(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
+        """Return the network that an edge shall end at; None where the importance of units decides.
+
+        It is allocated under limits on latency, which depends on how kernels compute a width, and where
+        limits can only be met without some blocks. Which blocks go is decided once for an edge.
+
+        Args:
+            assignment: Of the edge.
+            structure: Of its network.
+            widths: Units that are left of each group.
+        """
+        budget, profiles = assignment.budget, assignment.profiles
+        if not exceeded(costs_of(structure.network(widths), profiles), budget):
+            return None
+        narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
+        if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
+            return None
+        if self._decision is None or not self._decision.of(assignment):
+            found = allocations(structure, widths, assignment.source, budget, profiles)
+            if not found:
+                return None
+            best = self._best(found, assignment)
+            self._decision = _Decision(assignment.model, budget, best.left_out)
+            return best
+        left = without_blocks(structure, self._decision.left_out)
+        own = {name: widths[name] for name in left.groups}
+        target = allocate(left, own, assignment.source, budget, profiles)
+        return target and replace(target, left_out=self._decision.left_out)
+
+    def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
+        """Return the network with all blocks, or one without some that is worth more and learns faster.
+
+        What a block is worth differs: a residual network hardly misses one of three, an encoder of texts
+        cannot do without attention. So both are cut and trained for a while.
+        """
+        first, *others = found
+        rivals = sorted((one for one in others if one.worth > first.worth), key=lambda one: -one.worth)
+        if not rivals:
+            return first
+        tried = [first, *rivals[:_RIVALS]]
+        scores = [self._tried(one, assignment) for one in tried]
+        best = assignment.setup.metric.best(scores)
+        return tried[scores.index(best)]
+
+    def _tried(self, target: Allocation, assignment: Assignment) -> float:
+        """Return how well a network does on training examples once it was cut and trained for a while."""
+        scout = type(self)(self._params)
+        scout._current = scout._state_of(assignment).at_start_of(assignment)
+        scout._set_out(assignment, target)
+        scout.adjust(dict.fromkeys(assignment.budget, 0.0))
+        for done in (0.5, 1.0):
+            scout.trainer.train(constant(_TRIAL_STEPS))
+            scout._cut_towards(target, done)
+        scout.trainer.train(constant(_TRIAL_STEPS))
+        train = assignment.setup.train
+        chosen = np.sort(np.random.default_rng(assignment.seed).permutation(len(train))[:_TRIAL_EXAMPLES])
+        scout.trainer.evaluation.recalibrate(train)
+        return scout.trainer.evaluation.score(train.subset(chosen), assignment.setup.metric)
 
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Set the strengths of the structure losses to the weighted marginal cost of each group."""
@@ -137,7 +229,7 @@ class MorphNetExecutor(IterativePruningExecutor):
             now = ceil(self._start[name] * (width / self._start[name]) ** done)
             order = left[np.argsort(values[name][left], kind="stable")]
             keep[name][order[: max(0, len(left) - now)]] = False
-        self._adopt(keep, moments, _without(state.structure, target.left_out))
+        self._adopt(keep, moments, without_blocks(state.structure, target.left_out))
         return done == 1
 
     def _cut_by_importance(self, limits: Costs) -> bool:
@@ -292,28 +384,6 @@ class MorphNetExecutor(IterativePruningExecutor):
             costs[name] = self._saving(now, {**widths, name: width - 1})
         mean = np.mean(list(costs.values())) or 1.0
         return {name: float(value / mean) for name, value in costs.items()}
-
-
-def _allocation(structure: Structure, widths: Widths, assignment: Assignment) -> Allocation | None:
-    """Return the network that an edge shall end at; None where the importance of units decides.
-
-    It is allocated under limits on latency, which depends on how kernels compute a width, and where limits
-    can only be met without some blocks.
-    """
-    budget, profiles = assignment.budget, assignment.profiles
-    whole = costs_of(structure.network(widths), profiles)
-    narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-    if not exceeded(whole, budget):
-        return None
-    if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
-        return None
-    return allocate(structure, widths, assignment.source, budget, profiles)
-
-
-def _without(structure: Structure, names: Collection[str]) -> Structure:
-    """Return the structure without the blocks of these names; the same one if it has none of them."""
-    blocks = [block for block in residual_blocks(structure.graph) if block.name in names] if names else []
-    return shallower(structure, blocks) if blocks else structure
 
 
 def worth_by_blocks(importance: Array, savings: Mapping[int, float]) -> Array:

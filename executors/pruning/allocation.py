@@ -52,12 +52,13 @@ class Allocation:
     worth: float
 
 
-def allocate(
+def allocations(
     structure: Structure, widths: Widths, source: Structure, limits: Costs, profiles: tuple[Profile, ...]
-) -> Allocation | None:
-    """Return the most worthy network within limits that can be cut from one.
+) -> list[Allocation]:
+    """Return the most worthy networks within limits that can be cut from one, each with fewer blocks.
 
-    Blocks go one after the other, those first that save most, as long as the network gains by it.
+    Blocks go one after the other, those first that save most, as long as the network gains by it. How much
+    worse a network does without a block is up to what it has learned; the worth is that of the usual network.
 
     Args:
         structure: The network's.
@@ -67,25 +68,48 @@ def allocate(
         profiles: Hardware whose latency is limited.
 
     Returns:
-        None if the limits do not hold with a single unit in each group and no block.
+        Networks, the first with the most blocks; none if the limits do not hold with a single unit in each
+        group and no block.
     """
     limited = {axis.partition("@")[2] for axis in limits}
     needed = tuple(profile for profile in profiles if profile.name in limited)
-    best: Allocation | None = None
+    found: list[Allocation] = []
     useless = 0
     for without in _depths(structure, limits, needed):
         left = {name: widths[name] for name in without.structure.groups}
-        descent = _Descent(without.structure, left, source, limits, needed)
-        reachable = descent.reach()
-        if reachable and (best is None or descent.worth > best.worth - _MOST_EXCHANGED):
-            descent.exchange()
-        if reachable and (best is None or descent.worth > best.worth):
-            best, useless = Allocation(descent.widths, without.left_out, descent.worth), 0
-        else:
-            useless += best is not None
+        allocation = _allocation(without, left, source, limits, needed)
+        best = max((other.worth for other in found), default=-inf)
+        if allocation is not None:
+            found.append(allocation)
+        useless = 0 if allocation is not None and allocation.worth > best else useless + bool(found)
         if useless == _PATIENCE:
             break
-    return best
+    return found
+
+
+def allocate(
+    structure: Structure, widths: Widths, source: Structure, limits: Costs, profiles: tuple[Profile, ...]
+) -> Allocation | None:
+    """Return the most worthy network that has all blocks of a structure; None if none is within the limits.
+
+    Args:
+        structure: The network's.
+        widths: Units that are left of each of its groups.
+        source: Of the network that it descends from.
+        limits: On costs.
+        profiles: Hardware whose latency is limited.
+    """
+    return _allocation(_Depth(structure, frozenset()), widths, source, limits, profiles)
+
+
+def _allocation(
+    at: "_Depth", widths: Widths, source: Structure, limits: Costs, profiles: tuple[Profile, ...]
+) -> Allocation | None:
+    descent = _Descent(at.structure, widths, source, limits, profiles)
+    if not descent.reach():
+        return None
+    descent.exchange()
+    return Allocation(descent.widths, at.left_out, descent.worth)
 
 
 @dataclass(frozen=True)

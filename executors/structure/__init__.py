@@ -7,7 +7,13 @@
 
 from executors.structure.analysis import Structure, Widths, analyse
 from executors.structure.channels import ChannelGroup, Role, Slot
-from executors.structure.edits.depth import ResidualBlock, removable_blocks, residual_blocks, shallower
+from executors.structure.edits.depth import (
+    ResidualBlock,
+    removable_blocks,
+    residual_blocks,
+    shallower,
+    without_blocks,
+)
 from executors.structure.edits.resolution import at_resolution, resolution
 from executors.structure.edits.splitting import freeze, shareable_base, split
 from executors.structure.edits.widths import Keep, narrow, narrow_arrays, widen, widened
@@ -47,4 +53,5 @@ __all__ = [
     "tensors",
     "widen",
     "widened",
+    "without_blocks",
 ]

@@ -175,6 +175,45 @@ def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
             assert costs_of(more, [device])[axis] > limits[axis], (name, left.widths)
 
 
+def sums_over_positions(essential):
+    """Return a network with a residual block, and examples whose class is the sign of a sum over positions.
+
+    All that follows the block sees the first position alone: where the block is essential, it alone looks at
+    the others; else what comes before it has summed them up already.
+    """
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((8, 4), name="signs")
+    x = keras.layers.Conv1D(8, 1 if essential else 8, padding="causal")(inputs[:, ::-1])
+    y = keras.layers.Conv1D(8, 8, padding="causal", activation="relu")(x)
+    x = keras.layers.Add(name="block")([x, keras.layers.Conv1D(8, 1)(y)])
+    outputs = keras.layers.Dense(2, "softmax", name="side")(x[:, -1])
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(600, 8, 4)).astype(np.float32)
+    data = Dataset({"signs": values}, {"side": (values[..., 0].sum(axis=1) > 0).astype(np.int64)})
+    return keras.Model(inputs, outputs), data
+
+
+@pytest.mark.parametrize("essential", [True, False])
+def test_a_block_goes_only_if_the_network_can_do_without_it(essential):
+    device = EightAtOnce()
+    model, data = sums_over_positions(essential)
+    setup = TrainingSetup(data, data, None, TrainingParams(batch_size=32, optimizer="adam"))
+    model.compile(keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy")
+    model.fit(data.inputs["signs"], data.targets["side"], batch_size=32, epochs=20, verbose=0)
+    structure, axis = analyse(model), latency_axis(device.name)
+    assert evaluate(model, data) > 0.9
+    limits = {axis: 0.45 * costs_of(structure.network(), [device])[axis]}
+    executor = MorphNetExecutor(MorphNetParams(adapt_steps=4, cuts=1))
+    assignment = Assignment(model, limits, (device,), setup, 0, structure)
+    preview = executor.preview(assignment)
+    executor.init(assignment)
+    executor.adjust({axis: 1.0})
+    executor.iterate()
+    for network in (preview, executor.network()):
+        assert ("block" in {layer.name for layer in network.layers}) is essential
+    assert not exceeded(executor.measure(), limits)
+
+
 def side_by_side(a, b):
     """Two branches of so many units each."""
     inputs = keras.Input((16,), name="signs")

@@ -1,6 +1,6 @@
 """The depth of a network: residual blocks, which can be left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -62,6 +62,12 @@ def shallower(structure: Structure, blocks: Iterable[ResidualBlock]) -> Structur
     there = {*graph.inputs, *(node.output for node in graph.nodes)}
     channels = (own if tensor in there else _NONE for tensor, own in enumerate(structure.channels))
     return Structure(graph, groups, tuple(channels))
+
+
+def without_blocks(structure: Structure, names: Collection[str]) -> Structure:
+    """Return the structure without the blocks of these names; the same one if it has none of them."""
+    blocks = [block for block in residual_blocks(structure.graph) if block.name in names] if names else []
+    return shallower(structure, blocks) if blocks else structure
 
 
 def _block(graph: Graph, between: Sequence[Node], total: Node, skip: int, made: int) -> ResidualBlock | None:

@@ -7,7 +7,7 @@ from operator import mul
 import keras
 import pytest
 
-from executors.pruning.allocation import DEPTH, allocate, depth
+from executors.pruning.allocation import DEPTH, allocate, allocations, depth
 from executors.structure import analyse, residual_blocks, shallower
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, exceeded, latency_axis
@@ -54,7 +54,9 @@ def whole_latency(structure):
 
 
 def allocated(structure, limits):
-    return allocate(structure, structure.widths, structure, limits, (Tiles(),))
+    """The most worthy one."""
+    found = allocations(structure, structure.widths, structure, limits, (Tiles(),))
+    return max(found, key=lambda allocation: allocation.worth, default=None)
 
 
 def every_worth(structure, limits, source):
@@ -126,3 +128,12 @@ def test_depth_is_the_longest_way():
     """First layer, two blocks of two, and the last layer; a shortcut is no way round."""
     assert depth(analyse(residual()).network()) == 6
     assert depth(analyse(residual(blocks=0)).network()) == 2
+
+
+def test_each_depth_is_allocated_by_itself():
+    structure = analyse(residual())
+    limits = {AXIS: 0.35 * whole_latency(structure)}
+    by_depth = allocations(structure, structure.widths, structure, limits, (Tiles(),))
+    assert [len(allocation.left_out) for allocation in by_depth] == [0, 1, 2]
+    whole = allocate(structure, structure.widths, structure, limits, (Tiles(),))
+    assert whole == by_depth[0]
