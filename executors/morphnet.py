@@ -45,9 +45,10 @@ _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-#: Networks without some blocks that are tried beside the one with all, training steps before and after each
-#: of two cuts, and training examples by which they are compared.
+#: Networks without some blocks that are tried beside the one with all, the worth that they have to gain,
+#: training steps before and after each of two cuts, and training examples by which they are compared.
 _RIVALS: Final = 2
+_LEAST_GAIN: Final = 0.05
 _TRIAL_STEPS: Final = 60
 _TRIAL_EXAMPLES: Final = 2_000
 
@@ -161,7 +162,8 @@ class MorphNetExecutor(IterativePruningExecutor):
         cannot do without attention. So both are cut and trained for a while.
         """
         first, *others = found
-        rivals = sorted((one for one in others if one.worth > first.worth), key=lambda one: -one.worth)
+        better = (one for one in others if one.worth > first.worth + _LEAST_GAIN)
+        rivals = sorted(better, key=lambda one: -one.worth)
         if not rivals:
             return first
         tried = [first, *rivals[:_RIVALS]]

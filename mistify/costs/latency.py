@@ -36,7 +36,7 @@ class Tile(NamedTuple):
 
     def columns_for(self, channels: int) -> int:
         """Return the columns of the tile in which an operator with so many output channels is done."""
-        return self.narrow if channels <= self.narrow else self.columns
+        return self.narrow if 0 < channels <= self.narrow else self.columns
 
 
 class RoutineModel(Settings):

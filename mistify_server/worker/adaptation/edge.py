@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf, sqrt
+from operator import itemgetter
 
 import keras
 
@@ -31,7 +33,7 @@ REPORT_STEPS = 50
 _CORRECTIONS = 2
 
 #: Architectures that are planned and measured before an edge is adapted, at the most.
-_PLANS = 4
+_PLANS = 6
 
 #: A network that takes less than this share of what its limits allow is cut anew from the parent.
 _LEAST_USED = 0.95
@@ -181,8 +183,9 @@ def _planned_by_measurement(
     """Return the profiles by which an executor plans the architecture that makes the most of the limits.
 
     Each plan is measured, and its reading corrects the profiles for the next, until one just meets the limits
-    in LiteRT. Profiles are off by some per cent, and for each architecture by others, so that the next plan
-    may be quite another one: of those that meet the limits the one nearest to them counts.
+    in LiteRT. Profiles are off by some per cent, and for each architecture by others, so that a plan's own
+    correction may lead back to one before it: then the next is looked for between the corrections that left
+    too much room and those that left too little. Of the plans that meet the limits the nearest to them counts.
 
     Args:
         executor: Plans.
@@ -195,16 +198,23 @@ def _planned_by_measurement(
     """
     budget, nominal = assignment.budget, assignment.profiles
     best: tuple[float, Profiles] | None = None
+    too_little, too_much = 0.0, inf
     for _ in range(_PLANS):
-        profiles = corrected(nominal, deviation_at(budget, readings))
+        deviation = deviation_at(budget, readings)
+        if not too_little < deviation < too_much and 0 < too_little < too_much < inf:
+            deviation = sqrt(too_little * too_much)
+        profiles = corrected(nominal, deviation)
         network = executor.preview(replace(assignment, profiles=profiles))
         if network is None:
             return best[1] if best else None
         readings.append(LatencyReading.of(network, measure(network), nominal, budget))
         costs = costs_of(analyse(network).network(), corrected(nominal, readings[-1].deviation))
         used = max(costs[axis] / limit for axis, limit in budget.items())
-        if used <= 1 and (best is None or used > best[0]):
-            best = used, profiles
+        if used > 1:
+            too_little = max(too_little, deviation)
+        else:
+            too_much = min(too_much, deviation)
+            best = max(best or (0.0, profiles), (used, profiles), key=itemgetter(0))
         if _LEAST_USED <= used <= 1:
             break
     return best[1] if best else corrected(nominal, deviation_at(budget, readings))

@@ -45,6 +45,12 @@ def test_a_narrow_tile_is_for_few_channels(channels, filled):
     assert terms_of(product, Tile(columns=32))[1] == 10 * 3 * (64 if channels > 32 else 32)
 
 
+def test_what_has_no_channels_has_no_tiles():
+    """As where costs are compared with those of a group's last unit less."""
+    nothing = replace(CONVOLUTION, c_out=0)
+    assert terms_of(nothing, Tile(4, 16, 8))[1] == terms_of(nothing, Tile(4, 32, 8, narrow=16))[1] == 0
+
+
 def test_what_runs_several_times_takes_as_many_times_as_long():
     operation = Operation(OperatorKind.PRODUCT, 8, 4, 6)
     once, thrice = (
