@@ -9,7 +9,7 @@ step towards the goal asks.
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import cbrt, ceil, exp, sqrt
 from typing import Final, TypeAlias
 
 import keras
@@ -18,10 +18,12 @@ import numpy.typing as npt
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, Params, StuckError
-from executors.pruning.allocation import Allocation, allocate, allocations
+from executors.pruning.allocation import Allocation, AllocationTerms, Weights, allocate, allocations
 from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
+from executors.search.inheritance import Inheritance
+from executors.search.space import Architecture
 from executors.structure import Keep, Structure, Widths, analyse, narrow, without_blocks
 from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
@@ -52,23 +54,28 @@ _LEAST_GAIN: Final = 0.05
 _TRIAL_STEPS: Final = 60
 _TRIAL_EXAMPLES: Final = 2_000
 
+#: The least that a group counts, as a share of the one that counts most.
+_LEAST_WEIGHT: Final = 0.1
+
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
 
 
 @dataclass(frozen=True)
 class _Decision:
-    """The blocks that are left out on an edge.
+    """The blocks that are left out on an edge, and how much the groups count there.
 
     Attributes:
         model: The network that the edge starts from.
         budget: Its limits.
         left_out: The names of the blocks.
+        weights: How much each group counts.
     """
 
     model: keras.Model
     budget: Budget
     left_out: frozenset[str]
+    weights: Weights
 
     def of(self, assignment: Assignment) -> bool:
         """Check whether it was made for an edge, whatever its profiles were."""
@@ -143,17 +150,48 @@ class MorphNetExecutor(IterativePruningExecutor):
         narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
         if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
             return None
-        if self._decision is None or not self._decision.of(assignment):
-            found = allocations(structure, widths, assignment.source, budget, profiles)
+        decision = self._decision
+        if decision is None or not decision.of(assignment):
+            weights = self._weights_of_groups(assignment)
+            terms = AllocationTerms(budget, profiles, weights, assignment.source)
+            found = allocations(structure, widths, terms)
             if not found:
                 return None
             best = self._best(found, assignment)
-            self._decision = _Decision(assignment.model, budget, best.left_out)
+            self._decision = _Decision(assignment.model, budget, best.left_out, weights)
             return best
-        left = without_blocks(structure, self._decision.left_out)
+        left = without_blocks(structure, decision.left_out)
         own = {name: widths[name] for name in left.groups}
-        target = allocate(left, own, assignment.source, budget, profiles)
-        return target and replace(target, left_out=self._decision.left_out)
+        terms = AllocationTerms(budget, profiles, decision.weights, assignment.source)
+        target = allocate(left, own, terms)
+        return target and replace(target, left_out=decision.left_out)
+
+    def _weights_of_groups(self, assignment: Assignment) -> dict[str, float]:
+        """Return how much each group counts: by the loss with half of it, once the rest has taken over.
+
+        Without training, which mends much of it, so that the cube root of that loss counts.
+        """
+        state = self._state_of(assignment)
+        moments = state.compensation.moments(assignment.setup.train)
+        inheritance = Inheritance(
+            state.structure,
+            state.masks,
+            state.compensation,
+            moments,
+            state.trainer.evaluation,
+            state.values(moments),
+            assignment.setup,
+        )
+        widths = state.masks.widths
+
+        def loss(changed: Widths) -> float:
+            architecture = Architecture({**widths, **changed}, frozenset())
+            return exp(-inheritance.quality(architecture, state.structure))
+
+        whole = loss({})
+        roots = {name: cbrt(max(loss({name: -(-width // 2)}) - whole, 0.0)) for name, width in widths.items()}
+        least = _LEAST_WEIGHT * max(roots.values()) or 1.0
+        return {name: max(root, least) for name, root in roots.items()}
 
     def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
         """Return the network with all blocks, or one without some that is worth more and learns faster.

@@ -1,21 +1,22 @@
 """The widths and the blocks that a network keeps under limits: an allocation of what the limits allow.
 
-What a group loses grows faster than the logarithm of its width, so that none is starved; what it costs is
-what the device takes for a width, which falls in the steps in which kernels compute channels. Widths go down
-where least is lost for what is saved, as in HALP (Shen et al., 2022), several channels at once where a device
-computes several (along the lower hull of worth over cost), and come back where the limits leave room.
+What a group loses grows faster than the logarithm of its width, so that none is starved, and counts by what
+the network does with half of the group; what it costs is what the device takes for a width, which falls in
+the steps in which kernels compute channels. Widths go down where least is lost for what is saved, as in HALP
+(Shen et al., 2022), several channels at once where a device computes several (along the lower hull of worth
+over cost), and come back where the limits leave room.
 
 On ResNet-8 (CIFAR-10, 28 networks with widths between 1/8 and 1 of the source's) the worth so defined and the
-depth predict accuracy within 1.1 points, multiply-adds and depth within 1.8. A residual block of three costs
+depth predict accuracy within 1.2 points, multiply-adds and depth within 1.8. A residual block of three costs
 2 to 5 points, the less the wider the network.
 """
 
 import heapq
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import copysign, inf, log2, sqrt
-from typing import Final
+from dataclasses import dataclass, replace
+from math import copysign, inf, log2
+from typing import Final, TypeAlias
 
 from executors.structure import ResidualBlock, Structure, Widths, removable_blocks, shallower
 from mistify.costs.axes import costs_of
@@ -29,6 +30,9 @@ DEPTH: Final = 0.8
 #: Power of the halvings of a width with which its loss grows.
 POWER: Final = 1.5
 
+#: The name of a group -> how much it counts, above 0.
+Weights: TypeAlias = Mapping[str, float]
+
 #: Widths of a group that are tried at once, at most about.
 _WIDTHS: Final = 16
 
@@ -39,6 +43,28 @@ _MOST_EXCHANGED: Final = 0.25
 #: Blocks that are left out, until so many of these numbers in a row were of no use.
 _COUNTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PATIENCE: Final = 2
+
+
+@dataclass(frozen=True)
+class AllocationTerms:
+    """What an allocation goes by.
+
+    Attributes:
+        limits: On costs.
+        profiles: Hardware, some of which has its latency limited.
+        weights: How much each group counts.
+        source: The structure of the network that all descend from.
+    """
+
+    limits: Costs
+    profiles: tuple[Profile, ...]
+    weights: Weights
+    source: Structure
+
+    def of_limited_hardware(self) -> "AllocationTerms":
+        """Return the terms without hardware that no limit names."""
+        limited = {axis.partition("@")[2] for axis in self.limits}
+        return replace(self, profiles=tuple(each for each in self.profiles if each.name in limited))
 
 
 @dataclass(frozen=True)
@@ -56,9 +82,7 @@ class Allocation:
     worth: float
 
 
-def allocations(
-    structure: Structure, widths: Widths, source: Structure, limits: Costs, profiles: tuple[Profile, ...]
-) -> list[Allocation]:
+def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) -> list[Allocation]:
     """Return the most worthy networks within limits that can be cut from one, each with fewer blocks.
 
     Blocks go one after the other, those first that save most, as long as the network gains by it. How much
@@ -67,21 +91,18 @@ def allocations(
     Args:
         structure: The network's.
         widths: Units that are left of each of its groups.
-        source: Of the network that it descends from.
-        limits: On costs.
-        profiles: Hardware whose latency is limited.
+        terms: What it goes by.
 
     Returns:
         Networks, the first with the most blocks; none if the limits do not hold with a single unit in each
         group and no block.
     """
-    limited = {axis.partition("@")[2] for axis in limits}
-    needed = tuple(profile for profile in profiles if profile.name in limited)
+    terms = terms.of_limited_hardware()
     found: list[Allocation] = []
     useless = 0
-    for without in _depths(structure, limits, needed):
+    for without in _depths(structure, terms):
         left = {name: widths[name] for name in without.structure.groups}
-        allocation = _allocation(without, left, source, limits, needed)
+        allocation = _allocation(without, left, terms)
         best = max((other.worth for other in found), default=-inf)
         if allocation is not None:
             found.append(allocation)
@@ -91,25 +112,19 @@ def allocations(
     return found
 
 
-def allocate(
-    structure: Structure, widths: Widths, source: Structure, limits: Costs, profiles: tuple[Profile, ...]
-) -> Allocation | None:
+def allocate(structure: Structure, widths: Widths, terms: AllocationTerms) -> Allocation | None:
     """Return the most worthy network that has all blocks of a structure; None if none is within the limits.
 
     Args:
         structure: The network's.
         widths: Units that are left of each of its groups.
-        source: Of the network that it descends from.
-        limits: On costs.
-        profiles: Hardware whose latency is limited.
+        terms: What it goes by.
     """
-    return _allocation(_Depth(structure, frozenset()), widths, source, limits, profiles)
+    return _allocation(_Depth(structure, frozenset()), widths, terms.of_limited_hardware())
 
 
-def _allocation(
-    at: "_Depth", widths: Widths, source: Structure, limits: Costs, profiles: tuple[Profile, ...]
-) -> Allocation | None:
-    descent = _Descent(at.structure, widths, source, limits, profiles)
+def _allocation(at: "_Depth", widths: Widths, terms: AllocationTerms) -> Allocation | None:
+    descent = _Descent(at.structure, widths, terms)
     if not descent.reach():
         return None
     descent.exchange()
@@ -124,15 +139,15 @@ class _Depth:
     left_out: frozenset[str]
 
 
-def _depths(structure: Structure, limits: Costs, profiles: tuple[Profile, ...]) -> Iterator[_Depth]:
+def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
     """Yield the network with all of its blocks, and then with fewer and fewer, the costliest gone first."""
     yield _Depth(structure, frozenset())
 
     def saved(block: ResidualBlock) -> float:
-        costs = costs_of(shallower(structure, [block]).network(), profiles)
-        return max((whole[axis] - costs[axis]) / limit for axis, limit in limits.items())
+        costs = costs_of(shallower(structure, [block]).network(), terms.profiles)
+        return max((whole[axis] - costs[axis]) / limit for axis, limit in terms.limits.items())
 
-    whole = costs_of(structure.network(), profiles)
+    whole = costs_of(structure.network(), terms.profiles)
     order = sorted(removable_blocks(structure), key=saved, reverse=True)
     for count in (count for count in _COUNTS if count <= len(order)):
         gone = order[:count]
@@ -154,28 +169,20 @@ class _Descent:
     Args:
         structure: The network's.
         start: The widths to start from, and the most that a group can have.
-        source: Of the network that it descends from.
-        limits: On costs.
-        profiles: Hardware whose latency is limited.
+        terms: What it goes by.
 
     Attributes:
         widths: As far as the way has gone.
     """
 
-    def __init__(
-        self,
-        structure: Structure,
-        start: Widths,
-        source: Structure,
-        limits: Costs,
-        profiles: tuple[Profile, ...],
-    ) -> None:
+    def __init__(self, structure: Structure, start: Widths, terms: AllocationTerms) -> None:
         self._structure = structure
         self._start = dict(start)
-        self._limits = limits
-        self._profiles = profiles
-        weights = {name: sqrt(structure.groups[name].makers) for name in start}
-        self._weights = {name: weight / sum(weights.values()) for name, weight in weights.items()}
+        self._limits = terms.limits
+        self._profiles = terms.profiles
+        source, weights = terms.source, terms.weights
+        total = sum(weights[name] for name in start)
+        self._weights = {name: weights[name] / total for name in start}
         # A group that is not the source's comes of one that was taken apart.
         self._sizes = {name: source.groups.get(name, structure.groups[name]).size for name in start}
         deep, source_deep = depth(structure.network(start)), depth(source.network())
@@ -184,7 +191,7 @@ class _Descent:
 
     @property
     def worth(self) -> float:
-        """What the widths lose, on average over the groups, below 0; and what the depth does."""
+        """What the widths lose, as a weighted mean over the groups, below 0; and what the depth does."""
         return self._of_depth - sum(self._loss(name, width) for name, width in self.widths.items())
 
     def reach(self) -> bool:

@@ -175,6 +175,25 @@ def test_nothing_is_cut_that_saves_nothing(trained, training_setup, share):
             assert costs_of(more, [device])[axis] > limits[axis], (name, left.widths)
 
 
+def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, training_setup):
+    """Of one group half is dead, so that nothing is lost with it; the others count more."""
+    model = small_resnet()
+    model.set_weights(trained.get_weights())
+    structure = analyse(model)
+    spare, *others = structure.groups
+    group = structure.groups[spare]
+    for slot in group.slots:
+        variable = structure.graph.layers[slot.layer].weights[slot.weight]
+        values = np.moveaxis(np.asarray(variable).copy(), slot.axis, 0)
+        values[slot.positions[: group.size // 2].ravel()] = 0
+        variable.assign(np.moveaxis(values, 0, slot.axis))
+    assignment = Assignment(model, {FLOPS: 1.0}, (), training_setup, 0, structure)
+    weights = MorphNetExecutor(MorphNetParams())._weights_of_groups(assignment)
+    assert set(weights) == set(structure.groups)
+    assert weights[spare] == pytest.approx(0.1 * max(weights.values()))
+    assert min(weights[name] for name in others) > 1.5 * weights[spare]
+
+
 def sums_over_positions(essential):
     """Return a network with a residual block, and examples whose class is the sign of a sum over positions.
 

@@ -1,13 +1,13 @@
 """Allocations of what limits allow to widths and depth."""
 
 from itertools import product
-from math import inf, log2, sqrt
+from math import inf, log2
 from operator import mul
 
 import keras
 import pytest
 
-from executors.pruning.allocation import DEPTH, POWER, allocate, allocations, depth
+from executors.pruning.allocation import DEPTH, POWER, AllocationTerms, allocate, allocations, depth
 from executors.structure import analyse, residual_blocks, shallower
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, exceeded, latency_axis
@@ -53,15 +53,24 @@ def whole_latency(structure):
     return costs_of(structure.network(), (Tiles(),))[AXIS]
 
 
+def weights_of(structure):
+    """Groups that count differently: 1, 2, 3, ..."""
+    return {name: float(place) for place, name in enumerate(structure.groups, 1)}
+
+
+def terms_of(structure, limits):
+    return AllocationTerms(limits, (Tiles(),), weights_of(structure), structure)
+
+
 def allocated(structure, limits):
     """The most worthy one."""
-    found = allocations(structure, structure.widths, structure, limits, (Tiles(),))
+    found = allocations(structure, structure.widths, terms_of(structure, limits))
     return max(found, key=lambda allocation: allocation.worth, default=None)
 
 
 def every_worth(structure, limits, source):
     """Yield the worth of every network within limits that has these blocks, by its definition."""
-    weights = [sqrt(group.makers) for group in structure.groups.values()]
+    weights = [weights_of(source)[name] for name in structure.groups]
     deep = DEPTH * log2(depth(structure.network()) / depth(source.network()))
     for widths in product(*(range(1, group.size + 1) for group in structure.groups.values())):
         named = dict(zip(structure.groups, widths, strict=True))
@@ -133,7 +142,8 @@ def test_depth_is_the_longest_way():
 def test_each_depth_is_allocated_by_itself():
     structure = analyse(residual())
     limits = {AXIS: 0.35 * whole_latency(structure)}
-    by_depth = allocations(structure, structure.widths, structure, limits, (Tiles(),))
+    terms = terms_of(structure, limits)
+    by_depth = allocations(structure, structure.widths, terms)
     assert [len(allocation.left_out) for allocation in by_depth] == [0, 1, 2]
-    whole = allocate(structure, structure.widths, structure, limits, (Tiles(),))
+    whole = allocate(structure, structure.widths, terms)
     assert whole == by_depth[0]
