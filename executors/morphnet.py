@@ -3,13 +3,13 @@
 Each iteration trains with the structure losses, then cuts the units whose importance is below the
 threshold; the units that stay take over from them as well as they can without training. `adjust` turns
 the knobs: the strength of each structure loss, and the threshold, which is raised as far as the next small
-step towards the goal asks.
+step towards the goal asks. Where the network that an edge ends at is planned, as under limits on latency,
+each group is cut towards its width there, and blocks are left out.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import cbrt, ceil, exp, sqrt
+from collections.abc import Mapping
+from math import ceil, sqrt
 from typing import Final, TypeAlias
 
 import keras
@@ -18,16 +18,15 @@ import numpy.typing as npt
 from pydantic import Field
 
 from executors.base import Aptitude, Assignment, Params, StuckError
-from executors.pruning.allocation import Allocation, AllocationTerms, Weights, allocate, allocations
+from executors.pruning.allocation import Allocation
 from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
-from executors.search.inheritance import Inheritance
-from executors.search.space import Architecture
-from executors.structure import Keep, Structure, Widths, analyse, narrow, without_blocks
+from executors.search.planning import Planner
+from executors.structure import Keep, Structure, analyse, narrow, without_blocks
 from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import FLOPS, Budget, Costs, exceeded, hardware_of
+from mistify.costs.budget import FLOPS, Costs, exceeded
 
 #: The most that a unit of magnitude 1 adds to the loss, as a mean over the groups. More would drive all
 #: scales of a network of hundreds of millions of multiply-adds to zero before the first cut.
@@ -47,39 +46,12 @@ _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-#: Networks without some blocks that are tried beside the one with all, the worth that they have to gain,
-#: training steps before and after each of two cuts, and training examples by which they are compared.
-_RIVALS: Final = 2
-_LEAST_GAIN: Final = 0.05
+#: Training steps before and after each of the two cuts of a trial, and training examples that judge it.
 _TRIAL_STEPS: Final = 60
 _TRIAL_EXAMPLES: Final = 2_000
 
-#: The least that a group counts, as a share of the one that counts most.
-_LEAST_WEIGHT: Final = 0.1
-
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
-
-
-@dataclass(frozen=True)
-class _Decision:
-    """The blocks that are left out on an edge, and how much the groups count there.
-
-    Attributes:
-        model: The network that the edge starts from.
-        budget: Its limits.
-        left_out: The names of the blocks.
-        weights: How much each group counts.
-    """
-
-    model: keras.Model
-    budget: Budget
-    left_out: frozenset[str]
-    weights: Weights
-
-    def of(self, assignment: Assignment) -> bool:
-        """Check whether it was made for an edge, whatever its profiles were."""
-        return self.model is assignment.model and self.budget == assignment.budget
 
 
 class MorphNetParams(IterativePruningParams):
@@ -109,18 +81,18 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._weights: dict[str, float] = {}
         self._target: Allocation | None = None
         self._start: dict[str, int] = {}
-        self._decision: _Decision | None = None
+        self._planner = Planner(self._state_of, self._try_out)
 
     def init(self, assignment: Assignment) -> None:
         """Start an edge, with the same share of attention for each axis of its budget."""
         super().init(assignment)
         state = self._state
-        self._set_out(assignment, self._plan(assignment, state.structure, state.masks.widths))
+        self._set_out(assignment, self._planner.plan(assignment, state.structure, state.masks.widths))
 
     def preview(self, assignment: Assignment) -> keras.Model | None:
         """Return a network at the widths, and without the blocks, that were planned under the limits."""
         structure = analyse(assignment.model)
-        target = self._plan(assignment, structure, structure.widths)
+        target = self._planner.plan(assignment, structure, structure.widths)
         if target is None:
             return None
         left = without_blocks(structure, target.left_out)
@@ -133,83 +105,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._start = dict(self._state.masks.widths)
         self._target = target
 
-    def _plan(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
-        """Return the network that an edge shall end at; None where the importance of units decides.
-
-        It is allocated under limits on latency, which depends on how kernels compute a width, and where
-        limits can only be met without some blocks. Which blocks go is decided once for an edge.
-
-        Args:
-            assignment: Of the edge.
-            structure: Of its network.
-            widths: Units that are left of each group.
-        """
-        budget, profiles = assignment.budget, assignment.profiles
-        if not exceeded(costs_of(structure.network(widths), profiles), budget):
-            return None
-        narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-        if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
-            return None
-        decision = self._decision
-        if decision is None or not decision.of(assignment):
-            weights = self._weights_of_groups(assignment)
-            terms = AllocationTerms(budget, profiles, weights, assignment.source)
-            found = allocations(structure, widths, terms)
-            if not found:
-                return None
-            best = self._best(found, assignment)
-            self._decision = _Decision(assignment.model, budget, best.left_out, weights)
-            return best
-        left = without_blocks(structure, decision.left_out)
-        own = {name: widths[name] for name in left.groups}
-        terms = AllocationTerms(budget, profiles, decision.weights, assignment.source)
-        target = allocate(left, own, terms)
-        return target and replace(target, left_out=decision.left_out)
-
-    def _weights_of_groups(self, assignment: Assignment) -> dict[str, float]:
-        """Return how much each group counts: by the loss with half of it, once the rest has taken over.
-
-        Without training, which mends much of it, so that the cube root of that loss counts.
-        """
-        state = self._state_of(assignment)
-        moments = state.compensation.moments(assignment.setup.train)
-        inheritance = Inheritance(
-            state.structure,
-            state.masks,
-            state.compensation,
-            moments,
-            state.trainer.evaluation,
-            state.values(moments),
-            assignment.setup,
-        )
-        widths = state.masks.widths
-
-        def loss(changed: Widths) -> float:
-            architecture = Architecture({**widths, **changed}, frozenset())
-            return exp(-inheritance.quality(architecture, state.structure))
-
-        whole = loss({})
-        roots = {name: cbrt(max(loss({name: -(-width // 2)}) - whole, 0.0)) for name, width in widths.items()}
-        least = _LEAST_WEIGHT * max(roots.values()) or 1.0
-        return {name: max(root, least) for name, root in roots.items()}
-
-    def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
-        """Return the network with all blocks, or one without some that is worth more and learns faster.
-
-        What a block is worth differs: a residual network hardly misses one of three, an encoder of texts
-        cannot do without attention. So both are cut and trained for a while.
-        """
-        first, *others = found
-        better = (one for one in others if one.worth > first.worth + _LEAST_GAIN)
-        rivals = sorted(better, key=lambda one: -one.worth)
-        if not rivals:
-            return first
-        tried = [first, *rivals[:_RIVALS]]
-        scores = [self._tried(one, assignment) for one in tried]
-        best = assignment.setup.metric.best(scores)
-        return tried[scores.index(best)]
-
-    def _tried(self, target: Allocation, assignment: Assignment) -> float:
+    def _try_out(self, target: Allocation, assignment: Assignment) -> float:
         """Return how well a network does on training examples once it was cut and trained for a while."""
         scout = type(self)(self._params)
         scout._current = scout._state_of(assignment).at_start_of(assignment)
@@ -243,23 +139,20 @@ class MorphNetExecutor(IterativePruningExecutor):
 
     def _cut(self, done: float) -> None:
         limits = self._state.limits(done)
-        if self._target is None:
-            last = self._cut_by_importance(limits)
-        else:
-            last = self._cut_towards(self._target, done)
-        if last and exceeded(self.measure(), limits):
+        if self._target is not None:
+            self._cut_towards(self._target, done)
+            if done == 1:  # if the limits do not hold yet, the importance of units decides
+                self._target = None
+        elif self._cut_by_importance(limits) and exceeded(self.measure(), limits):
             over = ", ".join(exceeded(self.measure(), self._state.assignment.budget))
             raise StuckError(f"{over} over the limit with every channel group at its last unit")
 
-    def _cut_towards(self, target: Allocation, done: float) -> bool:
+    def _cut_towards(self, target: Allocation, done: float) -> None:
         """Leave out the blocks that are to go, and cut the least important units of each group.
 
         Args:
             target: The network at the budget.
             done: Share of the way there, along which widths fall geometrically.
-
-        Returns:
-            Whether nothing more is to be cut.
         """
         state = self._state
         moments = state.compensation.moments(state.assignment.setup.train)
@@ -270,7 +163,6 @@ class MorphNetExecutor(IterativePruningExecutor):
             order = left[np.argsort(values[name][left], kind="stable")]
             keep[name][order[: max(0, len(left) - now)]] = False
         self._adopt(keep, moments, without_blocks(state.structure, target.left_out))
-        return done == 1
 
     def _cut_by_importance(self, limits: Costs) -> bool:
         """Cut the dead units and, above the threshold, the least important ones until the limits hold.

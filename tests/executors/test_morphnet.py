@@ -188,7 +188,7 @@ def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, traini
         values[slot.positions[: group.size // 2].ravel()] = 0
         variable.assign(np.moveaxis(values, 0, slot.axis))
     assignment = Assignment(model, {FLOPS: 1.0}, (), training_setup, 0, structure)
-    weights = MorphNetExecutor(MorphNetParams())._weights_of_groups(assignment)
+    weights = MorphNetExecutor(MorphNetParams())._planner._weights(assignment)
     assert set(weights) == set(structure.groups)
     assert weights[spare] == pytest.approx(0.1 * max(weights.values()))
     assert min(weights[name] for name in others) > 1.5 * weights[spare]

@@ -1,0 +1,142 @@
+"""The network that an edge shall end at, where it is planned before anything is cut."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import cbrt, exp
+from typing import Final, TypeAlias
+
+import keras
+
+from executors.base import Assignment
+from executors.pruning.allocation import Allocation, AllocationTerms, Weights, allocate, allocations
+from executors.pruning.state import PruningState
+from executors.search.inheritance import Inheritance
+from executors.search.space import Architecture
+from executors.structure import Structure, Widths, without_blocks
+from mistify.costs.axes import costs_of
+from mistify.costs.budget import Budget, exceeded, hardware_of
+
+#: Networks without some blocks that are tried beside the one with all, and the worth that they have to gain.
+_RIVALS: Final = 2
+_LEAST_GAIN: Final = 0.05
+
+#: The least that a group counts, as a share of the one that counts most.
+_LEAST_WEIGHT: Final = 0.1
+
+#: Returns how well a network does that was cut and trained for a while.
+TryOut: TypeAlias = Callable[[Allocation, Assignment], float]
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """The blocks that are left out on an edge, and how much the groups count there.
+
+    Attributes:
+        model: The network that the edge starts from.
+        budget: Its limits.
+        left_out: The names of the blocks.
+        weights: How much each group counts.
+    """
+
+    model: keras.Model
+    budget: Budget
+    left_out: frozenset[str]
+    weights: Weights
+
+    def of(self, assignment: Assignment) -> bool:
+        """Check whether it was made for an edge, whatever its profiles were."""
+        return self.model is assignment.model and self.budget == assignment.budget
+
+
+class Planner:
+    """Plans widths and depth under limits on latency, which depends on how kernels compute a width.
+
+    It also plans where limits can only be met without some blocks. Which blocks go is decided once for an
+    edge; widths follow the profiles of the hardware, which measurements of a plan correct.
+
+    Args:
+        state_of: Returns the state of a copy of an edge's network.
+        try_out: Tells which blocks a network can do without.
+    """
+
+    def __init__(self, state_of: Callable[[Assignment], PruningState], try_out: TryOut) -> None:
+        self._state_of = state_of
+        self._try_out = try_out
+        self._decision: _Decision | None = None
+
+    def plan(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
+        """Return the network that an edge shall end at; None where the importance of units decides.
+
+        Args:
+            assignment: Of the edge.
+            structure: Of its network.
+            widths: Units that are left of each group.
+        """
+        budget, profiles = assignment.budget, assignment.profiles
+        if not exceeded(costs_of(structure.network(widths), profiles), budget):
+            return None
+        narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
+        if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
+            return None
+        if self._decision is None or not self._decision.of(assignment):
+            return self._decide(assignment, structure, widths)
+        left = without_blocks(structure, self._decision.left_out)
+        own = {name: widths[name] for name in left.groups}
+        target = allocate(left, own, _terms(assignment, self._decision.weights))
+        return target and replace(target, left_out=self._decision.left_out)
+
+    def _decide(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
+        """Return the network for the first plan of an edge; its blocks are those of all that follow."""
+        weights = self._weights(assignment)
+        found = allocations(structure, widths, _terms(assignment, weights))
+        if not found:
+            return None
+        best = self._best(found, assignment)
+        self._decision = _Decision(assignment.model, assignment.budget, best.left_out, weights)
+        return best
+
+    def _weights(self, assignment: Assignment) -> dict[str, float]:
+        """Return how much each group counts: by the loss with half of it, once the rest has taken over.
+
+        Training mends much of that loss, so that its cube root counts.
+        """
+        state = self._state_of(assignment)
+        moments = state.compensation.moments(assignment.setup.train)
+        inheritance = Inheritance(
+            state.structure,
+            state.masks,
+            state.compensation,
+            moments,
+            state.trainer.evaluation,
+            state.values(moments),
+            assignment.setup,
+        )
+        widths = state.masks.widths
+
+        def loss(changed: Widths) -> float:
+            architecture = Architecture({**widths, **changed}, frozenset())
+            return exp(-inheritance.quality(architecture, state.structure))
+
+        whole = loss({})
+        roots = {name: cbrt(max(loss({name: -(-width // 2)}) - whole, 0.0)) for name, width in widths.items()}
+        least = _LEAST_WEIGHT * max(roots.values()) or 1.0
+        return {name: max(root, least) for name, root in roots.items()}
+
+    def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
+        """Return the network with all blocks, or one without some that is worth more and learns faster.
+
+        What a block is worth differs: a residual network hardly misses one of three, an encoder of texts
+        cannot do without attention. So both are tried out.
+        """
+        first, *others = found
+        better = (one for one in others if one.worth > first.worth + _LEAST_GAIN)
+        rivals = sorted(better, key=lambda one: -one.worth)
+        if not rivals:
+            return first
+        tried = [first, *rivals[:_RIVALS]]
+        scores = [self._try_out(one, assignment) for one in tried]
+        return tried[scores.index(assignment.setup.metric.best(scores))]
+
+
+def _terms(assignment: Assignment, weights: Weights) -> AllocationTerms:
+    return AllocationTerms(assignment.budget, assignment.profiles, weights, assignment.source)
