@@ -47,18 +47,9 @@ class CutSearch:
     def of(cls, state: PruningState) -> "CutSearch":
         """Return the search among all that can be cut from a network as it is."""
         assignment = state.assignment
-        moments = state.compensation.moments(assignment.setup.train)
         blocks = tuple(block.name for block in residual_blocks(assignment.source.graph))
         space = Space(state.structure, state.masks.widths, assignment.profiles)
-        inheritance = Inheritance(
-            state.structure,
-            state.masks,
-            state.compensation,
-            moments,
-            state.trainer.evaluation,
-            state.values(moments),
-            assignment.setup,
-        )
+        inheritance = Inheritance.of(state)
         rng = np.random.default_rng([assignment.seed, state.cuts])
         return cls(state, space, inheritance, rng, blocks)
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from executors.data import Dataset
 from executors.pruning.masks import Masks
 from executors.pruning.reconstruction import Compensation, Moments
+from executors.pruning.state import PruningState
 from executors.search.space import Architecture
 from executors.structure import Keep, Structure, narrow
 from executors.training.evaluation import Evaluation
@@ -48,6 +49,20 @@ class Inheritance:
     evaluation: Evaluation
     values: Mapping[str, npt.NDArray[np.float64]]
     setup: TrainingSetup
+
+    @classmethod
+    def of(cls, state: PruningState) -> "Inheritance":
+        """Return the inheritance of a network as it is."""
+        moments = state.compensation.moments(state.assignment.setup.train)
+        return cls(
+            state.structure,
+            state.masks,
+            state.compensation,
+            moments,
+            state.trainer.evaluation,
+            state.values(moments),
+            state.assignment.setup,
+        )
 
     def keep(self, architecture: Architecture) -> Keep:
         """Return the most valuable units of each group."""

@@ -101,16 +101,7 @@ class Planner:
         Training mends much of that loss, so that its cube root counts.
         """
         state = self._state_of(assignment)
-        moments = state.compensation.moments(assignment.setup.train)
-        inheritance = Inheritance(
-            state.structure,
-            state.masks,
-            state.compensation,
-            moments,
-            state.trainer.evaluation,
-            state.values(moments),
-            assignment.setup,
-        )
+        inheritance = Inheritance.of(state)
         widths = state.masks.widths
 
         def loss(changed: Widths) -> float:
