@@ -24,7 +24,7 @@ from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
 from executors.search.planning import Planner
 from executors.structure import Keep, Structure, analyse, narrow, without_blocks
-from executors.training.trainer import constant
+from executors.training.trainer import constant, cosine
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, Costs, exceeded
 
@@ -46,7 +46,8 @@ _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-#: Training steps before and after each of the two cuts of a trial, and training examples that judge it.
+#: Training steps before each of the two cuts of a trial, half of those after them, and training examples that
+#: judge it.
 _TRIAL_STEPS: Final = 60
 _TRIAL_EXAMPLES: Final = 2_000
 
@@ -114,7 +115,8 @@ class MorphNetExecutor(IterativePruningExecutor):
         for done in (0.5, 1.0):
             scout.trainer.train(constant(_TRIAL_STEPS))
             scout._cut_towards(target, done)
-        scout.trainer.train(constant(_TRIAL_STEPS))
+        scout.trainer.train(cosine(2 * _TRIAL_STEPS))
+        scout.trainer.settle()
         train = assignment.setup.train
         chosen = np.sort(np.random.default_rng(assignment.seed).permutation(len(train))[:_TRIAL_EXAMPLES])
         scout.trainer.evaluation.recalibrate(train)

@@ -12,7 +12,6 @@ depth predict accuracy within 1.2 points, multiply-adds and depth within 1.8. A 
 """
 
 import heapq
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import copysign, inf, log2
@@ -249,16 +248,13 @@ class _Descent:
         return self._weights[name] * copysign(abs(halvings) ** POWER, halvings)
 
     def _gain(self, name: str) -> tuple[float, str, int] | None:
-        """Return what the widest width of a group within the limits adds; None if it is as wide already."""
-        now = self.widths[name]
-        wider = range(now + 1, self._start[name] + 1)
-        fitting = bisect_left(
-            wider, True, key=lambda width: bool(exceeded(self._costs({name: width}), self._limits))
-        )
-        if fitting == 0:
-            return None
-        width = now + fitting
-        return self._loss(name, now) - self._loss(name, width), name, width
+        """Return what a wider width of a group within the limits adds; None if there is none."""
+        now, start = self.widths[name], self._start[name]
+        wider = [start, *(width for width in _narrower(start) if width > now + 1), now + 1]
+        for width in wider if start > now else ():
+            if not exceeded(self._costs({name: width}), self._limits):
+                return self._loss(name, now) - self._loss(name, width), name, width
+        return None
 
     def _step(self, name: str, costs: Costs) -> tuple[float, int]:
         """Return the least worth that is lost for what is saved by cutting a group, and to which width."""

@@ -14,7 +14,7 @@ from executors.search.inheritance import Inheritance
 from executors.search.space import Architecture
 from executors.structure import Structure, Widths, without_blocks
 from mistify.costs.axes import costs_of
-from mistify.costs.budget import Budget, exceeded, hardware_of
+from mistify.costs.budget import Budget, conditions_of, exceeded, hardware_of
 
 #: Networks without some blocks that are tried beside the one with all, and the worth that they have to gain.
 _RIVALS: Final = 2
@@ -49,7 +49,7 @@ class _Decision:
 
 
 class Planner:
-    """Plans widths and depth under limits on latency, which depends on how kernels compute a width.
+    """Plans widths and depth under limits on what falls in steps with a width, latency above all.
 
     It also plans where limits can only be met without some blocks. Which blocks go is decided once for an
     edge; widths follow the profiles of the hardware, which measurements of a plan correct.
@@ -76,7 +76,7 @@ class Planner:
         if not exceeded(costs_of(structure.network(widths), profiles), budget):
             return None
         narrowest = costs_of(structure.network(dict.fromkeys(structure.groups, 1)), profiles)
-        if not any(map(hardware_of, budget)) and not exceeded(narrowest, budget):
+        if not any(map(_in_steps, budget)) and not exceeded(narrowest, budget):
             return None
         if self._decision is None or not self._decision.of(assignment):
             return self._decide(assignment, structure, widths)
@@ -127,6 +127,14 @@ class Planner:
         tried = [first, *rivals[:_RIVALS]]
         scores = [self._try_out(one, assignment) for one in tried]
         return tried[scores.index(assignment.setup.metric.best(scores))]
+
+
+def _in_steps(axis: str) -> bool:
+    """Check whether costs on an axis fall with a width in steps, or even rise now and then.
+
+    Latencies do, as kernels compute several channels at once; so do bytes where small kernels stay float32.
+    """
+    return bool(hardware_of(axis) or conditions_of(axis).precision.storage.least_kernel)
 
 
 def _terms(assignment: Assignment, weights: Weights) -> AllocationTerms:

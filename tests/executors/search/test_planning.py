@@ -1,0 +1,29 @@
+"""Which edges are planned before anything is cut; what is planned, tests/executors/test_morphnet.py has."""
+
+import pytest
+
+from executors.base import Assignment
+from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.structure import analyse
+from mistify.costs.axes import costs_of
+from mistify.costs.catalogue import HOST
+
+
+@pytest.mark.parametrize(
+    ("axis", "planned"),
+    [
+        ("latency_ms@host", True),
+        ("size_bytes@dynamic", True),  # kernels below 1,024 weights stay float32, and are larger
+        ("size_bytes@int8", False),
+        ("flops", False),
+    ],
+)
+def test_what_falls_in_steps_is_planned(axis: str, planned: bool, trained, training_setup) -> None:
+    structure = analyse(trained)
+    whole = costs_of(structure.network(), (HOST,))
+    for share, expected in ((0.7, planned), (1.0, False)):
+        assignment = Assignment(trained, {axis: share * whole[axis]}, (HOST,), training_setup, 0, structure)
+        network = MorphNetExecutor(MorphNetParams()).preview(assignment)
+        assert (network is not None) is expected
+        if network is not None:
+            assert costs_of(analyse(network).network(), (HOST,))[axis] <= share * whole[axis]
