@@ -69,19 +69,22 @@ def _by_threads(profile: dict[str, Any]) -> list[dict[str, Any]]:
 def add_efficiency(connection: Connection) -> None:
     """Give the tiles of measured hardware no narrower ones, and let data sheets count as they stand.
 
-    So plans and devices predict what they did.
+    So plans and devices predict what they did; and no algorithm is worse under limits on latency.
     """
 
     def change(profile: dict[str, Any]) -> None:
         if profile["kind"] == "nominal":
             profile.update(efficiency=None, factor=1.0)
         else:
+            profile["kernels"] = None
             for routine in profile["model"]["routines"].values():
                 routine["tile"].append(0)
 
     def change_plan(plan: dict[str, Any]) -> None:
         for profile in plan["hardware"].values():
             change(profile)
+        for candidate in (plan["estimates"] or {"candidates": {}})["candidates"].values():
+            candidate["gain_at_latency"] = 0.0
 
     _change_json(connection, "batches", "plan", change_plan)
     for device, text in connection.execute("SELECT name, profiles FROM devices").fetchall():
