@@ -99,10 +99,11 @@ def test_an_integer_package_says_what_its_integers_stand_for(int8):
     assert int8.manifest.achieved["size_bytes@int8"] == len(int8.files["serve.tflite"])
 
 
-def test_latency_on_other_hardware_is_corrected_by_what_was_measured_here(package):
+def test_latency_is_measured_on_this_machine_alone(package):
+    """The task has other hardware, too, of which nothing is claimed."""
     measured = package.manifest.measured
     assert measured["latency_ms@host"] == package.manifest.latency.median_ms
-    assert measured["latency_ms@pi"] == pytest.approx(10 * package.manifest.latency.median_ms)
+    assert "latency_ms@pi" not in measured
 
 
 def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkeypatch):
