@@ -39,6 +39,9 @@ _WIDTHS: Final = 16
 _LEAST_GAIN: Final = 0.01
 _MOST_EXCHANGED: Final = 0.25
 
+#: Groups of the largest networks in which exchanges are tried: with more they take minutes.
+_MOST_GROUPS: Final = 12
+
 #: Blocks that are left out, until so many of these numbers in a row were of no use.
 _COUNTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _PATIENCE: Final = 2
@@ -126,7 +129,8 @@ def _allocation(at: "_Depth", widths: Widths, terms: AllocationTerms) -> Allocat
     descent = _Descent(at.structure, widths, terms)
     if not descent.reach():
         return None
-    descent.exchange()
+    if len(widths) <= _MOST_GROUPS:
+        descent.exchange()
     return Allocation(descent.widths, at.left_out, descent.worth)
 
 
@@ -238,9 +242,16 @@ class _Descent:
         while True:
             gains = [gain for name in self.widths if name != but and (gain := self._gain(name)) is not None]
             if not gains:
-                return
+                break
             _, name, width = max(gains)
             self.widths[name] = width
+        for name in (
+            name for name in self.widths if name != but
+        ):  # what lies between two of the widths tried
+            while self.widths[name] < self._start[name] and not exceeded(
+                self._costs({name: self.widths[name] + 1}), self._limits
+            ):
+                self.widths[name] += 1
 
     def _loss(self, name: str, width: int) -> float:
         """Return what a group loses at a width, for its part in the mean; less than 0 if it was widened."""
@@ -250,8 +261,8 @@ class _Descent:
     def _gain(self, name: str) -> tuple[float, str, int] | None:
         """Return what a wider width of a group within the limits adds; None if there is none."""
         now, start = self.widths[name], self._start[name]
-        wider = [start, *(width for width in _narrower(start) if width > now + 1), now + 1]
-        for width in wider if start > now else ():
+        above = min((width for width in _narrower(start) if width > now), default=start)
+        for width in dict.fromkeys((above, start)) if start > now else ():
             if not exceeded(self._costs({name: width}), self._limits):
                 return self._loss(name, now) - self._loss(name, width), name, width
         return None
