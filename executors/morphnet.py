@@ -161,7 +161,8 @@ class MorphNetExecutor(IterativePruningExecutor):
         values, keep = state.values(moments), {name: mask.copy() for name, mask in state.masks.keep.items()}
         for name, width in target.widths.items():
             left = np.flatnonzero(keep[name])
-            now = ceil(self._start[name] * (width / self._start[name]) ** done)
+            start = self._start[name]
+            now = width if done == 1 else ceil(start * (width / start) ** done)
             order = left[np.argsort(values[name][left], kind="stable")]
             keep[name][order[: max(0, len(left) - now)]] = False
         self._adopt(keep, moments, without_blocks(state.structure, target.left_out))

@@ -49,7 +49,7 @@ _PATIENCE: Final = 2
 
 @dataclass(frozen=True)
 class AllocationTerms:
-    """What an allocation goes by.
+    """The limits of an allocation, and the weights of the groups.
 
     Attributes:
         limits: On costs.
@@ -100,18 +100,18 @@ def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) ->
         group and no block.
     """
     terms = terms.of_limited_hardware()
-    found: list[Allocation] = []
+    networks: list[Allocation] = []
     useless = 0
     for without in _depths(structure, terms):
         left = {name: widths[name] for name in without.structure.groups}
         allocation = _allocation(without, left, terms)
-        best = max((other.worth for other in found), default=-inf)
+        best = max((other.worth for other in networks), default=-inf)
         if allocation is not None:
-            found.append(allocation)
-        useless = 0 if allocation is not None and allocation.worth > best else useless + bool(found)
+            networks.append(allocation)
+        useless = 0 if allocation is not None and allocation.worth > best else useless + bool(networks)
         if useless == _PATIENCE:
             break
-    return found
+    return networks
 
 
 def allocate(structure: Structure, widths: Widths, terms: AllocationTerms) -> Allocation | None:
@@ -194,7 +194,7 @@ class _Descent:
 
     @property
     def worth(self) -> float:
-        """What the widths lose, as a weighted mean over the groups, below 0; and what the depth does."""
+        """The worth of the network: less by the weighted mean of the groups' losses, and by that of depth."""
         return self._of_depth - sum(self._loss(name, width) for name, width in self.widths.items())
 
     def reach(self) -> bool:
@@ -245,9 +245,8 @@ class _Descent:
                 break
             _, name, width = max(gains)
             self.widths[name] = width
-        for name in (
-            name for name in self.widths if name != but
-        ):  # what lies between two of the widths tried
+        # Then what lies between two of the widths that were tried.
+        for name in (name for name in self.widths if name != but):
             while self.widths[name] < self._start[name] and not exceeded(
                 self._costs({name: self.widths[name] + 1}), self._limits
             ):

@@ -114,7 +114,7 @@ class Planner:
 
         whole = loss({})
         roots = {name: cbrt(max(loss({name: -(-width // 2)}) - whole, 0.0)) for name, width in widths.items()}
-        least = _LEAST_WEIGHT * max(roots.values()) or 1.0
+        least = _LEAST_WEIGHT * max(roots.values(), default=0.0) or 1.0
         return {name: max(root, least) for name, root in roots.items()}
 
     def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:

@@ -12,7 +12,7 @@ from mistify.costs.operators import Operation, OperatorKind
 
 @dataclass(frozen=True)
 class Reached:
-    """What a kind of operator reaches of the peaks.
+    """The shares of the peaks that a kind of operator reaches.
 
     Attributes:
         compute: Multiply-adds, as a share of the peak in operations, with very many output channels. Data
@@ -32,7 +32,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """What operators reach of the peaks, and what they take in any case, whatever the peaks.
+    """The shares of the peaks that operators reach, and the time that they take whatever the peaks.
 
     Attributes:
         inference_us: Microseconds of every inference.

@@ -68,12 +68,12 @@ class Attempt:
 
     @property
     def within_limits(self) -> bool:
-        """Whether there is a package, and it meets all limits."""
+        """Return whether there is a package, and it meets all limits."""
         return isinstance(self.result, PackageResult) and meets(self._costs, self.goal.budget)
 
     @property
     def meets(self) -> bool:
-        """Whether the package meets the goal."""
+        """Return whether the package meets the goal."""
         return (
             self.within_limits
             and isinstance(self.result, PackageResult)
@@ -82,7 +82,7 @@ class Attempt:
 
     @property
     def falls_short(self) -> bool:
-        """Whether the package is missing, misses a target, or lost more accuracy than expected."""
+        """Return whether the package is missing, misses a target, or lost more accuracy than expected."""
         package, metric, target = self.result, self.goal.metric, self.goal.accuracy_target
         if not isinstance(package, PackageResult):
             return True

@@ -1,10 +1,12 @@
 """Which edges are planned before anything is cut; what is planned, tests/executors/test_morphnet.py has."""
 
+import keras
 import pytest
 
 from executors.base import Assignment
 from executors.morphnet import MorphNetExecutor, MorphNetParams
 from executors.structure import analyse
+from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 
@@ -27,3 +29,15 @@ def test_what_falls_in_steps_is_planned(axis: str, planned: bool, trained, train
         assert (network is not None) is expected
         if network is not None:
             assert costs_of(analyse(network).network(), (HOST,))[axis] <= share * whole[axis]
+
+
+def test_a_network_without_groups_cannot_be_planned(digits) -> None:
+    """Its one layer makes the outputs, which stay."""
+    inputs = keras.Input((8, 8, 1), name="image")
+    outputs = keras.layers.Dense(10, "softmax", name="digit")(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, outputs)
+    setup = TrainingSetup(*digits, None, TrainingParams(batch_size=32))
+    structure = analyse(model)
+    limit = {"latency_ms@host": 0.5 * HOST.latency_ms(structure.network())}
+    assignment = Assignment(model, limit, (HOST,), setup, 0, structure)
+    assert MorphNetExecutor(MorphNetParams()).preview(assignment) is None
