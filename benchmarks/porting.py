@@ -1,7 +1,9 @@
 """Mistify's side of the benchmarks: the server's own tasks, done by one warm worker in this process."""
 
+import json
 import shutil
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, log
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +19,7 @@ from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import FLOPS, latency_axis, size_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
+from mistify_client.rpc.porting import PortingClient
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -292,6 +295,16 @@ def _steps(steps: int, cuts: int, most: int) -> dict[str, object]:
         "tune_steps": steps - cuts * each,
         "max_steps": 2 * steps + most,
     }
+
+
+def within_reach(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
+    """Yield the configs that a network can meet on this machine, by the server's plan."""
+    beyond = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
+    for config in configs:
+        if limit := beyond.get(str(config["id"])):
+            print(limit.goal, f"out of reach, the nearest is {limit.nearest}", file=sys.stderr, flush=True)
+        else:
+            yield config
 
 
 def resnet8(data: Path, directory: Path, settings: Mapping[str, object]) -> Porting:

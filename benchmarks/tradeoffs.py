@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
-from benchmarks.porting import FILES, RESNET8, TEST, TRAIN
+from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, within_reach
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, MEMORY, latency_axis
 from mistify.costs.catalogue import HOST
@@ -133,21 +133,11 @@ def _ported(network: str, data: Path, quick: bool) -> Job:
             embedded_server(Path(directory) / "store", [root.resolve()]) as address,
             PortingClient(address) as client,
         ):
-            job = client.submit(json.dumps(list(_within_reach(configs, client))), network)
+            job = client.submit(json.dumps(list(within_reach(configs, client))), network)
             for event in client.watch(job.id):
                 if isinstance(event.event, GoalState) and event.event.ended:
                     print(event.goal_id, event.event.value, file=sys.stderr, flush=True)
             return client.job(job.id)
-
-
-def _within_reach(configs: Sequence[dict[str, object]], client: PortingClient) -> Iterator[dict[str, object]]:
-    """Yield the configs that a network can meet, by the server's plan."""
-    beyond = {limit.goal: limit for limit in client.plan(json.dumps(configs)).out_of_reach}
-    for config in configs:
-        if limit := beyond.get(str(config["id"])):
-            print(limit.goal, f"out of reach, the nearest is {limit.nearest}", file=sys.stderr, flush=True)
-        else:
-            yield config
 
 
 def _source(network: str, data: Path, directory: Path) -> tuple[Path, dict[str, object], dict[str, object]]:

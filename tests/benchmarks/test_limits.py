@@ -54,5 +54,13 @@ def test_medians_count_and_the_extremes_of_the_use_of_limits() -> None:
     assert math.isclose(figures["snips_missed"], 0)
 
 
+def test_a_goal_out_of_reach_with_some_seeds_counts_with_the_others() -> None:
+    runs = [{"latency_0.5x": package(70.0, 4.0, used=0.9), "latency_0.1x": package(50.0, 1.0, used=1.0)}]
+    runs += [{"latency_0.5x": package(accuracy, 4.0, used=0.9)} for accuracy in (72.0, 71.0)]
+    figures = figures_of("resnet8", runs)
+    assert figures["resnet8_latency_0.5x_accuracy"] == 71.0
+    assert figures["resnet8_latency_0.1x_accuracy"] == 50.0
+
+
 def test_without_data_it_is_skipped() -> None:
     assert main(["--data", "nowhere"]) == EXIT_SKIPPED
