@@ -124,6 +124,7 @@ def _manifest(serve: PackagedFile, width: int) -> Manifest:
         budget={"flops": 10.0},
         achieved={"flops": 9.0},
         accuracy=0.8,
+        validation_accuracy=0.8,
         latency=MeasuredLatency(median_ms=1, p95_ms=1, runs=1, threads=1, machine="x", runtime="x"),
         inputs=(),
         outputs=(),

@@ -46,10 +46,8 @@ _WIDTHS: Final = 32
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-#: Training steps before each of the two cuts of a trial, half of those after them, and training examples that
-#: judge it.
+#: Training steps before each of the two cuts of a trial, and half of those after them.
 _TRIAL_STEPS: Final = 60
-_TRIAL_EXAMPLES: Final = 2_000
 
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
@@ -107,7 +105,7 @@ class MorphNetExecutor(IterativePruningExecutor):
         self._target = target
 
     def _try_out(self, target: Allocation, assignment: Assignment) -> float:
-        """Return how well a network does on training examples once it was cut and trained for a while."""
+        """Return how well a network does on the validation data once it was cut and trained for a while."""
         scout = type(self)(self._params)
         scout._current = scout._state_of(assignment).at_start_of(assignment)
         scout._set_out(assignment, target)
@@ -117,10 +115,9 @@ class MorphNetExecutor(IterativePruningExecutor):
             scout._cut_towards(target, done)
         scout.trainer.train(cosine(2 * _TRIAL_STEPS))
         scout.trainer.settle()
-        train = assignment.setup.train
-        chosen = np.sort(np.random.default_rng(assignment.seed).permutation(len(train))[:_TRIAL_EXAMPLES])
-        scout.trainer.evaluation.recalibrate(train)
-        return scout.trainer.evaluation.score(train.subset(chosen), assignment.setup.metric)
+        setup, evaluation = assignment.setup, scout.trainer.evaluation
+        evaluation.recalibrate(setup.train)
+        return evaluation.score(setup.validation, setup.metric)
 
     def adjust(self, weights: Mapping[str, float]) -> None:
         """Set the strengths of the structure losses to the weighted marginal cost of each group."""

@@ -1,7 +1,8 @@
 """Examples to train on and to measure with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,14 +35,44 @@ class Dataset:
         )
 
 
-def split(data: Dataset, share: float, seed: int = 0) -> Sequence[Dataset]:
-    """Return two parts of the data, the second with `share` of the examples.
+class HeldOut(NamedTuple):
+    """Examples that no network is trained on.
+
+    Attributes:
+        validation: Whatever is chosen is chosen by these.
+        test: Nothing is chosen by these: they say how good what was chosen is.
+    """
+
+    validation: Dataset
+    test: Dataset
+
+
+def split(data: Dataset, share: float, seed: int = 0) -> tuple[Dataset, Dataset]:
+    """Return two parts of the data, the second with `share` of the examples, of each class as well.
+
+    The only example of a class stays in the first part.
 
     Args:
-        data: Examples.
-        share: Part of the examples that the second part gets, 0 to 1; it has one at least.
+        data: Two examples at least.
+        share: Part of the examples that the second part gets, 0 to 1; it has one at least, and so has the
+            first.
         seed: Where the choice of the examples starts from.
     """
-    order = np.random.default_rng(seed).permutation(len(data))
-    held_out = max(1, round(share * len(data)))
-    return data.subset(np.sort(order[held_out:])), data.subset(np.sort(order[:held_out]))
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(data))
+    classes = _classes(data)[order]
+    order = order[np.argsort(classes, kind="stable")]  # class after class, each in random order
+    _, places, counts = np.unique(np.sort(classes), return_inverse=True, return_counts=True)
+    spare = order[counts[places] > 1] if counts.max() > 1 else order
+    count = min(max(1, round(share * len(data))), len(data) - 1, len(spare))
+    evenly = (np.arange(count) + rng.random()) * len(spare) / count
+    held_out = spare[evenly.astype(np.int64)]
+    return data.subset(np.setdiff1d(order, held_out)), data.subset(np.sort(held_out))
+
+
+def _classes(data: Dataset) -> npt.NDArray[np.int64]:
+    """Return the class of each example [examples]; 0 for all where no output has one class for each."""
+    for target in data.targets.values():
+        if target.ndim == 1 and np.issubdtype(target.dtype, np.integer):
+            return np.asarray(target, np.int64)
+    return np.zeros(len(data), np.int64)

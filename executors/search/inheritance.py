@@ -39,7 +39,7 @@ class Inheritance:
         moments: What that needs to know.
         evaluation: Of the network.
         values: What each unit is worth in its group [units].
-        setup: Data that candidates are measured on, which are training data.
+        setup: Data that candidates are calibrated and measured on.
     """
 
     structure: Structure
@@ -82,17 +82,18 @@ class Inheritance:
             architecture: The candidate.
             structure: The network's without the blocks that the candidate leaves out, at its resolution.
         """
-        calibration, test = self._examples
+        calibration, validation = self._examples
         with self._cut(self.keep(architecture)):
             evaluation = self.evaluation
             if structure is not self.structure or self.structure.averages_channels:
                 keep = {name: self.masks.keep[name] for name in structure.groups}
                 evaluation = Evaluation(narrow(structure, keep))
             evaluation.recalibrate(calibration)
-            outputs = evaluation.outputs(test.inputs)
-        objectives = objectives_of(evaluation.model, test)
+            outputs = evaluation.outputs(validation.inputs)
+        objectives = objectives_of(evaluation.model, validation)
+        targets = validation.targets
         loss = sum(
-            float(objective.loss(outputs[name], test.targets[name])) for name, objective in objectives.items()
+            float(objective.loss(outputs[name], targets[name])) for name, objective in objectives.items()
         )
         finite = min(loss, _WORST_LOSS) if isfinite(loss) else _WORST_LOSS
         return -log(max(finite, SMALLEST))
@@ -114,8 +115,8 @@ class Inheritance:
 
     @cached_property
     def _examples(self) -> tuple[Dataset, Dataset]:
-        """The data that every candidate is calibrated on, and those that it is measured on."""
-        train = self.setup.train
-        order = np.random.default_rng(0).permutation(len(train))[: 2 * _EXAMPLES]
-        # Where there are fewer, some or all of them serve for both.
-        return train.subset(order[:_EXAMPLES]), train.subset(order[-_EXAMPLES:])
+        """The training examples that every candidate is calibrated on, and those that it is measured on."""
+        rng = np.random.default_rng(0)
+        train, validation = self.setup.train, self.setup.validation
+        calibration = train.subset(rng.permutation(len(train))[:_EXAMPLES])
+        return calibration, validation.subset(rng.permutation(len(validation))[:_EXAMPLES])

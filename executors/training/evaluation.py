@@ -14,6 +14,7 @@ from executors.inspection.limits import GIB
 from executors.structure import calls, tensors
 from executors.structure.signature import output_names
 from executors.timing import activity
+from executors.training.confidence import lower_bound
 from executors.training.metrics import score
 from executors.training.objectives import objectives_of
 from mistify.config.metric import Metric
@@ -65,6 +66,12 @@ class Evaluation:
         """Return a metric of the network on some data."""
         outputs = self.outputs(data.inputs)
         return score(metric, objectives_of(self.model, data), outputs, data.targets)
+
+    def score_and_bound(self, data: Dataset, metric: Metric) -> tuple[float, float]:
+        """Return a metric of the network on some data, and what it reaches with 90 % confidence on others."""
+        objectives, outputs = objectives_of(self.model, data), self.outputs(data.inputs)
+        figure = score(metric, objectives, outputs, data.targets)
+        return figure, lower_bound(metric, objectives, outputs, data.targets)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
         """Set the statistics of every batch norm to those of the network as it is now.

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
 
+from executors.data.dataset import Dataset
 from executors.data.storage import Array
 from executors.training.objectives import IGNORED, Binary, Categorical, Objective, Regression
 from mistify.config.metric import Metric
@@ -59,22 +60,23 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
     return names
 
 
-def check_defined(metric: Metric, objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> None:
-    """Make sure that a metric of these test targets is a number.
+def check_metric(metric: Metric, objectives: Mapping[str, Objective], parts: Mapping[str, Dataset]) -> None:
+    """Make sure that a metric tells of some output, and is a number on each part of the data.
 
     Args:
         metric: The metric.
         objectives: The objective of each output.
-        targets: [examples, ...] by name; positions of -1 are ignored.
+        parts: The parts of the data, by what they are called: "validation", "test".
 
     Raises:
         InvalidValue: It tells of no output, or it is `roc_auc` of targets that are all of one class.
     """
-    for name in measured(metric, objectives):
-        classes = np.setdiff1d(targets[name], [IGNORED])
-        if metric is Metric.ROC_AUC and len(classes) < 2:
-            expected = f"another metric, or test data of two classes of {name} at least"
-            raise InvalidValue(metric.value, expected, "add examples of other classes")
+    names = measured(metric, objectives)
+    for part, data in parts.items():
+        for name in names if metric is Metric.ROC_AUC else ():
+            if len(np.setdiff1d(data.targets[name], [IGNORED])) < 2:
+                expected = f"another metric, or {part} data of two classes of {name} at least"
+                raise InvalidValue(metric.value, expected, "add examples of other classes")
 
 
 def _counted(predicted: Array, target: Array) -> tuple[Array, Array]:

@@ -1,7 +1,7 @@
 """Setups of training: data, teacher, and settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,7 +46,7 @@ class TrainingSetup:
 
     Attributes:
         train: Training data.
-        test: Data that accuracy is measured on, never trained on.
+        validation: Examples that are never trained on, by which everything is chosen.
         teacher: The teacher's predictions for the training data, name of the output -> [examples, ...];
             None to learn from the targets alone.
         params: Settings of training.
@@ -54,16 +54,12 @@ class TrainingSetup:
     """
 
     train: Dataset
-    test: Dataset
+    validation: Dataset
     teacher: Mapping[str, Array] | None
     params: TrainingParams
     settings: DataSettings = field(default_factory=DataSettings)
 
     @property
     def metric(self) -> Metric:
-        """The metric of the test data."""
+        """The metric by which networks are compared."""
         return self.settings.metric or Metric.ACCURACY
-
-    def on(self, train: Dataset) -> "TrainingSetup":
-        """Return the same settings on other training data, for which there is no teacher."""
-        return replace(self, train=train, teacher=None)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PlainValidator, StringConstraints, model_validator
 
 from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue, Settings
@@ -11,8 +11,26 @@ from mistify.parsing.validation import InvalidValue, Settings
 GENERATED: Final = "generated:"
 MOST_GENERATED: Final = 1_000_000
 
+#: The largest share of the training data that can be set apart to choose by.
+_MOST_HELD_OUT: Final = 0.5
+
 Positive = Annotated[float, Field(gt=0)]
 ClassWeights: TypeAlias = Literal["balanced"] | tuple[Positive, ...]
+
+
+def _validation(raw: object) -> float | str:
+    if isinstance(raw, str) and raw.strip() and not raw.startswith(GENERATED):
+        return raw.strip()
+    if isinstance(raw, int | float) and not isinstance(raw, bool) and 0 < raw <= _MOST_HELD_OUT:
+        return float(raw)
+    raise InvalidValue(
+        raw,
+        f"a share of the training data above 0 and up to {_MOST_HELD_OUT}, or the name of a file",
+        "write for example 0.1",
+    )
+
+
+Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation)]
 
 
 class TextSettings(Settings):
@@ -83,8 +101,9 @@ class DataSettings(Settings):
     """Settings for reading data, training on them and measuring with them.
 
     Attributes:
-        metric: The metric on the test data; by default the one that suits the targets.
-        validation: Share of the training data that is held out to decide whether tuning the source helped.
+        metric: The metric by which networks are compared; by default the one that suits the targets.
+        validation: The data by which everything is chosen: a share of the training data, which is then not
+            trained on, or the name of a file.
         augment: Random changes to the images of a training step.
         scale: How the data's figures become what the model expects.
         class_weights: The weight of each class in the loss: a list, or "balanced", which makes the
@@ -95,9 +114,7 @@ class DataSettings(Settings):
     metric: Metric | None = Field(
         default=None, description=f"one of {', '.join(Metric)}", examples=[Metric.F1.value]
     )
-    validation: float = Field(
-        default=0.1, gt=0, le=0.5, description="a share above 0 and up to 0.5", examples=[0.1]
-    )
+    validation: Validation = 0.1
     augment: Augmentation | None = None
     scale: InputScaling | None = None
     class_weights: ClassWeights | None = Field(

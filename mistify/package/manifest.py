@@ -25,7 +25,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import Training
 from mistify.parsing.validation import problems_of
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 MANIFEST = "manifest.json"
 
 #: The input of a multi-branch network that chooses the branch: int32, a scalar.
@@ -126,6 +126,7 @@ class Branch(_Record):
         achieved: axis -> cost of the shared base and this branch, as the cost model has it.
         measured: axis -> latency of the package while it runs this branch, as in `Manifest`.
         accuracy: on the test data, measured in LiteRT.
+        validation_accuracy: on the validation data, likewise: branches are chosen by it.
         latency: of the package while it runs this branch.
     """
 
@@ -133,6 +134,7 @@ class Branch(_Record):
     achieved: dict[str, float]
     measured: dict[str, float] = {}
     accuracy: Figure
+    validation_accuracy: Figure
     latency: MeasuredLatency
 
 
@@ -159,6 +161,7 @@ class Manifest(_Record):
         measured: axis -> latency as LiteRT measured it on the host. On other hardware nothing is measured.
         accuracy: the package's own on the test data, measured in LiteRT.
         accuracy_examples: how many examples of the test data that is of.
+        validation_accuracy: on the validation data, by which the package was chosen.
         latency: measured on the host, and under which conditions.
         inputs: the network's inputs in order, without `BRANCH_INPUT`.
         outputs: the network's outputs in order.
@@ -182,7 +185,7 @@ class Manifest(_Record):
         created: when, with its time zone.
     """
 
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     job: str
     goal: str
     budget: dict[str, float]
@@ -192,6 +195,7 @@ class Manifest(_Record):
     measured: dict[str, float] = {}
     accuracy: Figure
     accuracy_examples: Annotated[int, Field(ge=0)] = 0
+    validation_accuracy: Figure
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -245,7 +249,7 @@ class Manifest(_Record):
             )
             raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
         try:
-            return cls.model_validate_json(json.dumps(content))
+            return cls.model_validate_json(json.dumps(_upgraded(content)))
         except ValidationError as error:
             raise _corrupt(directory, problems_of(error, cls)) from error
 
@@ -254,6 +258,26 @@ class Manifest(_Record):
         path = directory / MANIFEST
         path.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return path
+
+
+def _upgraded(content: Any) -> Any:
+    """Return the content of a manifest in the newest format.
+
+    Format 1 has accuracies on the test data alone, by which branches were chosen as well.
+    """
+    if not isinstance(content, dict) or content.get("format_version") != 1:
+        return content
+    branches = content.get("branches", [])
+    return {
+        **_with_validation(content),
+        "format_version": FORMAT_VERSION,
+        **({"branches": list(map(_with_validation, branches))} if isinstance(branches, list) else {}),
+    }
+
+
+def _with_validation(part: Any) -> Any:
+    has = isinstance(part, dict) and "accuracy" in part
+    return {**part, "validation_accuracy": part["accuracy"]} if has else part
 
 
 def describe_file(path: Path) -> PackagedFile:

@@ -41,7 +41,8 @@ def install_tuned(package: Path, tuned: Path, weights: Weights, score: Score, ex
 
 def _describe(manifest: Manifest, new: Path, score: Score, examples: int) -> Manifest:
     """Return the manifest of a tuned package; its accuracy is that on the device's own data."""
-    scored = {"accuracy": score.accuracy, "accuracy_examples": examples}
+    accuracies = dict.fromkeys(("accuracy", "validation_accuracy"), score.accuracy)
+    scored = {**accuracies, "accuracy_examples": examples}
     return manifest.model_copy(
         update={
             **(scored if manifest.metric is Metric.ACCURACY else {}),  # a tuner measures no other metric

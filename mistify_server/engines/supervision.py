@@ -151,7 +151,7 @@ def _parse(line: bytes) -> WorkerMessage:
 
 def needed(task: Task) -> frozenset[str]:
     """Return the names of all that a worker loads for a task."""
-    names = [task.data.train, task.data.test]
+    names = [*task.data.names]
     match task:
         case InspectTask() | SourceTask():
             names += [name for name in (task.model.path, task.model.builtin) if name]

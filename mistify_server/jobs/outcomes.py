@@ -63,15 +63,16 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
         package: The package.
     """
     over = excess(costs, goal.budget)
-    reached = goal.metric.reaches(adapted.accuracy, goal.accuracy_target)
-    if adapted.reason and (exceeded(adapted.costs, goal.budget) if over else not reached):
-        return adapted.reason
     if over:
-        return f"{over}, as measured on the package"
+        found_before = adapted.reason and exceeded(adapted.costs, goal.budget)
+        return adapted.reason if found_before else f"{over}, as measured on the package"
     missed = goal.metric.missed(package.accuracy, goal.accuracy_target)
-    if missed:
-        form = goal.quantization.precision.value
-        if goal.compression is not None:
-            form += f" with {goal.compression}"
-        return f"{missed} as {form}; the checkpoint has {adapted.accuracy:.4f} in float32"
-    return ""
+    if not missed:
+        return ""
+    if adapted.reason and not goal.metric.reaches(adapted.accuracy, goal.accuracy_target):
+        return f"{missed} on the test data; {adapted.reason}"
+    form = goal.quantization.precision.value
+    if goal.compression is not None:
+        form += f" with {goal.compression}"
+    before = f"the checkpoint has {adapted.accuracy:.4f} in float32 on the validation data"
+    return f"{missed} on the test data as {form}; {before}"

@@ -73,11 +73,11 @@ class Attempt:
 
     @property
     def meets(self) -> bool:
-        """Return whether the package meets the goal."""
+        """Return whether the package meets the goal, by the validation data."""
         return (
             self.within_limits
             and isinstance(self.result, PackageResult)
-            and self.goal.metric.reaches(self.result.accuracy, self.goal.accuracy_target)
+            and self.goal.metric.reaches(self.result.validation_accuracy, self.goal.accuracy_target)
         )
 
     @property
@@ -86,15 +86,19 @@ class Attempt:
         package, metric, target = self.result, self.goal.metric, self.goal.accuracy_target
         if not isinstance(package, PackageResult):
             return True
-        if metric.reaches(self.adapted.accuracy, target) and not metric.reaches(package.accuracy, target):
+        before, reached = self.adapted.accuracy, package.validation_accuracy
+        if metric.reaches(before, target) and not metric.reaches(reached, target):
             return True
         if not metric.is_share:
-            return package.accuracy > (1 + _TOLERATED_GROWTH) * self.adapted.accuracy
+            return reached > (1 + _TOLERATED_GROWTH) * before
         expected = KNOWN_LOSS[self.goal.quantization.precision.stored_as] + _TOLERATED_LOSS
-        return self.adapted.accuracy - package.accuracy > expected
+        return before - reached > expected
 
     def improved(self, attempt: "Attempt") -> "Attempt":
-        """Return the attempt if it meets all limits, and this one does not or is less accurate."""
+        """Return the attempt if it meets all limits, and this one does not or is less accurate.
+
+        Accuracies are those on the validation data.
+        """
         package, metric = attempt.result, self.goal.metric
         if not isinstance(package, PackageResult) or not attempt.within_limits:
             return self
@@ -102,13 +106,13 @@ class Attempt:
             why = "as which it could not be packaged"
         elif not self.within_limits:
             why = f"as which it has {excess(self._costs, self.goal.budget)}"
-        elif not metric.better(package.accuracy, self.result.accuracy):
+        elif not metric.better(package.validation_accuracy, self.result.validation_accuracy):
             return self
         elif attempt.adapted == self.adapted:
-            figures = metric.shown(self.result.accuracy), metric.shown(self.adapted.accuracy)
+            figures = metric.shown(self.result.validation_accuracy), metric.shown(self.adapted.accuracy)
             why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"
         else:
-            why = f"as which {metric} was {metric.shown(self.result.accuracy)}"
+            why = f"as which {metric} was {metric.shown(self.result.validation_accuracy)}"
         before, now = (_in_words(goal.quantization.precision) for goal in (self.goal, attempt.goal))
         choice = f"{now}, in place of {before}, {why}"
         return replace(attempt, goal=replace(attempt.goal, precision_choice=choice))

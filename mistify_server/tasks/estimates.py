@@ -67,7 +67,7 @@ class EdgeEstimates(Message):
         source_steps: Steps that tune the source.
         candidates: The algorithms from which one is chosen for each edge, by name.
         scaled: Costs with all channel groups scaled by one factor, the least first.
-        accuracy: Of the source as it came, on a sample of the test data; None if it was not measured.
+        accuracy: Of the source as it came, on a sample of the validation data; None if it was not measured.
         step_seconds: Of a training step of the source; None if it was not measured.
     """
 

@@ -54,7 +54,7 @@ class SourceResult(TaskDone):
 
     Attributes:
         source_costs: Of the source as it came, by axis.
-        source_accuracy: Of the source as it came.
+        source_accuracy: Of the source as it came, on the validation data, as all accuracies here.
         metric: Of all accuracies.
         teacher: The artifact of the tuned source, the teacher of all goals.
         teacher_accuracy: Of the teacher.
@@ -79,7 +79,10 @@ class SourceResult(TaskDone):
 
 
 class AdaptResult(TaskDone):
-    """The result of an adapt task: the goal's checkpoint, or the best one on the way if it was not met."""
+    """The result of an adapt task: the goal's checkpoint, or the best one on the way if it was not met.
+
+    `accuracy` is on the validation data.
+    """
 
     kind: Literal["adapt_result"] = "adapt_result"
     checkpoint: str
@@ -122,7 +125,8 @@ class PackageResult(TaskDone):
         files: Name -> digest of the artifact.
         achieved: Costs by axis, with what the compression came to (`mistify.config.compression`).
         measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
-        accuracy: Of the package on the test data.
+        accuracy: Of the package on the test data, for the report, and to judge whether the goal is met.
+        validation_accuracy: On the validation data, to choose by.
         note: What was not gained by the precision, or lost by the compression; may be empty.
         branches: Those in the package, the cheapest first.
     """
@@ -132,6 +136,7 @@ class PackageResult(TaskDone):
     achieved: dict[str, float]
     measured: dict[str, float]
     accuracy: float
+    validation_accuracy: float
     note: str = ""
     branches: tuple[BranchFigures, ...] = ()
 

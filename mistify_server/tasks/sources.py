@@ -1,6 +1,6 @@
 """Sources of models and data."""
 
-from mistify.config.dataset import DataSettings
+from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.metric import Metric
 from mistify_server.tasks.base import Message
 
@@ -28,11 +28,25 @@ class ModelSource(Message):
 
 
 class DataSource(Message):
-    """Train and test data: files, directories, or `builtin:digits-train`; and how they are used."""
+    """Training and test data: files, directories, or `builtin:digits-train`; and how they are used.
+
+    The settings say what the validation data are: a share of the training data, or a path.
+    """
 
     train: str
     test: str
     settings: DataSettings = DataSettings()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all data."""
+        validation = self.settings.validation
+        return (self.train, *((validation,) if isinstance(validation, str) else ()), self.test)
+
+    @property
+    def generates_validation(self) -> bool:
+        """Whether the validation data are a share of training data that are to be generated."""
+        return bool(generated_count(self.train)) and not isinstance(self.settings.validation, str)
 
     @property
     def metric(self) -> Metric:

@@ -126,7 +126,7 @@ class PackageTask(Message):
         settings: What the goal asks of the package.
         checkpoint: The artifact of the adapted network.
         costs: Of the checkpoint, by axis.
-        accuracy: Of the checkpoint.
+        accuracy: Of the checkpoint, on the validation data.
         branches: What the package can switch between, the checkpoint among them; None where it cannot.
         teacher: The artifact of the tuned source.
         data: What is trained on, calibrated with and measured on.

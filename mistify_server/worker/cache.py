@@ -4,17 +4,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import keras
 
-from executors.data import Dataset
+from executors.data import Dataset, split
+from executors.data.errors import invalid
 from executors.readers.loading import load_dataset
 from executors.sources import builtin_source, flatten, load_application, load_source
 from executors.sources.frozen_graphs import FrozenGraph, load_graph
 from executors.structure.signature import Signature
 from executors.timing import activity
 from mistify.config.dataset import TextSettings
+from mistify.errors import Problem
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.messages import LOADING, OnProgress
 from mistify_server.tasks.sources import DataSource, ModelSource
@@ -22,8 +24,11 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 #: Number of files, newest time of change in nanoseconds, total size in bytes.
 FileStamp: TypeAlias = tuple[int, int, int]
 
-#: A part of the data and the stamps of its files.
-DataVersion: TypeAlias = tuple["DataPart", tuple[FileStamp, ...]]
+#: What is trained on and chosen by, and the stamps of its files.
+DataVersion: TypeAlias = tuple["LearningData", tuple[FileStamp, ...]]
+
+#: The fewest training examples of which a share can be set apart.
+_LEAST_EXAMPLES: Final = 2
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -33,12 +38,14 @@ class SourceCache:
     """Loads source models and data, and keeps the latest few.
 
     Attributes:
-        data: Loads a part of the data.
+        learning: Loads training and validation data; raises MistifyError if they are too few.
+        data: Loads a part of the data whole.
         source: Loads a source model; raises MistifyError as `executors.sources` does.
         graph: Loads a model without Keras structure, likewise.
     """
 
     def __init__(self, report: OnProgress) -> None:
+        self.learning = _until_changed(_load_learning, LearningData.paths)
         self.data = _until_changed(_load_data, DataPart.paths)
         self.source = _until_changed(partial(_load_source, report), _source_paths)
         self.graph = _until_changed(partial(_load_graph, report), _source_paths)
@@ -46,7 +53,7 @@ class SourceCache:
 
 @dataclass(frozen=True)
 class DataPart:
-    """Training data, or test data with the training data whose classes they share."""
+    """Training data, or validation or test data with the training data whose classes they share."""
 
     source: str
     train: str | None
@@ -59,15 +66,44 @@ class DataPart:
         return [path for path in (self.source, self.train, vocabulary) if path]
 
 
-def parts_of(data: DataSource, signature: Signature) -> tuple[DataPart, DataPart]:
-    """Return training and test data for a model with this signature."""
-    text = data.settings.text
-    return DataPart(data.train, None, signature, text), DataPart(data.test, data.train, signature, text)
+@dataclass(frozen=True)
+class LearningData:
+    """Training data, and validation data: a share of them, or a part of its own."""
+
+    train: DataPart
+    validation: DataPart | float
+
+    def paths(self) -> list[str]:
+        """Return the paths from which the data are read."""
+        own = self.validation.paths() if isinstance(self.validation, DataPart) else []
+        return [*self.train.paths(), *own]
 
 
-def version_of(part: DataPart) -> DataVersion:
+def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, DataPart]:
+    """Return what a model with this signature learns from, and the test data."""
+    text, validation = data.settings.text, data.settings.validation
+    train, test = (
+        DataPart(data.train, None, signature, text),
+        DataPart(data.test, data.train, signature, text),
+    )
+    if isinstance(validation, str):
+        return LearningData(train, DataPart(validation, data.train, signature, text)), test
+    return LearningData(train, validation), test
+
+
+def version_of(data: LearningData) -> DataVersion:
     """Return a value that changes when a file of the data does."""
-    return part, _stamps(part.paths())
+    return data, _stamps(data.paths())
+
+
+def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
+    train = _load_data(data.train)
+    if isinstance(data.validation, DataPart):
+        return train, _load_data(data.validation)
+    if len(train) < _LEAST_EXAMPLES:
+        expected = f"{_LEAST_EXAMPLES} examples at least, one to train on and one to choose by"
+        raise invalid(Problem("dataset.train", f"{len(train)} example", expected, "add some"))
+    return split(train, data.validation)
 
 
 def _load_data(part: DataPart) -> Dataset:

@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from executors.data import Dataset
+from executors.data import Dataset, HeldOut
 from executors.inspection.directories import is_graph
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.timing import activity
-from executors.training.metrics import check_defined, default_metric
+from executors.training.metrics import check_metric, default_metric
 from executors.training.objectives import objectives_for
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
@@ -104,15 +104,16 @@ class GraphRunner:
     def _inspect_data(
         self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph
     ) -> Metric | None:
-        train, test = (
-            problems.load(f"dataset.{part}", lambda key=key: self._cache.data(key))  # type: ignore[misc]
-            for part, key in zip(("train", "test"), parts_of(data, graph.signature), strict=True)
-        )
-        if train is None or test is None:
+        learning, test_part = parts_of(data, graph.signature)
+        learned = problems.load("dataset.train", lambda: self._cache.learning(learning))
+        test = problems.load("dataset.test", lambda: self._cache.data(test_part))
+        if learned is None or test is None:
             return None
+        train, validation = learned
         objectives = objectives_for(graph.signature, train)
         metric = data.settings.metric or default_metric(objectives)
-        problems.check("dataset.metric", lambda: check_defined(metric, objectives, test.targets))
+        given = {"validation": validation, "test": test}
+        problems.check("dataset.metric", lambda: check_metric(metric, objectives, given))
         return metric
 
     def _prepare(self, task: SourceTask) -> SourceResult:
@@ -146,20 +147,22 @@ class GraphRunner:
     def _package(self, task: PackageTask) -> PackageResult:
         self._report(ProgressUpdate(stage="packaging", step=0, total_steps=1, metric=task.data.metric))
         graph = self._graph(task.checkpoint)
-        package = package_graph(graph, task, *self._data(task.data, graph))
-        return store_package(package, self._artifacts)
+        train, validation = self._learning(task.data, graph)
+        held_out = HeldOut(validation, self._cache.data(parts_of(task.data, graph.signature)[1]))
+        return store_package(package_graph(graph, task, train, held_out), self._artifacts)
 
     @activity("measuring")
     def _accuracy(self, artifact: str, data: DataSource) -> float:
-        """Return the accuracy of the graph in float32, in LiteRT."""
+        """Return the accuracy of the graph on the validation data, in float32, in LiteRT."""
         graph = self._graph(artifact)
-        train, test = self._data(data, graph)
+        train, validation = self._learning(data, graph)
         objectives = objectives_for(graph.signature, train)
-        return measure_accuracy(Runner(self._network(artifact)), test, objectives, data.metric).accuracy
+        runner = Runner(self._network(artifact))
+        return measure_accuracy(runner, validation, objectives, data.metric).accuracy
 
-    def _data(self, data: DataSource, graph: FrozenGraph) -> tuple[Dataset, Dataset]:
-        train, test = parts_of(data, graph.signature)
-        return self._cache.data(train), self._cache.data(test)
+    def _learning(self, data: DataSource, graph: FrozenGraph) -> tuple[Dataset, Dataset]:
+        """Return the training and the validation data."""
+        return self._cache.learning(parts_of(data, graph.signature)[0])
 
     @activity("loading")
     def _load(self, artifact: str) -> FrozenGraph:

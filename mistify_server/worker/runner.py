@@ -84,7 +84,10 @@ class TaskRunner:
         model = self._checkpoints.shared(task.checkpoint)
         branches = self._load_branches(task.branches) if task.branches else None
         setup = self._setups.prepare(task.teacher, task.data, params, distilled=task.settings.needs_training)
-        made = store_package(package_model(model, task, setup, params.tune_steps, branches), self._artifacts)
+        test = self._setups.test(task.teacher, task.data)
+        steps = params.tune_steps
+        package = package_model(model, task, setup, test, training_steps=steps, branches=branches)
+        made = store_package(package, self._artifacts)
         reason = task.branches.reason if task.branches else ""
         return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
 

@@ -49,7 +49,7 @@ class RootMaker:
         steps = params.source_steps if data.train == task.data.train else 0
         report = reporter(self._on_progress, metric)
         source_costs = costs_of(analyse(source).network(), profiles)
-        source_accuracy = evaluate(source, setup.test, metric)
+        source_accuracy = evaluate(source, setup.validation, metric)
         report("tuning the source", 0, steps, source_costs, source_accuracy)
         teacher = tuned_source(
             source,
@@ -65,7 +65,7 @@ class RootMaker:
             source_accuracy=source_accuracy,
             metric=metric,
             teacher=self._checkpoints.save(teacher),
-            teacher_accuracy=evaluate(teacher, setup.test, metric),
+            teacher_accuracy=evaluate(teacher, setup.validation, metric),
             root=self._checkpoints.save(root),
             root_costs=dict(costs_of(analyse(root).network(), profiles)),
             steps=steps,
@@ -76,9 +76,12 @@ class RootMaker:
     def _setup(
         self, task: SourceTask, source: keras.Model, data: DataSource, params: Params
     ) -> TrainingSetup:
-        train, test = map(self._cache.data, parts_of(data, signature_of(source)))
-        check_generated(source, task.data, train, test)
-        return TrainingSetup(train, test, None, params, task.data.settings)
+        learning, test = parts_of(data, signature_of(source))
+        train, validation = self._cache.learning(learning)
+        made = {"validation": validation} if task.data.generates_validation else {}
+        made |= {"test": self._cache.data(test)} if generated_count(task.data.test) else {}
+        check_generated(source, task.data, train, made)
+        return TrainingSetup(train, validation, None, params, task.data.settings)
 
     def _prepare(self, task: SourceTask, teacher: keras.Model, setup: TrainingSetup) -> dict[str, str]:
         """Return the artifacts of what algorithms prepare for all goals, by algorithm."""

@@ -10,7 +10,7 @@ from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
 from executors.training.setup import TrainingSetup
 from mistify_server.tasks.sources import DataSource
-from mistify_server.worker.cache import DataPart, DataVersion, SourceCache, parts_of, version_of
+from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
 from mistify_server.worker.checkpoints import Checkpoints
 
 
@@ -20,13 +20,11 @@ class SetupVersion:
 
     Attributes:
         teacher: The artifact of the teacher.
-        train: The files of the training data.
-        test: The files of the test data.
+        data: Training and validation data, and their files.
     """
 
     teacher: str
-    train: DataVersion
-    test: DataVersion
+    data: DataVersion
 
 
 class TrainingSetups:
@@ -49,16 +47,19 @@ class TrainingSetups:
             distilled: Whether students learn from the teacher's predictions, too.
         """
         version = self.version(teacher, data)  # before the data are loaded: a file may change meanwhile
-        train, test = map(self._cache.data, self._parts(teacher, data))
-        predicted = self._predictions(teacher, version.train, train) if distilled else None
-        return TrainingSetup(train, test, predicted, params, data.settings)
+        train, validation = self._cache.learning(self._parts(teacher, data)[0])
+        predicted = self._predictions(teacher, version.data, train) if distilled else None
+        return TrainingSetup(train, validation, predicted, params, data.settings)
+
+    def test(self, teacher: str, data: DataSource) -> Dataset:
+        """Return the test data, which nothing but the measurement of packages has any use for."""
+        return self._cache.data(self._parts(teacher, data)[1])
 
     def version(self, teacher: str, data: DataSource) -> SetupVersion:
         """Return the version that a setup prepared now would have."""
-        train, test = self._parts(teacher, data)
-        return SetupVersion(teacher, version_of(train), version_of(test))
+        return SetupVersion(teacher, version_of(self._parts(teacher, data)[0]))
 
-    def _parts(self, teacher: str, data: DataSource) -> tuple[DataPart, DataPart]:
+    def _parts(self, teacher: str, data: DataSource) -> tuple[LearningData, DataPart]:
         return parts_of(data, signature_of(self._checkpoints.shared(teacher)))
 
     def _predictions(self, teacher: str, version: DataVersion, train: Dataset) -> Mapping[str, Array]:

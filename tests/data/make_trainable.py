@@ -19,7 +19,7 @@ from mistify.config.metric import Metric
 from mistify.config.tuning import TuningConfig
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
-from mistify_server.worker.packaging.models import package_model
+from tests.mistify_server.worker.packaging.networks import packaged
 
 HERE = Path(__file__).parent
 BATCH, STEPS, RATE, KD_WEIGHT = 8, 20, 0.05, 0.5
@@ -103,7 +103,7 @@ def write_package(
         seed=0,
     )
     directory.mkdir(exist_ok=True)
-    for name, content in package_model(model, task, training_setup).files.items():
+    for name, content in packaged(model, task, training_setup).files.items():
         (directory / name).write_bytes(content)
 
 

@@ -117,8 +117,8 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
     untrained._cut(1.0)
     raw = untrained.network()
     recalibrate(raw, training_setup.train)
-    assert outcome.accuracy > evaluate(raw, training_setup.test) + 0.05
-    assert outcome.accuracy > evaluate(trained, training_setup.test) - 0.05
+    assert outcome.accuracy > evaluate(raw, training_setup.validation) + 0.05
+    assert outcome.accuracy > evaluate(trained, training_setup.validation) - 0.05
 
 
 def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, training_setup):

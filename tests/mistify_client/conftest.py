@@ -274,6 +274,7 @@ def make_package(
         budget={"flops": 500.0},
         achieved=COSTS,
         accuracy=0.75,
+        validation_accuracy=0.75,
         latency=LATENCY,
         inputs=inputs,
         outputs=outputs,
@@ -296,7 +297,13 @@ def package(tmp_path: Path, data: Path) -> Path:
 def branch_package(tmp_path: Path, data: Path) -> Path:
     """`image` -> `scores` by three branches, of which the second is the default."""
     branches = tuple(
-        Branch(share=share, achieved={"flops": 500 * share}, accuracy=accuracy, latency=LATENCY)
+        Branch(
+            share=share,
+            achieved={"flops": 500 * share},
+            accuracy=accuracy,
+            validation_accuracy=accuracy,
+            latency=LATENCY,
+        )
         for share, accuracy in ((1 / 3, 0.6), (1.0, 0.75), (3.0, 0.8))
     )
     return make_package(tmp_path / "branches", data / "tiny_branches.tflite", (IMAGE,), (SCORES,), branches)

@@ -14,7 +14,7 @@ class BranchCosts:
 
     Attributes:
         latency_ms: milliseconds of one inference at batch size 1 on an otherwise idle device.
-        accuracy: value of `metric` for the branch.
+        accuracy: value of `metric` for the branch, on the data that networks are chosen by.
         metric: the package's metric.
         memory_bytes: bytes by the cost model; None if the manifest has no figure.
     """
@@ -45,7 +45,7 @@ def expected_costs(manifest: Manifest, hardware: str = HOST.name) -> tuple[Branc
     return tuple(
         BranchCosts(
             latency_ms=_latency_ms(part, hardware),
-            accuracy=part.accuracy,
+            accuracy=part.validation_accuracy,
             metric=manifest.metric,
             memory_bytes=part.achieved.get(memory_axis(manifest.quantization)),
         )

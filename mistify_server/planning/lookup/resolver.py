@@ -10,7 +10,7 @@ from mistify.parsing.validation import InvalidValue, unknown_name
 from mistify.plugins import plug_ins
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
-from mistify_server.planning.lookup.data_roots import DataRoots
+from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
 from mistify_server.planning.lookup.models import ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
@@ -58,9 +58,17 @@ class BatchResolver:
         train = problems.check(f"{place}.train", lambda: find_data(dataset.train, "train", self.roots))
         test = problems.check(f"{place}.test", lambda: find_data(dataset.test, "test", self.roots))
         settings = problems.check(f"{place}.text.vocabulary", lambda: self._find_vocabulary(dataset.settings))
-        if train is None or test is None or settings is None:
+        validation = problems.check(f"{place}.validation", lambda: self._find_validation(dataset.validation))
+        if train is None or test is None or settings is None or validation is None:
             return None
+        settings = settings.model_copy(update={"validation": validation})
         return DataSource(settings=settings, train=train, test=test)
+
+    def _find_validation(self, validation: float | str) -> float | str:
+        """Return the share of the training data as it is, or the path of the data below its root."""
+        if isinstance(validation, float):
+            return validation
+        return str(self.roots.find(validation, PathKind.EITHER))
 
     def _find_vocabulary(self, settings: DataSettings) -> DataSettings:
         """Return the settings with the path of the vocabulary below its root."""

@@ -62,7 +62,8 @@ def run_edge(
 ) -> EdgeOutcome:
     """Adapt until the budget is met, tune until accuracy is, within the step limit.
 
-    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds.
+    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds. An accuracy is
+    met when the network reaches it with 90 % confidence by the validation data: a goal is judged by others.
 
     Raises:
         FloatingPointError: Training diverged.
@@ -80,9 +81,9 @@ def run_edge(
         tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
         steps += round_steps
         trainer.evaluation.recalibrate(setup.train)
-        reached = trainer.evaluation.score(setup.test, metric)
+        reached, assured = trainer.evaluation.score_and_bound(setup.validation, metric)
         report("tuning", steps, params.max_steps, costs, reached)
-        if steps >= params.max_steps or metric.reaches(reached, accuracy_target):
+        if steps >= params.max_steps or metric.reaches(assured, accuracy_target):
             break
     reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
     return EdgeOutcome(executor.network(), costs, reached, steps, not reason, reason)
@@ -104,7 +105,7 @@ def source_if_better(
     costs = costs_of(network, profiles)
     if not meets(costs, assignment.budget):
         return outcome
-    reached = evaluate(source, setup.test, setup.metric)
+    reached = evaluate(source, setup.validation, setup.metric)
     if not setup.metric.better(reached, outcome.accuracy):
         return outcome
     if limits_latency(assignment.budget):
@@ -254,4 +255,4 @@ def _shortfall(
         return f"{over} after {steps:,} steps, the step limit"
     metric = assignment.setup.metric
     missed = metric.missed(reached, accuracy_target)
-    return f"{missed} after {steps:,} steps" if missed else ""
+    return f"{missed} on the validation data after {steps:,} steps" if missed else ""

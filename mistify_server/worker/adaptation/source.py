@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import keras
 import numpy as np
 
-from executors.data import split
 from executors.structure import Structure, copied, widen, widened
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
@@ -22,16 +21,14 @@ _WIDENING_STEPS = 64
 def tuned_source(
     source: keras.Model, setup: TrainingSetup, steps: int, seed: int, report: Callable[[int], None]
 ) -> keras.Model:
-    """Return the source tuned on the data, or as it came if that is better on data held out of training."""
+    """Return the source tuned on the data, or as it came if that is better on the validation data."""
     if not steps:
         return source
-    train, validation = split(setup.train, setup.settings.validation, seed)
     tuned = copied(source)
-    tune(Trainer(tuned, setup.on(train), seed), steps, report)
-    recalibrate(tuned, train, seed)
-    metric = setup.metric
-    better = metric.better(evaluate(tuned, validation, metric), evaluate(source, validation, metric))
-    return tuned if better else source
+    tune(Trainer(tuned, setup, seed), steps, report)
+    recalibrate(tuned, setup.train, seed)
+    reached, before = (evaluate(model, setup.validation, setup.metric) for model in (tuned, source))
+    return tuned if setup.metric.better(reached, before) else source
 
 
 def expanded(

@@ -30,7 +30,7 @@ _HALVINGS: Final = 8
 _WIDEST: Final = 2.0
 _STEP: Final = 2**-0.5
 
-#: Test examples on which the source is measured.
+#: Validation examples on which the source is measured.
 _EXAMPLES: Final = 500
 
 #: Training steps that are timed at once, after as many untimed ones, until they have taken so many seconds.
@@ -69,7 +69,7 @@ def estimates_of(
     )
 
 
-def measured(
+def with_measurements(
     estimates: EdgeEstimates, model: keras.Model, setup: TrainingSetup, measures: Collection[str]
 ) -> EdgeEstimates:
     """Return the estimates with measurements of the source.
@@ -82,7 +82,7 @@ def measured(
     """
     figures: dict[str, float] = {}
     if "accuracy" in measures:
-        figures["accuracy"] = evaluate(model, _sample(setup.test), setup.metric)
+        figures["accuracy"] = evaluate(model, _sample(setup.validation), setup.metric)
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(model, setup)
     return estimates.model_copy(update=figures)

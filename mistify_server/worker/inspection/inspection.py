@@ -1,5 +1,6 @@
 """Inspection of a model, its data and its settings before anything is started."""
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -12,8 +13,7 @@ from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
-from executors.training.metrics import check_defined, default_metric
-from executors.training.metrics import measured as measurable
+from executors.training.metrics import check_metric, default_metric
 from executors.training.objectives import check_balanced, objectives_of
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
@@ -30,8 +30,8 @@ from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.adaptation.latency import Profiles, calibrated, calibrated_host
-from mistify_server.worker.cache import DataPart, SourceCache, parts_of
-from mistify_server.worker.inspection.estimates import estimates_of, measured
+from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
+from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.params import params_of
 
@@ -40,7 +40,7 @@ class _Data(NamedTuple):
     """Data of a model and the metric that suits them."""
 
     train: Dataset
-    test: Dataset
+    validation: Dataset
     metric: Metric
 
 
@@ -91,9 +91,9 @@ class SourceInspector:
         profiles = tuple(task.hardware.values())
         if data is None or "host" not in task.measures:
             return calibrated(profiles, model)
-        measured = host_profiles(self._on_progress)
+        profiled = host_profiles(self._on_progress)
         here = (
-            calibrated_host(measured, model, data.train, profile.threads)
+            calibrated_host(profiled, model, data.train, profile.threads)
             for profile in profiles
             if is_host(profile.name)
         )
@@ -102,27 +102,40 @@ class SourceInspector:
 
     def _inspect_data(self, problems: ProblemCollector, data: DataSource, model: keras.Model) -> _Data | None:
         """Return the data and the metric; add problems with either."""
-        train, test = (
-            problems.load(f"dataset.{part}", partial(self._load_part, key, model))
-            for part, key in zip(("train", "test"), parts_of(data, signature_of(model)), strict=True)
-        )
-        if train is None or test is None:
+        learning, test_part = parts_of(data, signature_of(model))
+        loaded = self._load_learning(problems, learning, model)
+        test = problems.load("dataset.test", partial(self._load_part, test_part, model))
+        if loaded is None or test is None:
             return None
+        train, validation = loaded
         objectives = objectives_of(model, train)
         metric = data.settings.metric or default_metric(objectives)
         weights = data.settings.class_weights
         # An example of generated data says nothing of the classes that there will be.
-        if generated_count(data.test):
-            problems.check("dataset.metric", partial(measurable, metric, objectives))
-        else:
-            problems.check("dataset.metric", partial(check_defined, metric, objectives, test.targets))
+        given = {} if data.generates_validation else {"validation": validation}
+        given |= {} if generated_count(data.test) else {"test": test}
+        problems.check("dataset.metric", partial(check_metric, metric, objectives, given))
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
         if not generated_count(data.train):
             problems.check(
                 "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
             )
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
-        return _Data(train, test, metric)
+        return _Data(train, validation, metric)
+
+    def _load_learning(
+        self, problems: ProblemCollector, learning: LearningData, model: keras.Model
+    ) -> tuple[Dataset, Dataset] | None:
+        """Return training and validation data; one example for both where they are to be generated."""
+        if isinstance(learning.validation, DataPart):
+            place, part = "dataset.validation", learning.validation
+            validation = problems.load(place, partial(self._load_part, part, model))
+            train = problems.load("dataset.train", partial(self._load_part, learning.train, model))
+            return None if train is None or validation is None else (train, validation)
+        if generated_count(learning.train.source):
+            example = generated(model, 1, 0)
+            return example, example
+        return problems.load("dataset.train", partial(self._cache.learning, learning))
 
     def _load_part(self, part: DataPart, model: keras.Model) -> Dataset:
         """Return a part of the data; one example of a part that is to be generated."""
@@ -134,31 +147,32 @@ def _with_measurements(
 ) -> EdgeEstimates:
     """Return the estimates with the measurements of the source that a task asks for."""
     settings = task.data.settings.model_copy(update={"metric": data.metric})
-    setup = TrainingSetup(data.train, data.test, None, params, settings)
+    setup = TrainingSetup(data.train, data.validation, None, params, settings)
     measures = set(task.measures) - {"host"}
-    if "accuracy" in measures and generated_count(task.data.test):
+    if "accuracy" in measures and task.data.generates_validation:
         # Generated data have the source's own predictions as targets.
         estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
         measures.remove("accuracy")
-    return measured(estimates, model, setup, measures)
+    return with_measurements(estimates, model, setup, measures)
 
 
-def check_generated(model: keras.Model, source: DataSource, train: Dataset, test: Dataset) -> None:
+def check_generated(
+    model: keras.Model, source: DataSource, train: Dataset, parts: Mapping[str, Dataset]
+) -> None:
     """Check that generated data have the classes that their settings need.
 
     Args:
         model: The source.
         source: As in the config, where parts are to be generated.
         train: The training data.
-        test: The test data.
+        parts: Of the validation and the test data those that were generated.
 
     Raises:
         MistifyError: INVALID_DATASET, with all problems.
     """
     problems = ProblemCollector()
-    if generated_count(source.test):
-        objectives = objectives_of(model, train)
-        problems.check("dataset.metric", partial(check_defined, source.metric, objectives, test.targets))
+    objectives = objectives_of(model, train)
+    problems.check("dataset.metric", partial(check_metric, source.metric, objectives, parts))
     if generated_count(source.train):
         weights = source.settings.class_weights
         problems.check("dataset.class_weights", partial(check_balanced, signature_of(model), train, weights))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from executors.data import Dataset
+from executors.data import HeldOut
 from executors.training.objectives import Objective
 from mistify.jobs.job import BranchFigures
 from mistify.package.manifest import MANIFEST, Manifest
@@ -28,7 +28,7 @@ class Package:
 
 
 def assemble(
-    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], test: Dataset
+    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], held_out: HeldOut
 ) -> Package:
     """Measure what was converted, and return it as a package.
 
@@ -36,12 +36,12 @@ def assemble(
         conversion: The package's networks.
         task: What is asked of the package, and what its checkpoint was measured to be.
         objectives: What each output learns, by its name.
-        test: The data that it is compared and measured on.
+        held_out: The data that it is compared and measured on.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
     """
-    measured = measure(conversion, task, objectives, test)
+    measured = measure(conversion, task, objectives, held_out)
     files = _files(conversion)
     manifest = manifest_of(conversion, measured, task, files)
     description = (manifest.model_dump_json(indent=2) + "\n").encode()
@@ -56,6 +56,7 @@ def store_package(package: Package, artifacts: Artifacts) -> PackageResult:
         achieved=manifest.achieved,
         measured=manifest.measured,
         accuracy=manifest.accuracy,
+        validation_accuracy=manifest.validation_accuracy,
         note=manifest.note,
         branches=tuple(
             BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)

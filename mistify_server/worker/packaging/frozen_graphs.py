@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from executors.data import Dataset
+from executors.data import Dataset, HeldOut
 from executors.inspection.errors import invalid
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.training.objectives import objectives_for
@@ -48,14 +48,14 @@ def convert_graph(
         ) from error
 
 
-def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, test: Dataset) -> Package:
+def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, held_out: HeldOut) -> Package:
     """Convert a graph, compare it with the result, and measure and describe that.
 
     Args:
         graph: The checkpoint of the task.
         task: What is asked of the package, and what its checkpoint was measured to be.
         train: The data that integer packages take the scales of activations from.
-        test: The data that the package is compared and measured on.
+        held_out: The data that the package is compared and measured on.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, the package computes something else than the graph; INVALID_MODEL, it
@@ -73,7 +73,7 @@ def package_graph(graph: FrozenGraph, task: PackageTask, train: Dataset, test: D
         float32=partial(convert_graph, graph),
         accuracy=task.accuracy,
     )
-    return assemble(conversion, task, objectives_for(graph.signature, train), test)
+    return assemble(conversion, task, objectives_for(graph.signature, train), held_out)
 
 
 def _run(graph: FrozenGraph, inputs: Examples) -> dict[str, np.ndarray]:

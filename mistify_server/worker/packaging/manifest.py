@@ -38,8 +38,9 @@ def manifest_of(
         accuracy_target=settings.accuracy_target,
         achieved={**task.costs, **measured.costs},
         measured=measured_here(own.latency, settings.quantization.precision),
-        accuracy=own.accuracy.accuracy,
-        accuracy_examples=own.accuracy.examples,
+        accuracy=own.test.accuracy,
+        accuracy_examples=own.test.examples,
+        validation_accuracy=own.validation.accuracy,
         latency=own.latency,
         inputs=inputs,
         outputs=outputs,
@@ -77,7 +78,8 @@ def _branch(network: BranchNetwork, measurement: Measurement, task: PackageTask)
         share=network.share,
         achieved=dict(network.costs),
         measured=measured_here(measurement.latency, task.settings.quantization.precision),
-        accuracy=measurement.accuracy.accuracy,
+        accuracy=measurement.test.accuracy,
+        validation_accuracy=measurement.validation.accuracy,
         latency=measurement.latency,
     )
 

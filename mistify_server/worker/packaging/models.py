@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from executors.data import Array, Dataset
+from executors.data import Array, Dataset, HeldOut
 from executors.structure.signature import output_names, signature_of
 from executors.tfmot import compressed, quantization_aware
 from executors.training.evaluation import call, evaluate
@@ -29,6 +29,8 @@ def package_model(
     model: keras.Model,
     task: PackageTask,
     setup: TrainingSetup,
+    test: Dataset,
+    *,
     training_steps: int = 0,
     branches: Branches | None = None,
 ) -> Package:
@@ -37,7 +39,8 @@ def package_model(
     Args:
         model: The checkpoint of the task.
         task: What is asked of the package, and what its checkpoint was measured to be.
-        setup: What the checkpoint was trained with and is measured on.
+        setup: What the checkpoint was trained with, and was chosen by.
+        test: What the package is measured on in the end.
         training_steps: Of quantization-aware training and of compression, where they are asked for.
         branches: The networks of the task's branches; None where it has none.
 
@@ -48,7 +51,7 @@ def package_model(
     compression, accuracy = task.settings.compression, task.accuracy
     if compression is not None:
         model = compressed(model, compression, setup, training_steps, task.seed)
-        accuracy = evaluate(model, setup.test, task.data.metric)
+        accuracy = evaluate(model, setup.validation, task.data.metric)
     networks = [branch.model for branch in branches.networks] if branches else [model]
     zipped = branches and task.settings.saved_model
     conversion = Conversion(
@@ -62,7 +65,7 @@ def package_model(
         branches=branches,
         other_files={SAVED_MODEL: zipped_saved_model(branches)} if branches and zipped else {},
     )
-    return assemble(conversion, task, objectives_of(model, setup.train), setup.test)
+    return assemble(conversion, task, objectives_of(model, setup.train), HeldOut(setup.validation, test))
 
 
 def _convert(
@@ -91,8 +94,8 @@ def _convert(
 
 def _convert_trainable(model: keras.Model, task: PackageTask, setup: TrainingSetup) -> ConvertedNetworks:
     objectives = objectives_of(model, setup.train, setup.settings.class_weights)
-    rows = np.arange(min(COMPARED_EXAMPLES, len(setup.test)))
-    return convert_trainable(model, objectives, task.settings.tuning, setup.test.subset(rows).inputs)
+    rows = np.arange(min(COMPARED_EXAMPLES, len(setup.validation)))
+    return convert_trainable(model, objectives, task.settings.tuning, setup.validation.subset(rows).inputs)
 
 
 def _call_in_order(model: Any, *inputs: Any) -> Any:

@@ -62,7 +62,7 @@ def test_a_masked_network_trains_as_the_narrowed_one_would_compute(trained, trai
     Trainer(model, training_setup, 0, after_step=masks.apply).train(constant(5))
     small = narrow(structure, masks.keep)
     assert small.count_params() < 0.5 * model.count_params()
-    images = training_setup.test.inputs["image"][:50]
+    images = training_setup.validation.inputs["image"][:50]
     np.testing.assert_allclose(model(images), small(images), atol=1e-5)
     assert masks.widths == {name: group.size // 2 for name, group in structure.groups.items()}
 

@@ -27,19 +27,19 @@ def kernels(model):
 
 @pytest.mark.parametrize("sparsity", [pytest.param(0.3, marks=pytest.mark.slow), 0.5])
 def test_a_share_of_every_kernel_is_zero_and_the_accuracy_is_kept(trained, training_setup, sparsity):
-    before = evaluate(trained, training_setup.test)
+    before = evaluate(trained, training_setup.validation)
     actual = compressed(trained, CompressionConfig(sparsity=sparsity), training_setup, 300, 0)
     for network in (actual, fold_batch_norm(actual)):
         for name, kernel in kernels(network).items():
             assert (kernel == 0).mean() == pytest.approx(sparsity, abs=1 / kernel.size), name
-    assert evaluate(actual, training_setup.test) >= before - 0.02
+    assert evaluate(actual, training_setup.validation) >= before - 0.02
 
 
 def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(trained, training_setup):
-    before = evaluate(trained, training_setup.test)
+    before = evaluate(trained, training_setup.validation)
     actual = compressed(trained, CompressionConfig(clusters=16), training_setup, 100, 0)
     assert {len(np.unique(kernel)) for kernel in kernels(actual).values()} == {16}
-    assert evaluate(actual, training_setup.test) >= before - 0.02
+    assert evaluate(actual, training_setup.validation) >= before - 0.02
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_kernels_have_as_many_values_as_clusters_and_the_accuracy_is_kept(traine
 def test_training_makes_up_for_what_was_taken_away(trained, training_setup, asked):
     hard = CompressionConfig(sparsity=0.8) if asked is HALF else CompressionConfig(clusters=3)
     at_once, taught = (compressed(trained, hard, training_setup, steps, 0) for steps in (0, 200))
-    assert evaluate(taught, training_setup.test) > evaluate(at_once, training_setup.test)
+    assert evaluate(taught, training_setup.validation) > evaluate(at_once, training_setup.validation)
 
 
 @pytest.mark.parametrize("asked", [HALF, EIGHT])

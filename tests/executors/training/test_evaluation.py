@@ -78,10 +78,10 @@ def test_recalibrated_statistics_are_those_of_the_data(training_setup):
 
 def test_accuracy_counts_the_right_ones(training_setup, trained):
     expected = np.mean(
-        np.asarray(trained(training_setup.test.inputs["image"])).argmax(1)
-        == training_setup.test.targets["digit"]
+        np.asarray(trained(training_setup.validation.inputs["image"])).argmax(1)
+        == training_setup.validation.targets["digit"]
     )
-    assert evaluate(trained, training_setup.test) == pytest.approx(expected)
+    assert evaluate(trained, training_setup.validation) == pytest.approx(expected)
     assert expected > 0.8
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as reference
 
+from executors.data import Dataset
 from executors.structure.signature import Activation
-from executors.training.metrics import check_defined, default_metric, measured, score
+from executors.training.metrics import check_metric, default_metric, measured, score
 from executors.training.objectives import Binary, Categorical, Regression
 from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue
@@ -106,7 +107,10 @@ def test_a_metric_that_tells_of_no_output_is_refused(metric, name):
 
 
 def test_the_area_under_the_curve_needs_two_classes():
-    check_defined(Metric.ROC_AUC, {"spam": SIGMOID}, {"spam": ANSWERS})
-    check_defined(Metric.ACCURACY, {"spam": SIGMOID}, {"spam": np.zeros(9)})
-    with pytest.raises(InvalidValue, match="two classes of spam"):
-        check_defined(Metric.ROC_AUC, {"spam": SIGMOID}, {"spam": np.zeros(9)})
+    both, one = Dataset({}, {"spam": ANSWERS}), Dataset({}, {"spam": np.zeros(9)})
+    check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": both})
+    check_metric(Metric.ACCURACY, {"spam": SIGMOID}, {"test": one})
+    with pytest.raises(InvalidValue, match="test data of two classes of spam"):
+        check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": one})
+    with pytest.raises(InvalidValue, match="validation data of two classes of spam"):
+        check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": one, "test": both})

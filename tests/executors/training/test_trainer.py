@@ -80,7 +80,7 @@ def test_every_example_comes_once_per_epoch(training_setup):
     numbered = dataclasses.replace(
         training_setup.train, inputs={"image": np.arange(len(seen)).reshape(-1, 1, 1, 1)}
     )
-    counted = with_params(training_setup.on(numbered), batch_size=100)
+    counted = with_params(dataclasses.replace(training_setup, train=numbered), batch_size=100)
     trainer = Trainer(linear(), counted, seed=5)
     for _ in range(len(seen) * 3 // 100):
         seen[next(trainer._batches)] += 1

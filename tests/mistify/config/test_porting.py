@@ -306,7 +306,12 @@ def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
     ("settings", "text"),
     [
         ({"metric": "auc"}, '.metric: got "auc"; expected one of accuracy, f1, exact_match, roc_auc, mse'),
-        ({"validation": 0.9}, ".validation: got 0.9; expected a share above 0 and up to 0.5"),
+        (
+            {"validation": 0.9},
+            ".validation: got 0.9; expected a share of the training data above 0 and up to 0.5, or the",
+        ),
+        ({"validation": "generated:9"}, '.validation: got "generated:9"; expected a share of the training'),
+        ({"validation": True}, ".validation: got true; expected a share of the training data"),
         ({"augment": {"flip": True, "rotate": 3}}, '.augment.rotate: got the key "rotate"'),
         ({"augment": {"brightness": 1}}, ".augment.brightness: got 1; expected a share below 1"),
         ({"scale": {"mean": [1, 2], "std": [1]}}, '"mean" and "std" of one length'),

@@ -9,6 +9,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import (
+    FORMAT_VERSION,
     MANIFEST,
     Manifest,
     MeasuredLatency,
@@ -30,6 +31,7 @@ def package(tmp_path):
         accuracy_target=0.7,
         achieved={"flops": 6.1e6, "latency_ms@host": 0.31},
         accuracy=0.76,
+        validation_accuracy=0.78,
         latency=MeasuredLatency(
             median_ms=0.4, p95_ms=0.5, runs=50, threads=1, machine="x86_64", runtime="2.3.0"
         ),
@@ -114,11 +116,25 @@ def test_no_valid_manifest(package, text):
 
 def test_a_newer_format_says_what_to_do(package):
     directory, _ = package
-    change(directory, format_version=2, something="new")
+    change(directory, format_version=3, something="new")
     error = failure(directory, Manifest.load)
 
     assert error.code is ErrorCode.STORE_VERSION
     assert "update Mistify" in str(error)
+
+
+def test_a_manifest_of_the_first_format_is_read(package):
+    """It chose branches by test data, of which it has accuracies alone."""
+    directory, manifest = package
+    content = json.loads((directory / MANIFEST).read_text())
+    branch = {"share": 1.0, "achieved": {}, "accuracy": 0.7, "latency": content["latency"]}
+    content |= {"format_version": 1, "branches": [branch, {**branch, "accuracy": 0.8}]}
+    del content["validation_accuracy"]
+    (directory / MANIFEST).write_text(json.dumps(content))
+    loaded = Manifest.load(directory)
+    assert loaded.validation_accuracy == loaded.accuracy == manifest.accuracy
+    assert [branch.validation_accuracy for branch in loaded.branches] == [0.7, 0.8]
+    assert loaded.format_version == FORMAT_VERSION
 
 
 def test_problems_name_their_places(package):

@@ -88,7 +88,9 @@ async def after(clock: Clock, seconds: float, result: Result) -> Result:
 
 
 def package(**spent: float) -> PackageResult:
-    return PackageResult(files={}, achieved={}, measured={}, accuracy=1.0, spent=spent)
+    return PackageResult(
+        files={}, achieved={}, measured={}, accuracy=1.0, validation_accuracy=1.0, spent=spent
+    )
 
 
 async def test_what_a_worker_has_not_spent_is_waiting(log: JobLog, store: Store, clock: Clock) -> None:

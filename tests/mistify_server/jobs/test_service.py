@@ -69,7 +69,10 @@ async def test_equal_budgets_share_a_checkpoint(caller: Any, site: Any, make_con
     (task,) = site.tasks("adapt")
     assert task["accuracy_target"] == 0.9
     assert goals(job) == {"easy": GoalState.MET, "hard": GoalState.UNMET}
-    assert [goal.reason for goal in job.goals] == ["", "reached 0.8 of 0.9"]
+    assert [goal.reason for goal in job.goals] == [
+        "",
+        "accuracy 0.8000 below 0.9000 on the test data; reached 0.8 of 0.9",
+    ]
     assert all(goal.files for goal in job.goals)
 
 
@@ -104,7 +107,10 @@ async def test_a_precision_that_costs_too_much_accuracy_leaves_its_goal_unmet(
     float32, int8 = job.goals
     assert (float32.accuracy, float32.note) == (0.8, "")
     assert (int8.accuracy, int8.note) == (pytest.approx(0.75), "as int8: not faster")
-    assert int8.reason == "accuracy 0.7500 below 0.7800 as int8; the checkpoint has 0.8000 in float32"
+    assert int8.reason == (
+        "accuracy 0.7500 below 0.7800 on the test data as int8; "
+        "the checkpoint has 0.8000 in float32 on the validation data"
+    )
     assert int8.quantization.precision is Quantization.INT8
     assert "size_bytes@int8" in int8.achieved
 

@@ -267,7 +267,8 @@ def adapted(accuracy: float = 0.8, **costs: float) -> AdaptResult:
 
 
 def package(accuracy: float, **measured: float) -> PackageResult:
-    return PackageResult(files={}, achieved={}, measured=measured, accuracy=accuracy)
+    """Return a package by its accuracy on the validation data; on test data it is perfect."""
+    return PackageResult(files={}, achieved={}, measured=measured, accuracy=1.0, validation_accuracy=accuracy)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
             )
         )
         assert made.met is met
-    assert re.match(r"mse 0\.\d+ above 0\.0000 after", made.reason)
+    assert re.match(r"mse 0\.\d+ above 0\.0000 on the validation data after", made.reason)
 
 
 def test_settings_that_do_not_fit_the_model_are_reported(runner: TaskRunner, source: ModelSource) -> None:

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from executors.data import Dataset, split
 from executors.readers.loading import load_dataset
 from executors.structure import analyse
 from executors.structure.signature import signature_of
@@ -16,6 +17,7 @@ from mistify.config.dataset import DataSettings
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, by_name
+from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.results import AdaptResult
@@ -114,6 +116,11 @@ def assert_equal(network: keras.Model, expected: keras.Model) -> None:
         np.testing.assert_array_equal(left, right)
 
 
+def validation_data(model: keras.Model) -> Dataset:
+    """A tenth of the training data, as no setting says otherwise."""
+    return split(load_dataset(DATA.train, signature_of(model)), 0.1)[1]
+
+
 def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, traced: list[Trainer]) -> None:
     runner = tree.runner()
     parent: Any = runner.run(tree.edge(tree.root.root, 0.9))
@@ -128,7 +135,7 @@ def test_the_child_of_the_last_goal_goes_on_without_a_new_trace(tree: Tree, trac
     assert analyse(tree.network(child)).network().flops == child.costs["flops"] <= onward.budget["flops"]
     assert_equal(tree.network(parent), before)
     assert analyse(before).network().flops == parent.costs["flops"]
-    assert evaluate(before, load_dataset(DATA.test, signature_of(before))) == parent.accuracy
+    assert evaluate(before, validation_data(before)) == parent.accuracy
 
 
 @pytest.mark.parametrize("difference", ["parent", "config", "data"])
@@ -196,10 +203,13 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     )
     manifest = Manifest.model_validate_json(tree.read(packaged.files["manifest.json"]))
     assert manifest.default_branch == 1
-    assert manifest.accuracy == pytest.approx(goal.accuracy)
+    assert manifest.validation_accuracy == pytest.approx(goal.accuracy, abs=1e-6)
     test = load_dataset(DATA.test, signature_of(networks[0]))
     for branch, network in zip(manifest.branches, networks, strict=True):
         assert branch.accuracy == pytest.approx(evaluate(network, test), abs=2 / len(test))
+        validation = validation_data(network)
+        expected = pytest.approx(evaluate(network, validation), abs=2 / len(validation))
+        assert branch.validation_accuracy == expected
     reported = [
         (branch.share, branch.achieved, branch.measured, branch.accuracy) for branch in packaged.branches
     ]
@@ -230,3 +240,28 @@ def test_a_checkpoint_is_packaged_in_integers(tree: Tree, precision: str) -> Non
     assert (manifest.quantization, manifest.accuracy) == (precision, result.accuracy)
     assert abs(result.accuracy - root.teacher_accuracy) < 0.1
     assert manifest.measured == result.measured
+
+
+def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:
+    """Tuning, adapting and branches get by with a file that is not there."""
+    blind = DATA.model_copy(update={"test": str(tmp_path / "missing.npz")})
+    artifacts = artifacts_of(tmp_path)
+    runner = TaskRunner(artifacts, lambda progress: None)
+    common = {**COMMON, "data": blind}
+    root: Any = runner.run(SourceTask(model=saved_source(tmp_path, deeper()), exceed={}, seed=0, **common))
+    edge = {**common, "teacher": root.teacher, "budget": {"flops": 0.8 * root.root_costs["flops"]}, "seed": 7}
+    goal: Any = runner.run(AdaptTask(parent=root.root, accuracy_target=0.999, **edge))
+    made: Any = runner.run(BranchTask(**edge, parent=goal.checkpoint, shares=(0.5, 1.0), costs=goal.costs))
+    assert len(made.branches) == 2
+    package = PackageTask(
+        checkpoint=goal.checkpoint,
+        teacher=root.teacher,
+        settings=PackageSettings(goal_id="whole", job_id="job-1"),
+        costs=goal.costs,
+        accuracy=goal.accuracy,
+        seed=0,
+        **common,
+    )
+    with pytest.raises(MistifyError, match=r"missing\.npz") as caught:
+        runner.run(package)
+    assert caught.value.code is ErrorCode.INVALID_DATASET

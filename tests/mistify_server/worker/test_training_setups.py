@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from executors.base import Params
-from executors.data import Dataset
+from executors.data import Dataset, split
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups
@@ -33,7 +33,7 @@ def examples(seed: int) -> Dataset:
 @pytest.fixture
 def setups() -> TrainingSetups:
     data = {name: examples(seed) for seed, name in enumerate(("first", "second", "test"))}
-    cache = SimpleNamespace(data=lambda part: data[Path(part.source).name])
+    cache = SimpleNamespace(learning=lambda parts: split(data[Path(parts.train.source).name], 0.2))
     return TrainingSetups(cache, SimpleNamespace(shared=teacher))
 
 

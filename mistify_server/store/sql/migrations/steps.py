@@ -94,6 +94,11 @@ def add_efficiency(connection: Connection) -> None:
         connection.execute("UPDATE devices SET profiles = ? WHERE name = ?", (json.dumps(profiles), device))
 
 
+def drop_edges_of_test_data(connection: Connection) -> None:
+    """Drop what edges lost on test data, by which nothing may be chosen."""
+    connection.execute("DELETE FROM edges")
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -101,6 +106,7 @@ STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
     add_threads,  # to 15
     add_efficiency,  # to 16
+    drop_edges_of_test_data,  # to 17
 )
 
 

@@ -42,7 +42,7 @@ class Conversion:
         outputs: The names of its outputs, in order.
         originals: The network before its conversion; of a package with branches, each branch's.
         float32: Converts the same network in float32.
-        accuracy: Of the network before its conversion.
+        accuracy: Of the network before its conversion, on the validation data.
         note: A remark on the network for the manifest; may be empty.
         branches: The networks between which it can switch; None where it cannot.
         other_files: Further files of the package, by name.

@@ -20,33 +20,33 @@ _MAX_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class MeasuredAccuracy:
-    """The value of a metric on test data, and the number of examples it is of."""
+    """The value of a metric on a part of the data, and the number of examples it is of."""
 
     accuracy: float
     examples: int
 
 
 def measure_accuracy(
-    runner: Runner, test: Dataset, objectives: Mapping[str, Objective], metric: Metric
+    runner: Runner, data: Dataset, objectives: Mapping[str, Objective], metric: Metric
 ) -> MeasuredAccuracy:
-    """Run a package on the test data, in random order, until all are done or time is up.
+    """Run a package on some data, in random order, until all are done or time is up.
 
     Args:
         runner: The package, or one of its branches.
-        test: The test data.
+        data: The examples.
         objectives: What each output learns, by its name.
         metric: What is measured.
     """
-    order = np.random.default_rng(0).permutation(len(test))
+    order = np.random.default_rng(0).permutation(len(data))
     deadline = time.monotonic() + _MAX_SECONDS
     outputs: dict[str, Rows] = {name: Rows() for name in runner.outputs}
     at_once = runner.examples_at_once(_BATCH)
     done = 0
     while done < len(order) and (not done or time.monotonic() < deadline):
         batch = order[done : done + at_once]
-        for name, output in runner({name: array[batch] for name, array in test.inputs.items()}).items():
+        for name, output in runner({name: array[batch] for name, array in data.inputs.items()}).items():
             outputs[name].append(output)
         done += len(batch)
     arrays: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
-    targets = {name: array[order[:done]] for name, array in test.targets.items()}
+    targets = {name: array[order[:done]] for name, array in data.targets.items()}
     return MeasuredAccuracy(score(metric, objectives, arrays, targets), done)

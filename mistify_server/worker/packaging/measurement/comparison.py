@@ -16,7 +16,7 @@ _TOLERANCE = 1e-4
 
 
 def compare(
-    original: Original, runner: Runner, test: Dataset, precision: Quantization, fixed: Runner | None = None
+    original: Original, runner: Runner, data: Dataset, precision: Quantization, fixed: Runner | None = None
 ) -> None:
     """Check that a package computes what its original computes, for single examples and for a batch.
 
@@ -26,7 +26,7 @@ def compare(
     Args:
         original: The network before its conversion.
         runner: The package, or one of its branches.
-        test: The data of which the first examples are compared.
+        data: Of which the first examples are compared.
         precision: Of the package.
         fixed: The same for single examples only.
 
@@ -34,7 +34,7 @@ def compare(
         MistifyError: CORRUPT_PACKAGE, the outputs differ.
     """
     batch = runner.examples_at_once(COMPARED_EXAMPLES)
-    examples = {name: array[:batch] for name, array in test.inputs.items()}
+    examples = {name: array[:batch] for name, array in data.inputs.items()}
     expected = original(examples)
     runs = [(runner, batch), (runner, 1), *([(fixed, 1)] if fixed else [])]
     for run, count in runs:

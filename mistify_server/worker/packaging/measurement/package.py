@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from executors.data import Dataset
+from executors.data import HeldOut
 from executors.training.objectives import Objective
 from mistify.costs.axes import known_axes
 from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
@@ -22,10 +22,17 @@ from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, sig
 
 @dataclass(frozen=True)
 class Measurement:
-    """The latency and the accuracy of a network, or of a branch, in LiteRT on this machine."""
+    """The latency and the accuracy of a network, or of a branch, in LiteRT on this machine.
+
+    Attributes:
+        latency: Of an inference.
+        validation: The accuracy by which packages and branches are chosen.
+        test: The accuracy that is reported.
+    """
 
     latency: MeasuredLatency
-    accuracy: MeasuredAccuracy
+    validation: MeasuredAccuracy
+    test: MeasuredAccuracy
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class PackageMeasurements:
 
 
 def measure(
-    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], test: Dataset
+    conversion: Conversion, task: PackageTask, objectives: Mapping[str, Objective], held_out: HeldOut
 ) -> PackageMeasurements:
     """Compare a package with what it was made from, and measure it.
 
@@ -60,13 +67,13 @@ def measure(
         conversion: The package's networks.
         task: What is asked of the package, and what its checkpoint was measured to be.
         objectives: What each output learns, by its name.
-        test: The data that outputs are compared and accuracy is measured on.
+        held_out: The data that outputs are compared and accuracies are measured on.
 
     Raises:
         MistifyError: CORRUPT_PACKAGE, it computes something else than what it was made from.
     """
     branches = tuple(
-        _measure_branch(conversion, branch, task, objectives, test)
+        _measure_branch(conversion, branch, task, objectives, held_out)
         for branch in range(len(conversion.originals))
     )
     default = conversion.branches.default if conversion.branches else 0
@@ -85,7 +92,7 @@ def _measure_branch(
     branch: int,
     task: PackageTask,
     objectives: Mapping[str, Objective],
-    test: Dataset,
+    held_out: HeldOut,
 ) -> Measurement:
     """Compare and measure one branch, or the network where there are no branches."""
     network = conversion.networks.serve
@@ -93,9 +100,12 @@ def _measure_branch(
     runner = Runner(network, signature or SIGNATURE)
     fixed = fixed_batch_signature(signature or SIGNATURE)
     single = Runner(network, fixed) if fixed in signatures(network) else None
-    compare(conversion.originals[branch], runner, test, task.settings.quantization.precision, single)
-    latency = measure_latency(network, task.settings.threads, signature=signature)
-    return Measurement(latency, measure_accuracy(runner, test, objectives, task.data.metric))
+    precision = task.settings.quantization.precision
+    compare(conversion.originals[branch], runner, held_out.validation, precision, single)
+    return Measurement(
+        measure_latency(network, task.settings.threads, signature=signature),
+        *(measure_accuracy(runner, examples, objectives, task.data.metric) for examples in held_out),
+    )
 
 
 def _costs(conversion: Conversion, settings: PackageSettings) -> dict[str, float]:
@@ -119,7 +129,7 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:
         network, threads = conversion.float32(), own.latency.threads
-        package = Served(conversion.networks.serve, own.latency.median_ms, own.accuracy.accuracy)
+        package = Served(conversion.networks.serve, own.latency.median_ms, own.validation.accuracy)
         float32 = Served(network, measure_latency(network, threads).median_ms, conversion.accuracy)
         notes.append(drawbacks(precision, package, float32, metric))
     return "; ".join(filter(None, notes))

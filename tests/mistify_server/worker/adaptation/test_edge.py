@@ -56,7 +56,10 @@ def test_a_better_source_is_handed_on(source: keras.Model, training_setup: Train
     outcome = handed_on(source, training_setup, own, 64.0)
     assert outcome.model is source
     assert (outcome.accuracy, outcome.costs["flops"], outcome.steps) == (0.75, 64, 5)
-    assert (outcome.met, outcome.reason) == (False, "accuracy 0.7500 below 0.8000 after 5 steps")
+    assert (outcome.met, outcome.reason) == (
+        False,
+        "accuracy 0.7500 below 0.8000 on the validation data after 5 steps",
+    )
 
 
 @pytest.mark.parametrize(("flops", "reached"), [(64.0, 0.75), (63.0, 0.7)])

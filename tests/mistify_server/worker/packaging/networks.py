@@ -15,6 +15,7 @@ from mistify.costs.profiles import by_name
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
+from mistify_server.worker.packaging.models import package_model
 from tests.executors.structure.networks import randomised
 
 layers = keras.layers
@@ -45,13 +46,18 @@ def examples_of(model, count, seed=0):
     return Dataset({"image": x}, {"scores": (predicted + (np.arange(count) % 5 == 0)) % 3})
 
 
-def training_setup(model, train=80, test=70, teacher=None):
+def training_setup(model, train=80, validation=70, teacher=None):
     return TrainingSetup(
         examples_of(model, train, 1),
-        examples_of(model, test, 2),
+        examples_of(model, validation, 2),
         teacher,
         TrainingParams(batch_size=16),
     )
+
+
+def packaged(model, task, setup, test=None, **options):
+    """Return the package of a model; without test data, it is measured on the validation data twice."""
+    return package_model(model, task, setup, test or setup.validation, **options)
 
 
 def package_task(accuracy=0.75, **settings):

@@ -18,8 +18,13 @@ from mistify.package.manifest import Manifest
 from mistify_client.tuning.trainer import Trainer
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.measurement.latency import measure_latency
-from mistify_server.worker.packaging.models import package_model
-from tests.mistify_server.worker.packaging.networks import images, network, package_task, training_setup
+from tests.mistify_server.worker.packaging.networks import (
+    images,
+    network,
+    package_task,
+    packaged,
+    training_setup,
+)
 
 layers = keras.layers
 TASK = package_task(
@@ -43,12 +48,12 @@ def setup(model):
 
 @pytest.fixture(scope="module")
 def package(model, setup):
-    return package_model(model, TASK, setup)
+    return packaged(model, TASK, setup)
 
 
 @pytest.fixture(scope="module")
 def int8(model, setup):
-    return package_model(model, INT8, setup)
+    return packaged(model, INT8, setup)
 
 
 def test_a_package_describes_itself(package, tmp_path):
@@ -82,7 +87,9 @@ def test_an_integer_package_states_its_own_accuracy(int8, setup):
     (taken,), (arguments,) = interpreter.get_input_details(), interpreter.get_output_details()
     scale, zero_point = taken["quantization"]
     right = 0
-    for image, label in zip(setup.test.inputs["image"], setup.test.targets["scores"], strict=True):
+    for image, label in zip(
+        setup.validation.inputs["image"], setup.validation.targets["scores"], strict=True
+    ):
         interpreter.allocate_tensors()
         stored = np.clip(np.round(image / np.float32(scale)) + zero_point, -128, 127).astype(np.int8)
         interpreter.set_tensor(taken["index"], stored[None])
@@ -115,7 +122,7 @@ def test_a_package_is_measured_with_the_threads_of_its_goal(model, setup, monkey
         return measure_latency(network, threads, **options)
 
     monkeypatch.setattr("mistify_server.worker.packaging.measurement.package.measure_latency", measured)
-    made = package_model(model, package_task(quantization=FLOAT16.settings.quantization, threads=2), setup)
+    made = packaged(model, package_task(quantization=FLOAT16.settings.quantization, threads=2), setup)
     assert made.manifest.latency.threads == 2
     assert used == [2, 2]
     assert made.manifest.measured.keys() == {
@@ -135,7 +142,7 @@ def test_a_package_that_differs_from_its_checkpoint_is_refused(model, setup, mon
     convert = packaging.convert_trainable
     monkeypatch.setattr(packaging, "convert_trainable", lambda _, *arguments: convert(made, *arguments))
     with pytest.raises(MistifyError, match="differ from its checkpoint") as caught:
-        package_model(model, TASK, setup)
+        packaged(model, TASK, setup)
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
@@ -143,13 +150,13 @@ def test_outputs_that_are_no_numbers_are_refused(model, setup):
     broken = keras.models.clone_model(model)
     broken.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
     with pytest.raises(MistifyError, match="differ from its checkpoint"):
-        package_model(broken, TASK, setup)
+        packaged(broken, TASK, setup)
 
 
 def test_inputs_of_whole_numbers_will_do(model, setup):
     x = (255 * images(9)).astype(np.uint8)
     whole = Dataset({"image": x}, {"scores": model.predict(x, verbose=0).argmax(axis=1)})
-    package = package_model(model, INT8, replace(setup, train=whole, test=whole))
+    package = packaged(model, INT8, replace(setup, train=whole, validation=whole))
     assert package.manifest.inputs[0].scale == pytest.approx(1.0, rel=0.05)
 
 
@@ -182,7 +189,7 @@ def test_trained_weights_are_those_of_the_checkpoint_without_batch_norm(package,
 
 @pytest.mark.parametrize("task", [INT8, FLOAT16], ids=["int8", "float16"])
 def test_packages_of_another_precision_have_no_training_network(model, setup, task):
-    package = package_model(model, task, setup)
+    package = packaged(model, task, setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
 
@@ -195,14 +202,14 @@ def test_a_layer_that_cannot_be_trained_leaves_the_package_without_a_training_ne
     data = Dataset(
         {"image": rng.normal(size=(40, 4, 4, 4, 2)).astype(np.float32)}, {"scores": rng.integers(0, 3, 40)}
     )
-    package = package_model(volumes, TASK, replace(training_setup(network()), train=data, test=data))
+    package = packaged(volumes, TASK, replace(training_setup(network()), train=data, validation=data))
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training is None
     assert "cannot be trained on a device" in package.manifest.training_note
 
 
 def test_only_what_is_asked_for_is_trained(model, setup):
-    head = package_model(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
+    head = packaged(model, package_task(tuning=TuningConfig(trainable="head", optimizer="adam")), setup)
     assert [weight.name for weight in head.manifest.training.weights] == ["scores/kernel", "scores/bias"]
     assert len(head.files["train.tflite"]) < 100_000
 
@@ -210,7 +217,7 @@ def test_only_what_is_asked_for_is_trained(model, setup):
 def test_class_weights_count_in_the_training_network(model, setup):
     weighted = replace(setup, settings=DataSettings(class_weights=(1.0, 1.0, 9.0)))
     trainer = opened(
-        package_model(model, package_task(tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
+        packaged(model, package_task(tuning=TuningConfig(trainable="head", optimizer="sgd")), weighted)
     )
     classes = np.array([1, 2, 2, 0])
     predicted = trainer.infer(images(4))["scores"]
@@ -227,12 +234,12 @@ def test_convolutions_over_one_dimension_are_trained_on_a_device():
         {"image": np.random.default_rng(0).normal(size=(70, 8, 2)).astype(np.float32)},
         {"scores": np.arange(70) % 3},
     )
-    package = package_model(model, TASK, replace(training_setup(network()), train=data, test=data))
+    package = packaged(model, TASK, replace(training_setup(network()), train=data, validation=data))
     assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
     assert package.manifest.training_note == ""
 
 
 def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, setup):
-    package = package_model(model, package_task(), setup)
+    package = packaged(model, package_task(), setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training_note == ""

@@ -16,13 +16,13 @@ from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError
 from mistify.package.manifest import branch_signature
 from mistify_server.worker.packaging.conversion.branches import convert_branches
-from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.packaging.tflite.runner import Runner
 from tests.mistify_server.worker.packaging.networks import (
     branch,
     four_branches,
     images,
     package_task,
+    packaged,
     training_setup,
 )
 
@@ -158,7 +158,7 @@ def test_a_base_of_nothing_is_possible(branches):
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return package_model(own, package_task(), training_setup(own), branches=branches)
+    return packaged(own, package_task(), training_setup(own), branches=branches)
 
 
 def test_a_manifest_lists_the_branches(package, branches):
@@ -199,12 +199,12 @@ def test_a_branch_that_computes_something_else_is_refused(branches, monkeypatch)
         lambda _, *asked: convert_branches(branches, *asked),
     )
     with pytest.raises(MistifyError) as error:
-        package_model(other.model, package_task(), training_setup(other.model), branches=lying)
+        packaged(other.model, package_task(), training_setup(other.model), branches=lying)
     assert error.value.code is ErrorCode.CORRUPT_PACKAGE
 
 
 def test_a_package_of_one_network_has_no_branches(branches):
     own = branches.networks[2].model
-    manifest = package_model(own, package_task(), training_setup(own)).manifest
+    manifest = packaged(own, package_task(), training_setup(own)).manifest
     assert (manifest.branches, manifest.default_branch) == ((), 0)
     assert manifest.quantization is Quantization.NONE

@@ -17,13 +17,18 @@ from mistify.package.manifest import fixed_batch_signature
 from mistify_server.worker.packaging import models as packaging
 from mistify_server.worker.packaging.conversion.converter import Function, convert, convert_function
 from mistify_server.worker.packaging.conversion.placement import convert_placed
-from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.packaging.tflite.packing import packed
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 from mistify_server.worker.packaging.training.parts import trainable_weights
 from tests.executors.structure.architectures import FAMILIES
 from tests.executors.structure.networks import randomised
-from tests.mistify_server.worker.packaging.networks import images, network, package_task, training_setup
+from tests.mistify_server.worker.packaging.networks import (
+    images,
+    network,
+    package_task,
+    packaged,
+    training_setup,
+)
 
 FIXED = fixed_batch_signature(SIGNATURE)
 
@@ -125,6 +130,6 @@ def test_a_package_that_computes_something_else_for_one_example_is_refused(monke
     with monkeypatch.context() as patch:
         patch.setattr(packaging, "convert", lambda *asked: lying(convert(*asked)))
         with pytest.raises(MistifyError) as error:
-            package_model(model, package_task(), training_setup(model))
+            packaged(model, package_task(), training_setup(model))
     assert error.value.code is ErrorCode.CORRUPT_PACKAGE
-    package_model(model, package_task(), training_setup(model))
+    packaged(model, package_task(), training_setup(model))

@@ -10,12 +10,12 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.branches import Branches
 from mistify_server.worker.packaging.conversion.representative import REPRESENTATIVE_EXAMPLES, representative
-from mistify_server.worker.packaging.models import package_model
 from tests.mistify_server.worker.packaging.networks import (
     BASE,
     branch,
     network,
     package_task,
+    packaged,
     training_setup,
 )
 
@@ -46,5 +46,5 @@ def test_an_integer_package_takes_its_scales_from_all_classes(branched):
     branches = Branches(BASE, (own,)) if branched else None
     model = own.model if branched else network()
     setup = replace(training_setup(model), train=sorted_examples())
-    package = package_model(model, package_task(quantization=INT8), setup, branches=branches)
+    package = packaged(model, package_task(quantization=INT8), setup, branches=branches)
     assert package.manifest.inputs[0].scale == pytest.approx(1 / 255, rel=0.02)

@@ -8,9 +8,14 @@ import pytest
 import tensorflow as tf
 
 from executors.structure import fold_batch_norm
-from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.packaging.tflite.runner import Runner
-from tests.mistify_server.worker.packaging.networks import four_branches, images, package_task, training_setup
+from tests.mistify_server.worker.packaging.networks import (
+    four_branches,
+    images,
+    package_task,
+    packaged,
+    training_setup,
+)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +26,7 @@ def branches():
 @pytest.fixture(scope="module")
 def package(branches):
     own = branches.networks[branches.default].model
-    return package_model(own, package_task(saved_model=True), training_setup(own), branches=branches)
+    return packaged(own, package_task(saved_model=True), training_setup(own), branches=branches)
 
 
 @pytest.fixture(scope="module")
@@ -61,5 +66,5 @@ def test_the_base_is_stored_once(saved, branches):
 
 def test_who_does_not_ask_gets_none(branches):
     own = branches.networks[branches.default].model
-    made = package_model(own, package_task(), training_setup(own), branches=branches)
+    made = packaged(own, package_task(), training_setup(own), branches=branches)
     assert set(made.files) == {"serve.tflite", "manifest.json"}

@@ -15,8 +15,7 @@ from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.measurement.gain import compression_losses
-from mistify_server.worker.packaging.models import package_model
-from tests.mistify_server.worker.packaging.networks import network, package_task
+from tests.mistify_server.worker.packaging.networks import network, package_task, packaged
 from tests.mistify_server.worker.packaging.networks import training_setup as training_setup_of
 
 HALF = CompressionConfig(sparsity=0.5)
@@ -70,7 +69,7 @@ def digits(digits_resnet):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, precision):
     model, training_setup, accuracy = digits
-    package = package_model(model, task(HALF, precision, accuracy), training_setup, 150)
+    package = packaged(model, task(HALF, precision, accuracy), training_setup, training_steps=150)
     content, manifest = package.files["serve.tflite"], package.manifest
     kernels = kernels_in(content)
     assert len(kernels) == 11
@@ -86,7 +85,7 @@ def test_half_of_the_weights_are_zero_in_the_file_at_every_precision(digits, pre
 @pytest.mark.parametrize("precision", PRECISIONS[:2])
 def test_kernels_have_sixteen_values_in_the_file(digits, precision):
     model, training_setup, accuracy = digits
-    package = package_model(model, task(SIXTEEN, precision, accuracy), training_setup, 50)
+    package = packaged(model, task(SIXTEEN, precision, accuracy), training_setup, training_steps=50)
     kernels = kernels_in(package.files["serve.tflite"])
     different = max(len(set(kernel.tolist())) for kernel in kernels)
     assert different <= 16
@@ -99,8 +98,7 @@ def test_kernels_have_sixteen_values_in_the_file(digits, precision):
 def test_what_is_compressed_zips_better(digits):
     model, training_setup, _ = digits
     plain, sparse, clustered = (
-        package_model(model, task(asked), training_setup).files["serve.tflite"]
-        for asked in (None, HALF, SIXTEEN)
+        packaged(model, task(asked), training_setup).files["serve.tflite"] for asked in (None, HALF, SIXTEEN)
     )
     zipped = [len(gzip.compress(content, mtime=0)) for content in (plain, sparse, clustered)]
     assert zipped[1] < 0.7 * zipped[0]
@@ -111,7 +109,7 @@ def test_where_every_channel_has_a_scale_of_its_own_the_values_are_reported():
     """Int8 gives each channel of a convolution a scale, and so values, of its own."""
     model = network(width=16)
     setup = training_setup_of(model)
-    package = package_model(model, task(CompressionConfig(clusters=4), Quantization.INT8), setup)
+    package = packaged(model, task(CompressionConfig(clusters=4), Quantization.INT8), setup)
     values = package.manifest.achieved["kernel_values"]
     assert values > 4
     assert f"with 4 clusters: a kernel has {values:.0f} values" in package.manifest.note
@@ -119,7 +117,7 @@ def test_where_every_channel_has_a_scale_of_its_own_the_values_are_reported():
 
 def test_a_package_without_compression_says_nothing_of_it():
     model = network()
-    manifest = package_model(model, task(None), training_setup_of(model)).manifest
+    manifest = packaged(model, task(None), training_setup_of(model)).manifest
     assert manifest.compression is None
     assert not {"zero_share", "kernel_values", "gzip_bytes"} & manifest.achieved.keys()
 
@@ -127,9 +125,9 @@ def test_a_package_without_compression_says_nothing_of_it():
 def test_what_the_precision_costs_is_reported_against_the_compressed_network():
     """A network whose weights are nearly all zero guesses: that is not what float16 costs."""
     model = network()
-    setup = training_setup_of(model, train=200, test=200)
+    setup = training_setup_of(model, train=200, validation=200)
     asked = task(CompressionConfig(sparsity=0.95), Quantization.FLOAT16, accuracy=0.8)
-    note = package_model(model, asked, setup).manifest.note
+    note = packaged(model, asked, setup).manifest.note
     assert "with 95% zeros: " in note
     assert "against 80.0% before" in note
     assert note.count("accuracy") == 1
