@@ -21,10 +21,12 @@ from mistify.profiling.samples import Chain, samples
 #: The time of measuring in seconds, unless a device needs longer to run everything once.
 BUDGET_SECONDS: Final = 150.0
 
-#: The runs of one network in one round; the first ones are not counted.
+#: The runs of one network in one round; the first ones are not counted. One that is slow runs less often, so
+#: that slow devices have time for several rounds, too.
 _WARM_UP_RUNS: Final = 3
 _ROUND_SECONDS: Final = 0.006
 _LEAST_RUNS: Final = 3
+_SLOW_SECONDS: Final = 0.1
 
 #: Called with the share that is done, from 0 to 1.
 Progress = Callable[[float], object]
@@ -161,10 +163,13 @@ def _nothing() -> float:
 
 
 def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
+    began = clock()
     for _ in range(_WARM_UP_RUNS):
         run()
+        if clock() - began >= _SLOW_SECONDS:
+            break
     times: list[float] = []
-    while len(times) < _LEAST_RUNS or sum(times) < _ROUND_SECONDS:
+    while sum(times) < _ROUND_SECONDS or (len(times) < _LEAST_RUNS and sum(times) < _SLOW_SECONDS):
         start = clock()
         run()
         times.append(clock() - start)

@@ -6,6 +6,7 @@ import pytest
 
 from mistify.costs.latency import routine_of
 from mistify.costs.operators import Operation, OperatorKind
+from mistify.profiling import measuring
 from mistify.profiling.measuring import measure_device
 from mistify.profiling.samples import Chain
 
@@ -49,6 +50,22 @@ def test_rounds_go_on_until_the_time_is_over() -> None:
     assert shares == sorted(shares)
     assert shares[-1] <= 1.0
     assert 5.0 <= clock.now < 5.5
+
+
+@pytest.mark.parametrize(("run_seconds", "runs"), [(0.003, 6), (0.03, 6), (0.06, 4), (2.0, 2)])
+def test_a_slow_network_runs_less_often_in_a_round(
+    run_seconds: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, taken = Ticks(0.0), []
+
+    def run() -> None:
+        clock.now += run_seconds
+        taken.append(run_seconds)
+
+    monkeypatch.setattr(measuring, "load_network", lambda content, threads: run)
+    table = measure_device("board", [1], chains=chains, budget_seconds=1e-6, clock=clock)
+    assert len(taken) == runs * len(table.readings)
+    assert [reading.median_ms for reading in table.readings] == pytest.approx([1e3 * run_seconds] * 6)
 
 
 def test_what_the_device_draws_is_noted_for_each_setting() -> None:
