@@ -1,8 +1,11 @@
 """Small networks do what they are asked for, in LiteRT."""
 
+import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.profiling.measuring import random_input
 from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Sampler, samples
 from mistify_server.worker.packaging.tflite.costs import network_cost
@@ -40,6 +43,20 @@ def test_precision() -> None:
         network = network_of(chain, integer=integer)
         assert {o.outputs[0].type for o in operators(network)} == {kind}
         assert tensor_shapes(network)
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_networks_compute_with_numbers_of_a_usual_size(integer: bool) -> None:
+    """Some are faster with zeros, and slower with denormals."""
+    for chain in CHAINS[integer][::7]:
+        interpreter = Interpreter(model_content=network_of(chain, integer=integer))
+        interpreter.allocate_tensors()
+        for entry in interpreter.get_input_details():
+            interpreter.set_tensor(entry["index"], random_input(entry["shape"], entry["dtype"]))
+        interpreter.invoke()
+        (output,) = interpreter.get_output_details()
+        size = np.abs(interpreter.get_tensor(output["index"]).astype(float)).mean()
+        assert (1.0 < size < 128.0) if output["dtype"] == np.int8 else (0.01 < size < 100.0), chain
 
 
 def test_operators_that_do_not_fit_are_refused() -> None:
