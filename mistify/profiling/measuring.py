@@ -129,12 +129,13 @@ def load_network(content: bytes, threads: int) -> Callable[[], object]:
 
 
 def random_input(shape: Iterable[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return values for an input of a network: some take less time with zeros.
+    """Return values for an input of a network, half of them zero as behind a ReLU: zeros may take less time.
 
-    They are from 0 to 1, and of quantized inputs from 0 to 127. Wider integers are indices: all are 0.
+    The others are up to 1, and up to 127 where they are quantized. Wider integers are indices: all are 0.
     """
     most = 127.0 if np.dtype(dtype) in _QUANTIZED else 1.0
-    return np.random.default_rng(0).uniform(high=most, size=tuple(shape)).astype(dtype)
+    values = np.random.default_rng(0).uniform(-most, most, tuple(shape))
+    return np.maximum(values, 0.0).astype(dtype)
 
 
 def _measure(
