@@ -177,17 +177,9 @@ def _package(goal: Goal, whole: float, measured_ms: float) -> Package:
 
 
 def _table(packages: Mapping[str, Package]) -> Table:
-    title = f"latency on {PROCESSOR}, emulated, of packages made for it"
+    title = f"latency on {PROCESSOR}, emulated, of packages made for it, ms"
     table = Table(title=title, title_justify="left")
-    for column in (
-        "goal",
-        "multiply-adds",
-        "limit, ms",
-        "predicted, ms",
-        "measured, ms",
-        "of the limit",
-        "error",
-    ):
+    for column in ("goal", "multiply-adds", "limit", "predicted", "measured", "of limit", "error"):
         table.add_column(column, justify="left" if column == "goal" else "right")
     for name, package in packages.items():
         table.add_row(
