@@ -5,10 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from mistify.package.manifest import Manifest
-from mistify.profiling.measuring import best_ms, load_network
+from mistify.profiling.measuring import best_ms, load_network, random_input
 from mistify_client.runtime.interpreter import NETWORK, Network
 
 #: The time of measuring a package.
@@ -32,6 +30,6 @@ def measure_package(package: Path) -> float:
 def _load_branch(manifest: Manifest, content: bytes, threads: int) -> Callable[[], object]:
     network = Network(manifest, content, threads)
     inputs = {
-        info.name: np.zeros([max(1, size) for size in info.shape], info.dtype) for info in manifest.inputs
+        info.name: random_input((max(1, size) for size in info.shape), info.dtype) for info in manifest.inputs
     }
     return lambda: network(inputs, manifest.default_branch)

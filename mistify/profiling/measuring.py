@@ -10,6 +10,8 @@ from itertools import product
 from statistics import median
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify.costs.devices import DeviceTable, OperatorTiming, Power
@@ -21,10 +23,14 @@ from mistify.profiling.samples import Chain, samples
 #: The time of measuring in seconds, unless a device needs longer to run everything once.
 BUDGET_SECONDS: Final = 150.0
 
-#: The runs of one network in one round; the first ones are not counted.
+#: The runs of one network in one round; the first ones are not counted. One that is slow runs less often, so
+#: that slow devices have time for several rounds, too.
 _WARM_UP_RUNS: Final = 3
 _ROUND_SECONDS: Final = 0.006
 _LEAST_RUNS: Final = 3
+_SLOW_SECONDS: Final = 0.1
+
+_QUANTIZED: Final = (np.dtype(np.int8), np.dtype(np.uint8))
 
 #: Called with the share that is done, from 0 to 1.
 Progress = Callable[[float], object]
@@ -109,15 +115,27 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
 
 
 def load_network(content: bytes, threads: int) -> Callable[[], object]:
-    """Load a `.tflite` and return its inference, at batch 1 where that is free."""
+    """Load a `.tflite` and return its inference on random inputs, at batch 1 where that is free."""
     interpreter: Any = Interpreter(model_content=content, num_threads=threads)
     for entry in interpreter.get_input_details():
         # The batch of a package is free; that of other networks may be fixed.
         if entry["shape_signature"][:1] == [-1]:
             interpreter.resize_tensor_input(entry["index"], [1, *entry["shape"][1:]])
     interpreter.allocate_tensors()
+    for entry in interpreter.get_input_details():
+        interpreter.set_tensor(entry["index"], random_input(entry["shape"], entry["dtype"]))
     run: Callable[[], object] = interpreter.invoke
     return run
+
+
+def random_input(shape: Iterable[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return values for an input of a network, half of them zero as behind a ReLU: zeros may take less time.
+
+    The others are up to 1, and up to 127 where they are quantized. Wider integers are indices: all are 0.
+    """
+    most = 127.0 if np.dtype(dtype) in _QUANTIZED else 1.0
+    values = np.random.default_rng(0).uniform(-most, most, tuple(shape))
+    return np.maximum(values, 0.0).astype(dtype)
 
 
 def _measure(
@@ -161,10 +179,13 @@ def _nothing() -> float:
 
 
 def _typical_seconds(run: Callable[[], object], clock: Callable[[], float]) -> float:
+    began = clock()
     for _ in range(_WARM_UP_RUNS):
         run()
+        if clock() - began >= _SLOW_SECONDS:
+            break
     times: list[float] = []
-    while len(times) < _LEAST_RUNS or sum(times) < _ROUND_SECONDS:
+    while sum(times) < _ROUND_SECONDS or (len(times) < _LEAST_RUNS and sum(times) < _SLOW_SECONDS):
         start = clock()
         run()
         times.append(clock() - start)

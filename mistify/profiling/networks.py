@@ -1,4 +1,8 @@
-"""Small LiteRT networks of given operators, of which only the sizes matter: all weights are zero."""
+"""Small LiteRT networks of given operators, with random weights, and half of the values behind a ReLU zero.
+
+The sizes are what matters. But where floats are computed by software, or kernels leave out what is zero, a
+network takes the longer the fewer zeros it has.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from math import isqrt, prod
@@ -16,6 +20,10 @@ Shape = tuple[int, ...]
 _VERSION: Final = 3
 _SCALE: Final = 0.05
 _WEIGHT_SCALE: Final = 0.01
+_MOST_WEIGHT: Final = 127
+_RELU: Final = schema.ActivationFunctionType.RELU
+#: Weights, over and over: drawing millions takes a small device longer than running them.
+_DRAWN: Final = np.random.default_rng(0).uniform(-1.0, 1.0, 4093)
 #: Scale and zero point of values between 0 and 1, as LiteRT requires them.
 _SHARE: Final = (1 / 256, -128)
 
@@ -110,21 +118,22 @@ class _Writer:
         )
 
     def weights(self, shape: Shape, axis: int) -> int:
-        """Add a kernel with a scale for each channel along an axis."""
-        scales = self._scales(_WEIGHT_SCALE, shape[axis], axis)
-        return self._constant(shape, np.int8 if self._integer else np.float32, self._type, scales)
+        """Add a kernel with a scale for each channel along an axis; behind a ReLU, values keep their size."""
+        values = np.resize(_DRAWN * np.sqrt(6 * shape[axis] / prod(shape)), shape)
+        if not self._integer:
+            return self._constant(values.astype(np.float32), self._type)
+        whole = np.clip(np.round(values / _WEIGHT_SCALE), -_MOST_WEIGHT, _MOST_WEIGHT).astype(np.int8)
+        return self._constant(whole, self._type, self._scales(_WEIGHT_SCALE, shape[axis], axis))
 
     def bias(self, channels: int) -> int:
         """Add a bias of zero for each channel."""
         kind = schema.TensorType.INT32 if self._integer else schema.TensorType.FLOAT32
         scales = self._scales(_SCALE * _WEIGHT_SCALE, channels, 0)
-        return self._constant((channels,), np.int32 if self._integer else np.float32, kind, scales)
+        return self._constant(np.zeros(channels, np.int32 if self._integer else np.float32), kind, scales)
 
     def numbers(self, values: npt.ArrayLike) -> int:
         """Add a constant of sizes or axes."""
-        content = np.asarray(values, np.int32)
-        self._model.buffers.append(schema.BufferT(data=np.frombuffer(content.tobytes(), np.uint8)))
-        return self._add(content.shape, schema.TensorType.INT32, buffer=len(self._model.buffers) - 1)
+        return self._constant(np.asarray(values, np.int32), schema.TensorType.INT32)
 
     def sizes(self, shape: Shape) -> int:
         """Add a tensor for sizes that an operator writes."""
@@ -163,10 +172,9 @@ class _Writer:
         self._model.subgraphs = [self._graph]
         return bytes(flatbuffer_utils.convert_object_to_bytearray(self._model))
 
-    def _constant(self, shape: Shape, dtype: npt.DTypeLike, kind: int, scales: Any) -> int:
-        content = np.zeros(prod(shape) * np.dtype(dtype).itemsize, np.uint8)
-        self._model.buffers.append(schema.BufferT(data=content))
-        return self._add(shape, kind, scales, len(self._model.buffers) - 1)
+    def _constant(self, values: npt.NDArray[Any], kind: int, scales: Any = None) -> int:
+        self._model.buffers.append(schema.BufferT(data=np.frombuffer(values.tobytes(), np.uint8)))
+        return self._add(values.shape, kind, scales, len(self._model.buffers) - 1)
 
     def _scales(self, scale: float, channels: int, axis: int) -> Any:
         if not self._integer:
@@ -192,7 +200,9 @@ class _Writer:
 def _convolution(writer: _Writer, operation: Operation, tensor: int) -> int:
     (rows, columns), (down, right) = _sides(operation.kernel), _strides(operation)
     shape = (operation.c_out, rows, columns, operation.c_in)
-    options = schema.Conv2DOptionsT(padding=schema.Padding.SAME, strideH=down, strideW=right)
+    options = schema.Conv2DOptionsT(
+        padding=schema.Padding.SAME, strideH=down, strideW=right, fusedActivationFunction=_RELU
+    )
     inputs = (tensor, writer.weights(shape, 0), writer.bias(operation.c_out))
     return writer.operator("CONV_2D", inputs, writer.tensor(_output_shape(operation)), options)
 
@@ -204,6 +214,7 @@ def _depthwise(writer: _Writer, operation: Operation, tensor: int) -> int:
         strideH=down,
         strideW=right,
         depthMultiplier=operation.c_out // operation.c_in,
+        fusedActivationFunction=_RELU,
     )
     kernel = writer.weights((1, rows, columns, operation.c_out), 3)
     inputs = (tensor, kernel, writer.bias(operation.c_out))
@@ -214,7 +225,9 @@ def _dense(writer: _Writer, operation: Operation, tensor: int) -> int:
     kernel = writer.weights((operation.c_out, operation.c_in), 0)
     inputs = (tensor, kernel, writer.bias(operation.c_out))
     output = writer.tensor((*writer.shapes[tensor][:-1], operation.c_out))
-    options = schema.FullyConnectedOptionsT(keepNumDims=operation.positions > 1)
+    options = schema.FullyConnectedOptionsT(
+        keepNumDims=operation.positions > 1, fusedActivationFunction=_RELU
+    )
     return writer.operator("FULLY_CONNECTED", inputs, output, options)
 
 

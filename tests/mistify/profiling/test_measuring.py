@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from mistify.costs.latency import routine_of
 from mistify.costs.operators import Operation, OperatorKind
-from mistify.profiling.measuring import measure_device
+from mistify.profiling import measuring
+from mistify.profiling.measuring import load_network, measure_device, random_input
+from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Chain
 
 CHAINS = [(Operation(OperatorKind.DENSE, 1, size, size),) for size in (4, 8, 16)]
@@ -49,6 +52,42 @@ def test_rounds_go_on_until_the_time_is_over() -> None:
     assert shares == sorted(shares)
     assert shares[-1] <= 1.0
     assert 5.0 <= clock.now < 5.5
+
+
+@pytest.mark.parametrize(("run_seconds", "runs"), [(0.003, 6), (0.03, 6), (0.06, 4), (2.0, 2)])
+def test_a_slow_network_runs_less_often_in_a_round(
+    run_seconds: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, taken = Ticks(0.0), []
+
+    def run() -> None:
+        clock.now += run_seconds
+        taken.append(run_seconds)
+
+    monkeypatch.setattr(measuring, "load_network", lambda content, threads: run)
+    table = measure_device("board", [1], chains=chains, budget_seconds=1e-6, clock=clock)
+    assert len(taken) == runs * len(table.readings)
+    assert [reading.median_ms for reading in table.readings] == pytest.approx([1e3 * run_seconds] * 6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"), [(np.float32, 1.0), (np.int8, 127.0), (np.uint8, 127.0), (np.int32, 0.0)]
+)
+def test_half_of_an_input_is_zero_and_indices_are_valid(dtype: type, most: float) -> None:
+    values = random_input((1, 1000), dtype)
+    assert (values.dtype, values.shape) == (dtype, (1, 1000))
+    assert values.min() == 0
+    assert 0.98 * most <= values.max() <= most
+    if most:
+        assert 0.4 < np.mean(values > 0) < 0.6
+
+
+def test_a_network_runs_on_random_inputs() -> None:
+    run = load_network(network_of(CHAINS[0], integer=False), threads=1)
+    run()
+    interpreter = run.__self__  # type: ignore[attr-defined]
+    (entry,) = interpreter.get_input_details()
+    assert interpreter.get_tensor(entry["index"]).tolist() == random_input((1, 4), np.float32).tolist()
 
 
 def test_what_the_device_draws_is_noted_for_each_setting() -> None:

@@ -1,8 +1,11 @@
 """Small networks do what they are asked for, in LiteRT."""
 
+import numpy as np
 import pytest
+from ai_edge_litert.interpreter import Interpreter
 
 from mistify.costs.operators import Operation, OperatorKind, elementwise
+from mistify.profiling.measuring import load_network, random_input
 from mistify.profiling.networks import network_of
 from mistify.profiling.samples import Sampler, samples
 from mistify_server.worker.packaging.tflite.costs import network_cost
@@ -40,6 +43,39 @@ def test_precision() -> None:
         network = network_of(chain, integer=integer)
         assert {o.outputs[0].type for o in operators(network)} == {kind}
         assert tensor_shapes(network)
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_networks_compute_with_numbers_of_a_usual_size(integer: bool) -> None:
+    """Some are faster with zeros, and slower with denormals."""
+    for chain in CHAINS[integer][::7]:
+        interpreter = Interpreter(model_content=network_of(chain, integer=integer))
+        interpreter.allocate_tensors()
+        for entry in interpreter.get_input_details():
+            interpreter.set_tensor(entry["index"], random_input(entry["shape"], entry["dtype"]))
+        interpreter.invoke()
+        (output,) = interpreter.get_output_details()
+        size = np.abs(interpreter.get_tensor(output["index"]).astype(float)).mean()
+        assert (1.0 < size < 128.0) if output["dtype"] == np.int8 else (0.01 < size < 100.0), chain
+
+
+@pytest.mark.parametrize("integer", [False, True])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Operation(OperatorKind.CONVOLUTION, 64, 16, 64, 9),
+        Operation(OperatorKind.DEPTHWISE, 64, 64, 64, 9),
+        Operation(OperatorKind.DENSE, 1, 64, 256),
+        Operation(OperatorKind.DENSE, 12, 64, 64),
+    ],
+)
+def test_half_of_what_an_operator_with_weights_writes_is_zero(operation: Operation, integer: bool) -> None:
+    """So it is in trained networks, behind a ReLU."""
+    network = load_network(network_of([operation], integer=integer), threads=1)
+    network()
+    interpreter = network.__self__
+    (output,) = interpreter.get_output_details()
+    assert 0.25 < np.mean(interpreter.get_tensor(output["index"]) > 0) < 0.75
 
 
 def test_operators_that_do_not_fit_are_refused() -> None:

@@ -11,6 +11,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from mistify.machine import machine, runtime
 from mistify.package.manifest import MeasuredLatency
+from mistify.profiling.measuring import random_input
 from mistify_server.worker.packaging.tflite.runner import Array
 
 #: Bursts of so many runs, or of so many seconds, are timed until the best few agree, but no longer than this.
@@ -76,8 +77,7 @@ def _ready_by(signature: str, interpreter: Interpreter, batch: int) -> Callable[
 
 
 def _random(entry: Mapping[str, Any], batch: int) -> Array:
-    shape = (batch, *entry["shape"][1:])
-    return np.random.default_rng(0).uniform(size=shape).astype(entry["dtype"])
+    return random_input((batch, *entry["shape"][1:]), entry["dtype"])
 
 
 def _agree(bursts: Sequence[Sequence[float]]) -> bool:
