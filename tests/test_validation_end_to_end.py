@@ -1,4 +1,4 @@
-"""A job whose validation and test data disagree: the former decide what is done, the latter what is reported."""
+"""A job whose validation and test data disagree: the former decide what is done, the latter are reported."""
 
 import json
 import subprocess

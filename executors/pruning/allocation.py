@@ -49,18 +49,20 @@ _PATIENCE: Final = 2
 
 @dataclass(frozen=True)
 class AllocationTerms:
-    """The limits of an allocation, and the weights of the groups.
+    """The limits of an allocation, and the weights of groups and blocks.
 
     Attributes:
         limits: On costs.
         profiles: Hardware, some of which has its latency limited.
         weights: How much each group counts.
+        blocks: How much each residual block counts, likewise; those that are not named count alike.
         source: The structure of the network that all descend from.
     """
 
     limits: Costs
     profiles: tuple[Profile, ...]
     weights: Weights
+    blocks: Weights
     source: Structure
 
     def of_limited_hardware(self) -> "AllocationTerms":
@@ -87,8 +89,9 @@ class Allocation:
 def allocations(structure: Structure, widths: Widths, terms: AllocationTerms) -> list[Allocation]:
     """Return the most worthy networks within limits that can be cut from one, each with fewer blocks.
 
-    Blocks go one after the other, those first that save most, as long as the network gains by it. How much
-    worse a network does without a block is up to what it has learned; the worth is that of the usual network.
+    Blocks go one after the other, those first that save most for what they count, as long as the network
+    gains by it. How much worse a network does without a block is up to what it has learned; the worth is that
+    of the usual network.
 
     Args:
         structure: The network's.
@@ -143,15 +146,19 @@ class _Depth:
 
 
 def _depths(structure: Structure, terms: AllocationTerms) -> Iterator[_Depth]:
-    """Yield the network with all of its blocks, and then with fewer and fewer, the costliest gone first."""
+    """Yield the network with all of its blocks, and then with fewer and fewer.
+
+    Those go first that save most for what they count.
+    """
     yield _Depth(structure, frozenset())
 
-    def saved(block: ResidualBlock) -> float:
+    def rate(block: ResidualBlock) -> float:
         costs = costs_of(shallower(structure, [block]).network(), terms.profiles)
-        return max((whole[axis] - costs[axis]) / limit for axis, limit in terms.limits.items())
+        saved = max((whole[axis] - costs[axis]) / limit for axis, limit in terms.limits.items())
+        return saved / terms.blocks.get(block.name, 1.0)
 
     whole = costs_of(structure.network(), terms.profiles)
-    order = sorted(removable_blocks(structure), key=saved, reverse=True)
+    order = sorted(removable_blocks(structure), key=rate, reverse=True)
     for count in (count for count in _COUNTS if count <= len(order)):
         gone = order[:count]
         yield _Depth(shallower(structure, gone), frozenset(block.name for block in gone))

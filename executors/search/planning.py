@@ -1,6 +1,6 @@
 """The network that an edge shall end at, where it is planned before anything is cut."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import cbrt, exp
 from typing import Final, TypeAlias
@@ -12,7 +12,7 @@ from executors.pruning.allocation import Allocation, AllocationTerms, Weights, a
 from executors.pruning.state import PruningState
 from executors.search.inheritance import Inheritance
 from executors.search.space import Architecture
-from executors.structure import Structure, Widths, without_blocks
+from executors.structure import Structure, Widths, removable_blocks, without_blocks
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, conditions_of, exceeded, hardware_of
 
@@ -24,7 +24,7 @@ _LEAST_GAIN: Final = 0.05
 #: by a twelfth without a block, and ahead by three points in the end; the encoder of SNIPS by three quarters.
 _BEHIND: Final = 0.15
 
-#: The least that a group counts, as a share of the one that counts most.
+#: The least that a group or a block counts, as a share of the one that counts most.
 _LEAST_WEIGHT: Final = 0.1
 
 #: Returns how well a network does that was cut and trained for a while.
@@ -40,12 +40,14 @@ class _Decision:
         budget: Its limits.
         left_out: The names of the blocks.
         weights: How much each group counts.
+        blocks: How much each block counts.
     """
 
     model: keras.Model
     budget: Budget
     left_out: frozenset[str]
     weights: Weights
+    blocks: Weights
 
     def of(self, assignment: Assignment) -> bool:
         """Check whether it was made for an edge, whatever its profiles were."""
@@ -86,36 +88,37 @@ class Planner:
             return self._decide(assignment, structure, widths)
         left = without_blocks(structure, self._decision.left_out)
         own = {name: widths[name] for name in left.groups}
-        target = allocate(left, own, _terms(assignment, self._decision.weights))
+        decision = self._decision
+        target = allocate(left, own, _terms(assignment, decision.weights, decision.blocks))
         return target and replace(target, left_out=self._decision.left_out)
 
     def _decide(self, assignment: Assignment, structure: Structure, widths: Widths) -> Allocation | None:
         """Return the network for the first plan of an edge; its blocks are those of all that follow."""
-        weights = self._weights(assignment)
-        found = allocations(structure, widths, _terms(assignment, weights))
+        weights, blocks = self._weights(assignment)
+        found = allocations(structure, widths, _terms(assignment, weights, blocks))
         if not found:
             return None
         best = self._best(found, assignment)
-        self._decision = _Decision(assignment.model, assignment.budget, best.left_out, weights)
+        self._decision = _Decision(assignment.model, assignment.budget, best.left_out, weights, blocks)
         return best
 
-    def _weights(self, assignment: Assignment) -> dict[str, float]:
-        """Return how much each group counts: by the loss with half of it, once the rest has taken over.
+    def _weights(self, assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:
+        """Return how much each group and each block counts.
 
+        Groups do by the loss with half of them, blocks by that without them, once the rest has taken over.
         Training mends much of that loss, so that its cube root counts.
         """
         state = self._state_of(assignment)
-        inheritance = Inheritance.of(state)
-        widths = state.masks.widths
+        inheritance, widths = Inheritance.of(state), state.masks.widths
 
-        def loss(changed: Widths) -> float:
-            architecture = Architecture({**widths, **changed}, frozenset())
-            return exp(-inheritance.quality(architecture, state.structure))
+        def loss(changed: Widths, left_out: frozenset[str] = frozenset()) -> float:
+            architecture = Architecture({**widths, **changed}, left_out)
+            return exp(-inheritance.quality(architecture, without_blocks(state.structure, left_out)))
 
         whole = loss({})
-        roots = {name: cbrt(max(loss({name: -(-width // 2)}) - whole, 0.0)) for name, width in widths.items()}
-        least = _LEAST_WEIGHT * max(roots.values(), default=0.0) or 1.0
-        return {name: max(root, least) for name, root in roots.items()}
+        groups = {name: loss({name: -(-width // 2)}) - whole for name, width in widths.items()}
+        names = (block.name for block in removable_blocks(state.structure))
+        return _roots(groups), _roots({name: loss({}, frozenset([name])) - whole for name in names})
 
     def _best(self, found: Sequence[Allocation], assignment: Assignment) -> Allocation:
         """Return the network with all blocks, or a more worthy one without some that can do without them.
@@ -143,5 +146,12 @@ def _in_steps(axis: str) -> bool:
     return bool(hardware_of(axis) or conditions_of(axis).precision.storage.least_kernel)
 
 
-def _terms(assignment: Assignment, weights: Weights) -> AllocationTerms:
-    return AllocationTerms(assignment.budget, assignment.profiles, weights, assignment.source)
+def _roots(losses: Mapping[str, float]) -> dict[str, float]:
+    """Return the cube roots of some losses, none of which is next to nothing beside the largest."""
+    roots = {name: cbrt(max(loss, 0.0)) for name, loss in losses.items()}
+    least = _LEAST_WEIGHT * max(roots.values(), default=0.0) or 1.0
+    return {name: max(root, least) for name, root in roots.items()}
+
+
+def _terms(assignment: Assignment, weights: Weights, blocks: Weights) -> AllocationTerms:
+    return AllocationTerms(assignment.budget, assignment.profiles, weights, blocks, assignment.source)

@@ -58,8 +58,8 @@ def weights_of(structure):
     return {name: float(place) for place, name in enumerate(structure.groups, 1)}
 
 
-def terms_of(structure, limits):
-    return AllocationTerms(limits, (Tiles(),), weights_of(structure), structure)
+def terms_of(structure, limits, blocks=None):
+    return AllocationTerms(limits, (Tiles(),), weights_of(structure), blocks or {}, structure)
 
 
 def allocated(structure, limits):
@@ -112,6 +112,16 @@ def test_blocks_go_where_widths_would_lose_more(share, gone):
     found = allocated(structure, limits)
     assert len(found.left_out) == gone == best.index(max(best))
     assert found.worth >= max(best) - 0.1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_of_blocks_that_save_as_much_the_one_that_counts_least_goes_first(place):
+    structure = analyse(residual(blocks=3))
+    names = [block.name for block in residual_blocks(structure.graph)]
+    counts = {name: 1.0 for name in names} | {names[place]: 0.5}
+    terms = terms_of(structure, {AXIS: 0.3 * whole_latency(structure)}, counts)
+    left_out = [found.left_out for found in allocations(structure, structure.widths, terms)]
+    assert left_out[:2] == [frozenset(), frozenset([names[place]])]
 
 
 def test_what_no_width_can_meet_is_met_without_blocks():
