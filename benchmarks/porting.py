@@ -68,7 +68,7 @@ class Packaged(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """An adapted network: its artifact, costs, and accuracy as a share."""
+    """An adapted network: its artifact, costs, and accuracy on the validation data as a share."""
 
     artifact: str
     costs: Mapping[str, float]
@@ -107,8 +107,8 @@ class Porting:
 
     @property
     def accuracy(self) -> float:
-        """Return the accuracy of the tuned source, in percent."""
-        return 100 * self._made.teacher_accuracy
+        """Return the accuracy of the tuned source on the test file, in percent."""
+        return 100 * self._tested(self._made.teacher)
 
     @property
     def tuned(self) -> ModelSource:
@@ -121,8 +121,7 @@ class Porting:
 
     def widened_accuracy(self, share: float) -> float:
         """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
-        widened = keras.models.load_model(self._artifacts.path(self._root(share)), compile=False)
-        return 100 * evaluate(widened, load_dataset(self.data.test, signature_of(widened), self.data.train))
+        return 100 * self._tested(self._root(share))
 
     def collective(self, steps: Mapping[float, int]) -> dict[float, Reached]:
         """Adapt goals one from the other, the largest first, with these steps for each share."""
@@ -228,7 +227,13 @@ class Porting:
 
     def _reached(self, result: AdaptResult) -> Reached:
         share = result.costs[FLOPS] / self._full
-        return Reached(100 * result.accuracy, share, result.steps, result.spent)
+        return Reached(100 * self._tested(result.checkpoint), share, result.steps, result.spent)
+
+    def _tested(self, artifact: str) -> float:
+        """Return the accuracy of a network on the test file, as a share; tasks have that on validation data."""
+        model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
+        test = load_dataset(self.data.test, signature_of(model), self.data.train)
+        return evaluate(model, test, self.data.metric)
 
     @property
     def _seed(self) -> int:
