@@ -230,7 +230,7 @@ class Porting:
         return Reached(100 * self._tested(result.checkpoint), share, result.steps, result.spent)
 
     def _tested(self, artifact: str) -> float:
-        """Return the accuracy of a network on the test file, as a share; tasks have that on validation data."""
+        """Return the accuracy of a network on the test file, as a share; tasks score validation data."""
         model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
         test = load_dataset(self.data.test, signature_of(model), self.data.train)
         return evaluate(model, test, self.data.metric)
