@@ -1,6 +1,7 @@
 """Metrics of a network's predictions on labelled data, whether Keras or LiteRT made them."""
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -9,8 +10,11 @@ from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
 from executors.training.objectives import IGNORED, Binary, Categorical, Objective, Regression
-from mistify.config.metric import Metric
-from mistify.parsing.validation import InvalidValue
+from mistify.config.metric import Metric, OutputScore
+from mistify.parsing.validation import InvalidValue, unknown_name
+
+#: Targets of so many dimensions, that of the examples included, are a class at each position of images.
+_IMAGE_DIMENSIONS: Final = 3
 
 #: A metric of one output: predictions and targets, without what is ignored.
 OfOutput = Callable[[Array, Array], float]
@@ -20,7 +24,7 @@ def score(
     metric: Metric, objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
     targets: Mapping[str, Array],
 ) -> float:  # fmt: skip
-    """Return a metric as the mean over the outputs that have it; `exact_match` is of all of them at once.
+    """Return a metric as the mean over the outputs that have it; some are of all of them at once.
 
     Args:
         metric: Which one.
@@ -33,17 +37,53 @@ def score(
         return float(
             np.mean(np.all([_right_examples(predicted[name], targets[name]) for name in predicted], axis=0))
         )
-    return float(
-        np.mean([_OF_OUTPUT[metric](*_counted(predicted[name], targets[name])) for name in predicted])
+    if metric is Metric.MEAN_SCORE:
+        figures = [_quality(objectives[name], predicted[name], targets[name]) for name in predicted]
+    else:
+        figures = [_OF_OUTPUT[metric](*_counted(predicted[name], targets[name])) for name in predicted]
+    return float(np.mean(figures))
+
+
+def output_scores(
+    objectives: Mapping[str, Objective], outputs: Mapping[str, Array], targets: Mapping[str, Array],
+    chosen: Mapping[str, Metric],
+) -> tuple[OutputScore, ...]:  # fmt: skip
+    """Return the score of each output.
+
+    Args:
+        objectives: What each output learns.
+        outputs: The network's own, [examples, ...] by name.
+        targets: [examples, ...] by name; positions of -1 are ignored.
+        chosen: Metrics of some outputs; others have that of their kind.
+    """
+    metrics = {
+        name: chosen.get(name, metric_of(objective, targets[name])) for name, objective in objectives.items()
+    }
+    return tuple(
+        OutputScore(name, metric, score(metric, {name: objectives[name]}, outputs, targets))
+        for name, metric in metrics.items()
     )
 
 
-def default_metric(objectives: Mapping[str, Objective]) -> Metric:
-    """Return `mse` for figures, `exact_match` for several outputs, else `accuracy`."""
-    telling = [objective for objective in objectives.values() if not isinstance(objective, Regression)]
-    if not telling:
+def metric_of(objective: Objective, target: Array) -> Metric:
+    """Return the metric of an output's kind: figures, a class at each position of an image, or others."""
+    if isinstance(objective, Regression):
         return Metric.MSE
-    return Metric.EXACT_MATCH if len(telling) > 1 else Metric.ACCURACY
+    return Metric.MEAN_IOU if target.ndim >= _IMAGE_DIMENSIONS else Metric.ACCURACY
+
+
+def default_metric(objectives: Mapping[str, Objective], targets: Mapping[str, Array]) -> Metric:
+    """Return the metric by which networks are compared, if no config says otherwise.
+
+    That is the metric of the only output's kind; `exact_match` for several outputs with classes, `mse` for
+    several with figures, and `mean_score` where there are both.
+    """
+    figures = [isinstance(objective, Regression) for objective in objectives.values()]
+    if len(figures) == 1:
+        return next(metric_of(objective, targets[name]) for name, objective in objectives.items())
+    if any(figures):
+        return Metric.MSE if all(figures) else Metric.MEAN_SCORE
+    return Metric.EXACT_MATCH
 
 
 def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
@@ -52,10 +92,14 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
     Raises:
         InvalidValue: There is none.
     """
-    kinds = (Regression,) if metric is Metric.MSE else (Categorical, Binary)
-    names = [name for name, objective in objectives.items() if isinstance(objective, kinds)]
+    kinds = (Categorical, Binary) if metric.is_share else (Regression,)
+    names = [
+        name
+        for name, objective in objectives.items()
+        if metric is Metric.MEAN_SCORE or isinstance(objective, kinds)
+    ]
     if not names:
-        others = [one for one in Metric if (one is Metric.MSE) != (metric is Metric.MSE)]
+        others = [one for one in Metric if one.is_share != metric.is_share]
         raise InvalidValue(metric.value, f"one of {', '.join(others)}", "no output learns what it measures")
     return names
 
@@ -77,6 +121,25 @@ def check_metric(metric: Metric, objectives: Mapping[str, Objective], parts: Map
             if len(np.setdiff1d(data.targets[name], [IGNORED])) < 2:
                 expected = f"another metric, or {part} data of two classes of {name} at least"
                 raise InvalidValue(metric.value, expected, "add examples of other classes")
+
+
+def check_output_metric(
+    name: str, metric: Metric, objectives: Mapping[str, Objective], parts: Mapping[str, Dataset]
+) -> None:
+    """Make sure that an output is there, and has a metric on each part of the data.
+
+    Args:
+        name: Of the output.
+        metric: The metric.
+        objectives: The objective of each output.
+        parts: As in `check_metric`.
+
+    Raises:
+        InvalidValue: There is no such output, or it has not this metric.
+    """
+    if name not in objectives:
+        raise InvalidValue(name, *unknown_name(name, objectives))
+    check_metric(metric, {name: objectives[name]}, parts)
 
 
 def _counted(predicted: Array, target: Array) -> tuple[Array, Array]:
@@ -112,6 +175,30 @@ def _mse(predicted: Array, target: Array) -> float:
     return float(mean_squared_error(target, predicted))
 
 
+def _mae(predicted: Array, target: Array) -> float:
+    return float(np.mean(np.abs(predicted - target)))
+
+
+def _mean_iou(predicted: Array, target: Array) -> float:
+    """Return the mean over the classes that are predicted or true somewhere."""
+    told, true = _classes(predicted), target.astype(np.int64)
+    count = int(max(told.max(initial=0), true.max(initial=0))) + 1
+    pairs = np.bincount(count * true + told, minlength=count * count).reshape(count, count)
+    both, either = np.diag(pairs), pairs.sum(axis=0) + pairs.sum(axis=1) - np.diag(pairs)
+    return float(np.mean(both[either > 0] / either[either > 0]))
+
+
+def _quality(objective: Objective, predicted: Array, target: Array) -> float:
+    """Return how good the predictions of an output are, between 0 and 1."""
+    counted = _counted(predicted, target)
+    metric = metric_of(objective, target)
+    if metric is not Metric.MSE:
+        return _OF_OUTPUT[metric](*counted)
+    variance = float(np.var(counted[1]))
+    error = _mse(*counted)
+    return max(0.0, 1 - error / variance) if variance else float(error == 0)
+
+
 def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
     """Return which examples [examples] are right at every position that is not ignored."""
     if predicted.size == target.size:
@@ -124,6 +211,8 @@ def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
 _OF_OUTPUT: Mapping[Metric, OfOutput] = {
     Metric.ACCURACY: _accuracy,
     Metric.F1: _f1,
+    Metric.MAE: _mae,
+    Metric.MEAN_IOU: _mean_iou,
     Metric.MSE: _mse,
     Metric.ROC_AUC: _roc_auc,
 }

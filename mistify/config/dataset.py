@@ -30,6 +30,14 @@ def _validation(raw: object) -> float | str:
     )
 
 
+def _output_metric(raw: object) -> Metric:
+    names = [metric.value for metric in Metric if not metric.of_all_outputs]
+    if isinstance(raw, str) and raw in names:
+        return Metric(raw)
+    raise InvalidValue(raw, f"one of {', '.join(names)}", f'write for example "{names[0]}"')
+
+
+OutputMetric: TypeAlias = Annotated[Metric, PlainValidator(_output_metric)]
 Validation: TypeAlias = Annotated[float | str, PlainValidator(_validation)]
 
 
@@ -102,6 +110,8 @@ class DataSettings(Settings):
 
     Attributes:
         metric: The metric by which networks are compared; by default the one that suits the targets.
+        metrics: The metrics of outputs, by their names, that are reported beside; others have that of their
+            kind.
         validation: The data by which everything is chosen: a share of the training data, which is then not
             trained on, or the name of a file.
         augment: Random changes to the images of a training step.
@@ -113,6 +123,9 @@ class DataSettings(Settings):
 
     metric: Metric | None = Field(
         default=None, description=f"one of {', '.join(Metric)}", examples=[Metric.F1.value]
+    )
+    metrics: dict[str, OutputMetric] = Field(
+        default_factory=dict, description="metrics by output", examples=[{"boxes": Metric.MAE.value}]
     )
     validation: Validation = 0.1
     augment: Augmentation | None = None

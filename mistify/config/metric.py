@@ -1,26 +1,43 @@
 """The metric of a network on the test data: the `accuracy` of goals, tasks and manifests."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
 
 class Metric(StrEnum):
-    """A metric by its name in a config. All but `mse` are shares, the higher the better.
+    """A metric by its name in a config. All but `mse` and `mae` are shares, the higher the better.
 
-    A goal's `accuracy` is what the metric has to reach: a lower limit of a share, the upper limit of `mse`.
+    A goal's `accuracy` is what the metric has to reach: a lower limit of a share, an upper one of an error.
+
+    - `accuracy`: the share of right answers.
+    - `f1`, `roc_auc`: means over the classes.
+    - `mean_iou`: intersection over union, mean over the classes, for a class at each position of an image.
+    - `mse`, `mae`: the mean squared and the mean absolute error of figures.
+    - `exact_match`: the share of examples of which all outputs are right at all positions.
+    - `mean_score`: of several outputs, the mean of their scores between 0 and 1: that of classes is their
+      accuracy or `mean_iou`, that of figures the share of their variance that is explained.
     """
 
     ACCURACY = "accuracy"
     F1 = "f1"
     EXACT_MATCH = "exact_match"
     ROC_AUC = "roc_auc"
+    MEAN_IOU = "mean_iou"
     MSE = "mse"
+    MAE = "mae"
+    MEAN_SCORE = "mean_score"
 
     @property
     def is_share(self) -> bool:
         """True if it lies between 0 and 1, and higher is better."""
-        return self is not Metric.MSE
+        return self not in (Metric.MSE, Metric.MAE)
+
+    @property
+    def of_all_outputs(self) -> bool:
+        """True if it is no metric of a single output."""
+        return self in (Metric.EXACT_MATCH, Metric.MEAN_SCORE)
 
     @property
     def worst(self) -> float:
@@ -67,5 +84,14 @@ class Metric(StrEnum):
         return reference / max(1 - lost, 1e-6)
 
     def shown(self, figure: float) -> str:
-        """Format a figure for people: a share in per cent, a mean squared error as a number."""
+        """Format a figure for people: a share in per cent, an error as a number."""
         return f"{figure:.1%}" if self.is_share else f"{figure:.4g}"
+
+
+@dataclass(frozen=True)
+class OutputScore:
+    """The score of one output of a network, by a metric of that output."""
+
+    output: str
+    metric: Metric
+    value: float

@@ -130,10 +130,10 @@ def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
 
 def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch]:
     """Group configs by model, dataset and algorithm (with its settings), in order of first appearance."""
-    together: dict[tuple[str, DatasetConfig, str, str], list[int]] = {}
+    together: dict[tuple[str, ...], list[int]] = {}
     for index, config in enumerate(configs):
-        settings = json.dumps(config.algorithm.config, sort_keys=True)
-        key = (config.model, config.dataset, config.algorithm.name, settings)
+        parts = config.dataset.model_dump(mode="json"), config.algorithm.config
+        key = (config.model, config.algorithm.name, *(json.dumps(part, sort_keys=True) for part in parts))
         together.setdefault(key, []).append(index)
     return [
         CollectiveBatch(

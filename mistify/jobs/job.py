@@ -6,7 +6,7 @@ from enum import Enum
 
 from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import Budget, Costs
@@ -110,6 +110,7 @@ class Goal:
         achieved: The package's costs by the cost model; also the result of `compression`, as measured.
         measured: Latencies that LiteRT measured: on this machine, and from these on other hardware.
         accuracy: The package's own, at its precision.
+        output_scores: Of each of its outputs, by a metric of that output.
         reason: Why the goal was not met.
         note: What the precision did not gain, or the compression lost, in words.
         seconds: The time that it took.
@@ -143,6 +144,7 @@ class Goal:
     steps: int = 0
     files: tuple[PackageFile, ...] = ()
     branch_figures: tuple[BranchFigures, ...] = ()
+    output_scores: tuple[OutputScore, ...] = ()
     precision_choice: str = ""
 
 

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import Training
@@ -162,6 +162,7 @@ class Manifest(_Record):
         accuracy: the package's own on the test data, measured in LiteRT.
         accuracy_examples: how many examples of the test data that is of.
         validation_accuracy: on the validation data, by which the package was chosen.
+        output_scores: of each output, by a metric of its own, on the test data.
         latency: measured on the host, and under which conditions.
         inputs: the network's inputs in order, without `BRANCH_INPUT`.
         outputs: the network's outputs in order.
@@ -196,6 +197,7 @@ class Manifest(_Record):
     accuracy: Figure
     accuracy_examples: Annotated[int, Field(ge=0)] = 0
     validation_accuracy: Figure
+    output_scores: tuple[OutputScore, ...] = ()
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]

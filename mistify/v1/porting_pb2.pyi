@@ -271,7 +271,7 @@ class AxisFormat(_message.Message):
     def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ..., written: _Optional[_Iterable[str]] = ..., whole: _Optional[bool] = ..., relative: _Optional[bool] = ..., expected: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning", "threads")
+    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning", "threads", "output_scores")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -318,6 +318,7 @@ class Goal(_message.Message):
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     THREADS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SCORES_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     state: GoalState
@@ -343,7 +344,18 @@ class Goal(_message.Message):
     choice: str
     warning: str
     threads: int
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., threads: _Optional[int] = ...) -> None: ...
+    output_scores: _containers.RepeatedCompositeFieldContainer[OutputScore]
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., threads: _Optional[int] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ...) -> None: ...
+
+class OutputScore(_message.Message):
+    __slots__ = ("output", "metric", "value")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    output: str
+    metric: str
+    value: float
+    def __init__(self, output: _Optional[str] = ..., metric: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class BranchFigures(_message.Message):
     __slots__ = ("share", "achieved", "measured", "accuracy")

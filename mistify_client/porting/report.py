@@ -64,6 +64,7 @@ def report(job: Job) -> dict[str, object]:
       LiteRT; null where that is not the server's machine.
     - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
     - `memory_bytes`, `accuracy`: those of the package at its precision.
+    - `outputs`: the score of each output on the test data, by a metric of its own.
     - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
     - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
@@ -109,6 +110,9 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "latency_judged_by": _judged_by(goal),
         "budget": amounts(goal.budget, source.formats if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
+        "outputs": {
+            score.output: {"metric": score.metric.value, "value": score.value} for score in goal.output_scores
+        },
         "branches": [
             {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
         ],
@@ -212,7 +216,7 @@ def table(job: Job, width: int = 80) -> Table:
         row = _source_row(source, min(threads, default=1))
         table.add_row(*(escape(row.get(column, "")) for column in columns), end_section=True)
     for goal in job.goals:
-        for row in (_goal_row(goal, source), *_branch_rows(goal, source)):
+        for row in (_goal_row(goal, source), *_output_rows(goal), *_branch_rows(goal, source)):
             table.add_row(*(escape(row.get(column, "")) for column in columns))
     return table
 
@@ -290,6 +294,13 @@ def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
     """Yield a row for each branch of a goal's package, named by its share of the goal's budget."""
     for branch in goal.branch_figures:
         yield {_GOAL: f"- {branch.share:.2f}x", **_figures(goal, branch, source)}
+
+
+def _output_rows(goal: Goal) -> Iterable[dict[str, str]]:
+    """Yield a row with the score of each output, where a network has several."""
+    for score in goal.output_scores if len(goal.output_scores) > 1 else ():
+        shown = f"{score.metric} {quality(score.metric, score.value)}"
+        yield {_GOAL: f"- {score.output}", _ACCURACY: shown}
 
 
 def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, str]:

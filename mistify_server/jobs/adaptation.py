@@ -174,7 +174,8 @@ class CollectiveAdaptation:
                 break
             best = best.improved(await self._attempt(index, at_safer, adapted, root))
         tried = []
-        for other in others(best, self._plan.source_costs, self._plan.floor):
+        plan = self._plan
+        for other in others(best, plan.source_costs, plan.floor, plan.estimates):
             if best.meets:
                 break
             node = self._tree.nodes[index].model_copy(

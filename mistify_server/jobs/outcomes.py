@@ -38,6 +38,7 @@ def packaged_goal(
         steps=adapted.steps + (branches.steps if branches else 0),
         files=tuple(files),
         branch_figures=package.branches,
+        output_scores=package.output_scores,
     )
 
 

@@ -10,9 +10,11 @@ from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import at_precision
-from mistify.costs.budget import Budget, Costs, excess, meets, share_left
+from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
+from mistify_server.planning.forecast.scaling import CostScaling
+from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
 
 #: What a precision has cost at the most, as a share (benchmarks/RESULTS.md, precision); the safest first.
@@ -34,10 +36,10 @@ _TOLERATED_GROWTH: Final = 0.1
 def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[PortingConfig, str]:
     """Choose the precision of a config, and give the reason; a config that names one stays as it is.
 
-    At each precision a limit leaves a share of the network: the limit over the source's cost. The chosen
-    precision loses least by cutting to the smallest of these shares and by the precision itself. With limits
-    that do not depend on the precision, such as on multiply-adds, that is float32. Latencies depend on it:
-    this machine has a profile for each, and measured devices have one for integers.
+    At each precision the limits leave a share of the network (`share_within`). The chosen precision loses
+    least by cutting to that share and by the precision itself. With limits that do not depend on the
+    precision, such as on multiply-adds, that is float32. Latencies depend on it: this machine has a profile
+    for each, and measured devices have one for integers.
 
     Args:
         config: The config.
@@ -51,11 +53,28 @@ def choose_precision(config: PortingConfig, inspection: Inspection) -> tuple[Por
         precision: budget for precision, budget in budgets.items() if _reachable(budget, inspection.floor)
     }
     shares = {
-        precision: share_left(inspection.costs, budget)
+        precision: share_within(budget, inspection.costs, inspection.estimates)
         for precision, budget in (within_reach or budgets).items()
     }
     chosen = min(shares, key=lambda precision: _expected_loss(precision, shares))
     return configs[chosen], _reason(chosen, shares)
+
+
+def share_within(budget: Budget, source: Costs, estimates: EdgeEstimates | None) -> float:
+    """Return the share of a source's multiply-adds that limits leave if all widths are scaled alike.
+
+    Costs do not fall in proportion: what integers gain by wide kernels, they may lose with narrow ones.
+
+    Args:
+        budget: The limits.
+        source: Costs of the source.
+        estimates: Have costs of scaled networks. Without them, or with a limit on another axis, the share is
+            that of the cost that has to fall most.
+    """
+    if estimates is None or not budget.keys() <= estimates.scaled[0].keys():
+        return share_left(source, budget)
+    scaling = CostScaling(estimates.scaled, source)
+    return min(1.0, scaling.costs(scaling.within(budget))[FLOPS] / source[FLOPS])
 
 
 @dataclass(frozen=True)
@@ -154,7 +173,9 @@ def safer(attempt: Attempt) -> Iterator[Goal]:
             yield at
 
 
-def others(attempt: Attempt, source: Costs, floor: Costs) -> Iterator[Goal]:
+def others(
+    attempt: Attempt, source: Costs, floor: Costs, estimates: EdgeEstimates | None = None
+) -> Iterator[Goal]:
     """Yield a goal that is missed at each other precision that may meet it, the likeliest first.
 
     Each takes a network of its own. Where all limits are met and only accuracy is missed, these are the
@@ -164,13 +185,14 @@ def others(attempt: Attempt, source: Costs, floor: Costs) -> Iterator[Goal]:
         attempt: With the precision that was chosen.
         source: Costs of the source.
         floor: The least that it can be cut to.
+        estimates: See `share_within`.
     """
     goal = attempt.goal
     if not goal.precision_choice or goal.branches is not None:
         return
-    left = share_left(source, goal.budget)
+    left = share_within(goal.budget, source, estimates)
     at_each = [at_other_precision(goal, precision) for precision in allowed(goal.tuning, goal.compression)]
-    shares = {at.quantization.precision: share_left(source, at.budget) for at in at_each}
+    shares = {at.quantization.precision: share_within(at.budget, source, estimates) for at in at_each}
     for at in sorted(at_each, key=lambda at: _expected_loss(at.quantization.precision, shares)):
         same = at.quantization.precision is goal.quantization.precision.stored_as
         more = not attempt.within_limits or shares[at.quantization.precision] > left

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.costs.profiles import Profile
 from mistify.errors import Problem
 from mistify.jobs.job import BranchFigures
@@ -127,6 +127,7 @@ class PackageResult(TaskDone):
         measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
         accuracy: Of the package on the test data, for the report, and to judge whether the goal is met.
         validation_accuracy: On the validation data, to choose by.
+        output_scores: Of each output by a metric of its own, on the test data.
         note: What was not gained by the precision, or lost by the compression; may be empty.
         branches: Those in the package, the cheapest first.
     """
@@ -137,6 +138,7 @@ class PackageResult(TaskDone):
     measured: dict[str, float]
     accuracy: float
     validation_accuracy: float
+    output_scores: tuple[OutputScore, ...] = ()
     note: str = ""
     branches: tuple[BranchFigures, ...] = ()
 

@@ -4,7 +4,7 @@ Their costs are those of the converted network. There is nothing to train and no
 the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,7 @@ from executors.data import Dataset, HeldOut
 from executors.inspection.directories import is_graph
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.timing import activity
-from executors.training.metrics import check_metric, default_metric
+from executors.training.metrics import check_metric, check_output_metric, default_metric
 from executors.training.objectives import objectives_for
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
@@ -111,9 +111,13 @@ class GraphRunner:
             return None
         train, validation = learned
         objectives = objectives_for(graph.signature, train)
-        metric = data.settings.metric or default_metric(objectives)
+        metric = data.settings.metric or default_metric(objectives, train.targets)
         given = {"validation": validation, "test": test}
         problems.check("dataset.metric", lambda: check_metric(metric, objectives, given))
+        for name, own in data.settings.metrics.items():
+            problems.check(
+                f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
+            )
         return metric
 
     def _prepare(self, task: SourceTask) -> SourceResult:
@@ -158,7 +162,7 @@ class GraphRunner:
         train, validation = self._learning(data, graph)
         objectives = objectives_for(graph.signature, train)
         runner = Runner(self._network(artifact))
-        return measure_accuracy(runner, validation, objectives, data.metric).accuracy
+        return measure_accuracy(runner, validation, objectives, data).accuracy
 
     def _learning(self, data: DataSource, graph: FrozenGraph) -> tuple[Dataset, Dataset]:
         """Return the training and the validation data."""

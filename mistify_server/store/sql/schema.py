@@ -140,6 +140,7 @@ class GoalRow(Table):
     seconds: Mapped[float]
     steps: Mapped[int]
     branch_figures: Mapped[list[dict[str, object]]]
+    output_scores: Mapped[list[dict[str, object]]] = mapped_column(server_default=text("'[]'"))
     precision_choice: Mapped[str]
 
 

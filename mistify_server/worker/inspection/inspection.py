@@ -13,7 +13,7 @@ from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
-from executors.training.metrics import check_metric, default_metric
+from executors.training.metrics import check_metric, check_output_metric, default_metric
 from executors.training.objectives import check_balanced, objectives_of
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
@@ -109,12 +109,16 @@ class SourceInspector:
             return None
         train, validation = loaded
         objectives = objectives_of(model, train)
-        metric = data.settings.metric or default_metric(objectives)
+        metric = data.settings.metric or default_metric(objectives, train.targets)
         weights = data.settings.class_weights
         # An example of generated data says nothing of the classes that there will be.
         given = {} if data.generates_validation else {"validation": validation}
         given |= {} if generated_count(data.test) else {"test": test}
         problems.check("dataset.metric", partial(check_metric, metric, objectives, given))
+        for name, own in data.settings.metrics.items():
+            problems.check(
+                f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
+            )
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
         if not generated_count(data.train):
             problems.check(

@@ -57,6 +57,7 @@ def store_package(package: Package, artifacts: Artifacts) -> PackageResult:
         measured=manifest.measured,
         accuracy=manifest.accuracy,
         validation_accuracy=manifest.validation_accuracy,
+        output_scores=manifest.output_scores,
         note=manifest.note,
         branches=tuple(
             BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)

@@ -41,6 +41,7 @@ def manifest_of(
         accuracy=own.test.accuracy,
         accuracy_examples=own.test.examples,
         validation_accuracy=own.validation.accuracy,
+        output_scores=own.test.outputs,
         latency=own.latency,
         inputs=inputs,
         outputs=outputs,

@@ -6,8 +6,15 @@ from sklearn import metrics as reference
 
 from executors.data import Dataset
 from executors.structure.signature import Activation
-from executors.training.metrics import check_metric, default_metric, measured, score
-from executors.training.objectives import Binary, Categorical, Regression
+from executors.training.metrics import (
+    check_metric,
+    check_output_metric,
+    default_metric,
+    measured,
+    output_scores,
+    score,
+)
+from executors.training.objectives import IGNORED, Binary, Categorical, Regression
 from mistify.config.metric import Metric
 from mistify.parsing.validation import InvalidValue
 
@@ -94,10 +101,14 @@ def test_a_span_is_its_start_and_its_end():
 
 
 def test_the_default_suits_the_objectives():
-    assert default_metric({"intent": LOGITS}) is Metric.ACCURACY
-    assert default_metric({"intent": LOGITS, "price": OBJECTIVES["price"]}) is Metric.ACCURACY
-    assert default_metric({"start": LOGITS, "end": LOGITS}) is Metric.EXACT_MATCH
-    assert default_metric({"price": OBJECTIVES["price"]}) is Metric.MSE
+    price, mask = OBJECTIVES["price"], {"mask": np.zeros((5, 4, 4), np.int64)}
+    assert default_metric({"intent": LOGITS}, TARGETS) is Metric.ACCURACY
+    assert default_metric({"tags": LOGITS}, TARGETS) is Metric.ACCURACY
+    assert default_metric({"mask": LOGITS}, mask) is Metric.MEAN_IOU
+    assert default_metric({"intent": LOGITS, "price": price}, TARGETS) is Metric.MEAN_SCORE
+    assert default_metric({"start": LOGITS, "end": LOGITS}, {}) is Metric.EXACT_MATCH
+    assert default_metric({"price": price}, TARGETS) is Metric.MSE
+    assert default_metric({"x": price, "y": price}, {}) is Metric.MSE
 
 
 @pytest.mark.parametrize(("metric", "name"), [(Metric.MSE, "intent"), (Metric.F1, "price")])
@@ -114,3 +125,75 @@ def test_the_area_under_the_curve_needs_two_classes():
         check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": both, "test": one})
     with pytest.raises(InvalidValue, match="validation data of two classes of spam"):
         check_metric(Metric.ROC_AUC, {"spam": SIGMOID}, {"validation": one, "test": both})
+
+
+DENSE = {"mask": Categorical(Activation.SOFTMAX)}
+
+
+def masks(seed, classes=3):
+    """Classes at each position of some images, and predictions of which a third are random."""
+    rng = np.random.default_rng(seed)
+    targets = rng.integers(-1, classes, size=(5, 4, 4))
+    told = np.where(rng.random(targets.shape) < 0.3, rng.integers(classes, size=targets.shape), targets)
+    return np.eye(classes, dtype=np.float32)[np.maximum(told, 0)], targets
+
+
+def test_intersection_over_union_is_that_of_scikit_learn():
+    for seed in range(5):
+        outputs, targets = masks(seed)
+        counted = targets != IGNORED
+        expected = reference.jaccard_score(targets[counted], outputs.argmax(-1)[counted], average="macro")
+        figure = score(Metric.MEAN_IOU, DENSE, {"mask": outputs}, {"mask": targets})
+        assert figure == pytest.approx(expected)
+
+
+def test_a_mask_of_yes_and_no_has_two_classes():
+    rng = np.random.default_rng(0)
+    targets = rng.integers(2, size=(3, 6, 6, 1))
+    outputs = rng.random((3, 6, 6, 1)).astype(np.float32)
+    figure = score(Metric.MEAN_IOU, {"m": SIGMOID}, {"m": outputs}, {"m": targets})
+    expected = reference.jaccard_score(targets.ravel(), outputs.ravel() >= 0.5, average="macro")
+    assert figure == pytest.approx(expected)
+
+
+def test_the_mean_absolute_error_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    targets, outputs = rng.normal(size=(2, 20, 3)).astype(np.float32)
+    figure = score(Metric.MAE, {"box": OBJECTIVES["price"]}, {"box": outputs}, {"box": targets})
+    assert figure == pytest.approx(reference.mean_absolute_error(targets, outputs))
+
+
+def test_the_mean_score_counts_figures_by_the_variance_that_they_explain():
+    rng = np.random.default_rng(0)
+    price = rng.normal(size=(50, 1)).astype(np.float32)
+    told = price + rng.normal(scale=0.3, size=price.shape).astype(np.float32)
+    kinds = rng.integers(3, size=50)
+    answers = np.eye(3, dtype=np.float32)[np.where(np.arange(50) < 10, (kinds + 1) % 3, kinds)]
+    objectives = {"kind": Categorical(Activation.SOFTMAX), "price": OBJECTIVES["price"]}
+    outputs, targets = {"kind": answers, "price": told}, {"kind": kinds, "price": price}
+    expected = (0.8 + reference.r2_score(price, told)) / 2
+    assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(expected)
+    outputs["price"] = -10 * price  # worse than a constant counts as none
+    assert score(Metric.MEAN_SCORE, objectives, outputs, targets) == pytest.approx(0.4)
+
+
+def test_each_output_has_a_score_of_its_own_kind_or_of_the_one_that_was_chosen():
+    outputs, targets = masks(0)
+    price = np.zeros((5, 1), np.float32)
+    objectives = {**DENSE, "price": OBJECTIVES["price"]}
+    arguments = objectives, {"mask": outputs, "price": price}, {"mask": targets, "price": price + 2}
+    mask, own = output_scores(*arguments, {})
+    assert (mask.output, mask.metric, own.metric, own.value) == ("mask", Metric.MEAN_IOU, Metric.MSE, 4.0)
+    mask, own = output_scores(*arguments, {"mask": Metric.ACCURACY, "price": Metric.MAE})
+    assert mask.value == score(Metric.ACCURACY, DENSE, {"mask": outputs}, {"mask": targets})
+    assert (own.metric, own.value) == (Metric.MAE, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "said"),
+    [("box", Metric.MAE, "price"), ("price", Metric.F1, "mse"), ("kind", Metric.MSE, "accuracy")],
+)
+def test_a_metric_that_an_output_has_not_is_refused(name, metric, said):
+    objectives = {"kind": LOGITS, "price": OBJECTIVES["price"]}
+    with pytest.raises(InvalidValue, match=said):
+        check_output_metric(name, metric, objectives, {})

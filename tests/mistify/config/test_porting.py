@@ -305,10 +305,17 @@ def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
-        ({"metric": "auc"}, '.metric: got "auc"; expected one of accuracy, f1, exact_match, roc_auc, mse'),
+        (
+            {"metric": "auc"},
+            '.metric: got "auc"; expected one of accuracy, f1, exact_match, roc_auc, mean_iou',
+        ),
+        (
+            {"metrics": {"box": "exact_match"}},
+            '.metrics.box: got "exact_match"; expected one of accuracy, f1',
+        ),
         (
             {"validation": 0.9},
-            ".validation: got 0.9; expected a share of the training data above 0 and up to 0.5, or the",
+            ".validation: got 0.9; expected a share of the training data above 0 and up to 0.5,",
         ),
         ({"validation": "generated:9"}, '.validation: got "generated:9"; expected a share of the training'),
         ({"validation": True}, ".validation: got true; expected a share of the training data"),

@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 
 from mistify.config.compression import CompressionConfig
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
@@ -50,6 +51,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "accuracy": 0.75,
                     "metric": "accuracy",
                 },
+                "outputs": {},
                 "branches": [],
                 "met": True,
                 "reason": "",
@@ -79,6 +81,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "accuracy": None,
                     "metric": "accuracy",
                 },
+                "outputs": {},
                 "branches": [],
                 "met": False,
                 "reason": "no room",
@@ -220,6 +223,22 @@ def test_branches_are_reported_below_their_goal(service):
     assert lines[first + 1].split() == ["-", "0.33x", "200", "(0.20)", "40", "2KB", "3ms", "-", "70.0%"]
     assert lines[first + 2].split()[:2] == ["-", "1.00x"]
     assert lines[first + 3].startswith("tenth ")
+
+
+def test_outputs_of_a_network_with_several_have_a_row_each(service):
+    half, tenth = service.fake.job.goals
+    scores = OutputScore("class", Metric.ACCURACY, 0.75), OutputScore("boxes", Metric.MSE, 0.0123)
+    job = replace(service.fake.job, goals=(replace(half, output_scores=scores), tenth))
+    assert report(job)["goals"][0]["outputs"] == {
+        "class": {"metric": "accuracy", "value": 0.75},
+        "boxes": {"metric": "mse", "value": 0.0123},
+    }
+    lines = lines_of_table(job, 80)
+    first = next(number for number, line in enumerate(lines) if line.startswith("half "))
+    assert lines[first + 1].split() == ["-", "class", "accuracy", "75.0%"]
+    assert lines[first + 2].split() == ["-", "boxes", "mse", "0.0123"]
+    job = replace(service.fake.job, goals=(replace(half, output_scores=scores[:1]), tenth))
+    assert "class" not in "".join(lines_of_table(job, 80))
 
 
 @pytest.mark.parametrize(

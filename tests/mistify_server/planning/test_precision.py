@@ -24,6 +24,7 @@ from mistify_server.planning.precision import (
     others,
     safer,
 )
+from mistify_server.tasks.estimates import EdgeEstimates, Traits
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
 
 COSTS = {
@@ -104,6 +105,24 @@ def test_a_latency_that_no_network_reaches_at_one_precision_is_left_to_another()
     assert (at_int8.quantization.precision, below_least(at_int8, inspection)) == (Quantization.INT8, {})
     assert why == "int8, the only precision at which the goal can be met"
     assert below_least(config("none", latency="0.3ms"), inspection) == {"latency_ms@host": 0.3}
+
+
+@pytest.mark.parametrize(("limit", "precision"), [("0.5x", "dynamic"), ("0.25x", "none")])
+def test_latencies_of_narrow_networks_count(limit: str, precision: str) -> None:
+    """Halved widths take a quarter of the time in float32, and no less than before in `dynamic`."""
+    whole = {**COSTS, "latency_ms@host@int8": 3.0}
+    narrow = {axis: cost / 4 for axis, cost in whole.items() if not axis.startswith("latency")}
+    narrow |= {"latency_ms@host": 0.5, "latency_ms@host@float16": 0.5}
+    narrow |= {"latency_ms@host@dynamic": 0.9, "latency_ms@host@int8": 3.0}
+    least = {axis: cost / 2 for axis, cost in narrow.items()}
+    estimates = EdgeEstimates(
+        traits=Traits(model="m", kind="convolutional", blocks=0),
+        source_steps=0,
+        candidates={},
+        scaled=(least, narrow, whole),
+    )
+    inspection = Inspection(costs=whole, floor=least, estimates=estimates)
+    assert chosen(config(latency=limit), inspection)[0] == precision
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,27 @@ def add_efficiency(connection: Connection) -> None:
         connection.execute("UPDATE devices SET profiles = ? WHERE name = ?", (json.dumps(profiles), device))
 
 
-def drop_edges_of_test_data(connection: Connection) -> None:
-    """Drop what edges lost on test data, by which nothing may be chosen."""
+def add_output_scores(connection: Connection) -> None:
+    """Give goals scores of outputs and data metrics of them; drop what edges lost on test data.
+
+    Nothing may be chosen by test data.
+    """
     connection.execute("DELETE FROM edges")
+    connection.execute("ALTER TABLE goals ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
+
+    def change_data(data: dict[str, Any]) -> None:
+        data["settings"]["metrics"] = {}
+
+    def change_plan(plan: dict[str, Any]) -> None:
+        plan["dataset"]["metrics"] = {}
+        change_data(plan["data"])
+
+    def change_root(root: dict[str, Any]) -> None:
+        if root["data"] is not None:
+            change_data(root["data"])
+
+    _change_json(connection, "batches", "plan", change_plan)
+    _change_json(connection, "batches", "root", change_root)
 
 
 #: The version that the first step starts from. Stores of older ones cannot be opened.
@@ -106,7 +124,7 @@ STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
     add_threads,  # to 15
     add_efficiency,  # to 16
-    drop_edges_of_test_data,  # to 17
+    add_output_scores,  # to 17
 )
 
 

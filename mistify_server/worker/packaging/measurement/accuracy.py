@@ -8,9 +8,10 @@ import numpy as np
 
 from executors.data import Dataset
 from executors.data.storage import Array, Rows
-from executors.training.metrics import score
+from executors.training.metrics import output_scores, score
 from executors.training.objectives import Objective
-from mistify.config.metric import Metric
+from mistify.config.metric import OutputScore
+from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.packaging.tflite.runner import Runner
 
 #: Examples that are run at once, and the seconds after which no more are.
@@ -20,14 +21,21 @@ _MAX_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class MeasuredAccuracy:
-    """The value of a metric on a part of the data, and the number of examples it is of."""
+    """The value of a metric on a part of the data, and the number of examples it is of.
+
+    Attributes:
+        accuracy: By the metric by which networks are compared.
+        examples: How many were run.
+        outputs: The score of each output by a metric of its own.
+    """
 
     accuracy: float
     examples: int
+    outputs: tuple[OutputScore, ...]
 
 
 def measure_accuracy(
-    runner: Runner, data: Dataset, objectives: Mapping[str, Objective], metric: Metric
+    runner: Runner, data: Dataset, objectives: Mapping[str, Objective], source: DataSource
 ) -> MeasuredAccuracy:
     """Run a package on some data, in random order, until all are done or time is up.
 
@@ -35,7 +43,7 @@ def measure_accuracy(
         runner: The package, or one of its branches.
         data: The examples.
         objectives: What each output learns, by its name.
-        metric: What is measured.
+        source: Has the metrics.
     """
     order = np.random.default_rng(0).permutation(len(data))
     deadline = time.monotonic() + _MAX_SECONDS
@@ -49,4 +57,5 @@ def measure_accuracy(
         done += len(batch)
     arrays: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
     targets = {name: array[order[:done]] for name, array in data.targets.items()}
-    return MeasuredAccuracy(score(metric, objectives, arrays, targets), done)
+    own = output_scores(objectives, arrays, targets, source.settings.metrics)
+    return MeasuredAccuracy(score(source.metric, objectives, arrays, targets), done, own)

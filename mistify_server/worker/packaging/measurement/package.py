@@ -104,7 +104,7 @@ def _measure_branch(
     compare(conversion.originals[branch], runner, held_out.validation, precision, single)
     return Measurement(
         measure_latency(network, task.settings.threads, signature=signature),
-        *(measure_accuracy(runner, examples, objectives, task.data.metric) for examples in held_out),
+        *(measure_accuracy(runner, examples, objectives, task.data) for examples in held_out),
     )
 
 
