@@ -10,6 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 from executors.data import Dataset
 from executors.structure import fold_batch_norm
 from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
 from mistify.costs.quantization import Quantization
@@ -243,3 +244,39 @@ def test_a_package_that_is_not_asked_to_be_trained_has_one_network(model, setup)
     package = packaged(model, package_task(), setup)
     assert set(package.files) == {"serve.tflite", "manifest.json"}
     assert package.manifest.training_note == ""
+
+
+def detector():
+    """A class and a box for each image."""
+    inputs = keras.Input((8, 8, 2), name="image")
+    x = layers.GlobalAveragePooling2D()(layers.Conv2D(6, 3, activation="relu")(inputs))
+    outputs = [layers.Dense(3, "softmax", name="kind")(x), layers.Dense(4, name="box")(x)]
+    return keras.Model(inputs, outputs)
+
+
+def boxed(model, count, seed, off):
+    """Images with the classes that a model tells, and boxes that are off by so much."""
+    x = np.random.default_rng(seed).uniform(size=(count, 8, 8, 2)).astype(np.float32)
+    kinds, boxes = model.predict(x, verbose=0)
+    return Dataset({"image": x}, {"kind": kinds.argmax(axis=1), "box": boxes + np.float32(off)})
+
+
+def test_every_output_is_measured_on_the_test_data_and_the_whole_on_both():
+    keras.utils.set_random_seed(0)
+    model = detector()
+    setup = replace(
+        training_setup(network()),
+        train=boxed(model, 80, 1, 0.0),
+        validation=boxed(model, 70, 2, 0.0),
+        settings=DataSettings(metric="mean_score", metrics={"box": "mae"}),
+    )
+    data = TASK.data.model_copy(update={"settings": setup.settings})
+    task = package_task().model_copy(update={"data": data})
+    manifest = packaged(model, task, setup, boxed(model, 60, 3, 0.5)).manifest
+    kind, box = manifest.output_scores
+    assert (kind.output, kind.metric, kind.value) == ("kind", Metric.ACCURACY, 1.0)
+    assert (box.output, box.metric) == ("box", Metric.MAE)
+    assert box.value == pytest.approx(0.5, abs=1e-5)
+    assert manifest.validation_accuracy == pytest.approx(1.0, abs=1e-5)
+    assert manifest.accuracy == pytest.approx(0.5)  # the boxes explain nothing
+    assert manifest.accuracy_examples == 60
