@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,6 +17,10 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import cache_directory, locked, write_bytes
 from mistify.machine import machine, runtime
 from mistify_server.devices.fitting import fitted
+
+
+#: Raised whenever a version of Mistify measures or fits profiles otherwise than before.
+_EDITION: Final = 2
 
 
 @dataclass(frozen=True)
@@ -95,5 +100,6 @@ def _locked() -> AbstractContextManager[None]:
 
 def _path() -> Path:
     """Return the file of this machine, of what runs its networks, and of what chooses them."""
-    named = "\n".join((machine(), runtime(), f"mistify-porting {version('mistify-porting')}"))
+    mistify = f"mistify-porting {version('mistify-porting')}, edition {_EDITION}"
+    named = "\n".join((machine(), runtime(), mistify))
     return cache_directory() / "hosts" / f"{hashlib.sha256(named.encode()).hexdigest()[:16]}.json"
