@@ -18,7 +18,6 @@ from mistify.files import cache_directory, locked, write_bytes
 from mistify.machine import machine, runtime
 from mistify_server.devices.fitting import fitted
 
-
 #: Raised whenever a version of Mistify measures or fits profiles otherwise than before.
 _EDITION: Final = 2
 
