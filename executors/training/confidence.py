@@ -19,7 +19,7 @@ CONFIDENCE: Final = 0.9
 _GROUPS: Final = 20
 
 #: Metrics that are the share of examples, or of positions in them, that are right.
-_SHARES_OF_RIGHT: Final = (Metric.ACCURACY, Metric.EXACT_MATCH)
+_SHARES_OF_RIGHT: Final = (Metric.ACCURACY, Metric.AGREEMENT, Metric.EXACT_MATCH)
 
 
 def lower_bound(

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import f1_score, mean_squared_error, roc_auc_score
+from sklearn.metrics import f1_score, mean_squared_error, recall_score, roc_auc_score
 
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
@@ -46,22 +46,26 @@ def score(
 
 def output_scores(
     objectives: Mapping[str, Objective], outputs: Mapping[str, Array], targets: Mapping[str, Array],
-    chosen: Mapping[str, Metric],
+    chosen: Mapping[str, Metric], *, labelled: bool = True,
 ) -> tuple[OutputScore, ...]:  # fmt: skip
-    """Return the score of each output.
+    """Return the score of each output; of agreement with the source also the balanced one.
 
     Args:
         objectives: What each output learns.
         outputs: The network's own, [examples, ...] by name.
         targets: [examples, ...] by name; positions of -1 are ignored.
         chosen: Metrics of some outputs; others have that of their kind.
+        labelled: Whether the targets are true, and not the source's answers.
     """
-    metrics = {
-        name: chosen.get(name, metric_of(objective, targets[name])) for name, objective in objectives.items()
-    }
+    metrics = []
+    for name, objective in objectives.items():
+        metric = chosen.get(name, metric_of(objective, targets[name]))
+        metrics.append((name, metric if labelled else metric.without_labels))
+        if metrics[-1][1] is Metric.AGREEMENT:
+            metrics.append((name, Metric.BALANCED_AGREEMENT))
     return tuple(
         OutputScore(name, metric, score(metric, {name: objectives[name]}, outputs, targets))
-        for name, metric in metrics.items()
+        for name, metric in metrics
     )
 
 
@@ -102,6 +106,18 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
         others = [one for one in Metric if one.is_share != metric.is_share]
         raise InvalidValue(metric.value, f"one of {', '.join(others)}", "no output learns what it measures")
     return names
+
+
+def check_labels(metric: Metric | None) -> None:
+    """Make sure that a metric is none of true answers, where there are only the source's.
+
+    Raises:
+        InvalidValue: It is.
+    """
+    if metric is not None and metric.without_labels is not metric:
+        instead = metric.without_labels
+        expected = f"{instead}: with generated data nobody knows what is right"
+        raise InvalidValue(metric.value, expected, f'write "{instead}", or give labelled test data')
 
 
 def check_metric(metric: Metric, objectives: Mapping[str, Objective], parts: Mapping[str, Dataset]) -> None:
@@ -158,6 +174,11 @@ def _accuracy(predicted: Array, target: Array) -> float:
     return float(np.mean(_classes(predicted) == target))
 
 
+def _balanced_agreement(predicted: Array, target: Array) -> float:
+    """Return the mean over the source's classes."""
+    return float(recall_score(target, _classes(predicted), labels=np.unique(target), average="macro"))
+
+
 def _f1(predicted: Array, target: Array) -> float:
     """Return the mean over the classes, each as one against the others."""
     return float(f1_score(target, _classes(predicted), average="macro", zero_division=0))
@@ -210,6 +231,8 @@ def _right_examples(predicted: Array, target: Array) -> npt.NDArray[np.bool_]:
 
 _OF_OUTPUT: Mapping[Metric, OfOutput] = {
     Metric.ACCURACY: _accuracy,
+    Metric.AGREEMENT: _accuracy,
+    Metric.BALANCED_AGREEMENT: _balanced_agreement,
     Metric.F1: _f1,
     Metric.MAE: _mae,
     Metric.MEAN_IOU: _mean_iou,

@@ -12,6 +12,8 @@ class Metric(StrEnum):
     A goal's `accuracy` is what the metric has to reach: a lower limit of a share, an upper one of an error.
 
     - `accuracy`: the share of right answers.
+    - `agreement`: the same where nobody knows what is right: the share of answers that are the source's.
+    - `balanced_agreement`: its mean over the classes of the source's answers.
     - `f1`, `roc_auc`: means over the classes.
     - `mean_iou`: intersection over union, mean over the classes, for a class at each position of an image.
     - `mse`, `mae`: the mean squared and the mean absolute error of figures.
@@ -21,6 +23,8 @@ class Metric(StrEnum):
     """
 
     ACCURACY = "accuracy"
+    AGREEMENT = "agreement"
+    BALANCED_AGREEMENT = "balanced_agreement"
     F1 = "f1"
     EXACT_MATCH = "exact_match"
     ROC_AUC = "roc_auc"
@@ -38,6 +42,11 @@ class Metric(StrEnum):
     def of_all_outputs(self) -> bool:
         """True if it is no metric of a single output."""
         return self in (Metric.EXACT_MATCH, Metric.MEAN_SCORE)
+
+    @property
+    def without_labels(self) -> "Metric":
+        """The metric that says the same where the source's answers stand for labels."""
+        return Metric.AGREEMENT if self is Metric.ACCURACY else self
 
     @property
     def worst(self) -> float:

@@ -64,7 +64,7 @@ def report(job: Job) -> dict[str, object]:
       LiteRT; null where that is not the server's machine.
     - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
     - `memory_bytes`, `accuracy`: those of the package at its precision.
-    - `outputs`: the score of each output on the test data, by a metric of its own.
+    - `outputs`: the scores of each output on the test data, by a metric of its own.
     - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
     - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
@@ -110,9 +110,10 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "latency_judged_by": _judged_by(goal),
         "budget": amounts(goal.budget, source.formats if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
-        "outputs": {
-            score.output: {"metric": score.metric.value, "value": score.value} for score in goal.output_scores
-        },
+        "outputs": [
+            {"output": score.output, "metric": score.metric.value, "value": score.value}
+            for score in goal.output_scores
+        ],
         "branches": [
             {"share": branch.share, **_achieved(goal, branch, source)} for branch in goal.branch_figures
         ],
@@ -297,7 +298,7 @@ def _branch_rows(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
 
 
 def _output_rows(goal: Goal) -> Iterable[dict[str, str]]:
-    """Yield a row with the score of each output, where a network has several."""
+    """Yield a row with each score of an output, where there are several."""
     for score in goal.output_scores if len(goal.output_scores) > 1 else ():
         shown = f"{score.metric} {quality(score.metric, score.value)}"
         yield {_GOAL: f"- {score.output}", _ACCURACY: shown}

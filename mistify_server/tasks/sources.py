@@ -30,12 +30,17 @@ class ModelSource(Message):
 class DataSource(Message):
     """Training and test data: files, directories, or `builtin:digits-train`; and how they are used.
 
-    The settings say what the validation data are: a share of the training data, or a path.
+    Attributes:
+        train: Training data.
+        test: Test data.
+        settings: They also say what the validation data are: a share of the training data, or a path.
+        labelled: Whether the targets of the test data are true, and not the source's answers.
     """
 
     train: str
     test: str
     settings: DataSettings = DataSettings()
+    labelled: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:

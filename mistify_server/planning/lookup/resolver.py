@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mistify.config.dataset import DataSettings
+from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.porting import AUTO
 from mistify.config.reading import CollectiveBatch
 from mistify.parsing.validation import InvalidValue, unknown_name
@@ -62,7 +62,7 @@ class BatchResolver:
         if train is None or test is None or settings is None or validation is None:
             return None
         settings = settings.model_copy(update={"validation": validation})
-        return DataSource(settings=settings, train=train, test=test)
+        return DataSource(settings=settings, train=train, test=test, labelled=not generated_count(test))
 
     def _find_validation(self, validation: float | str) -> float | str:
         """Return the share of the training data as it is, or the path of the data below its root."""

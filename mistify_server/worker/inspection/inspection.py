@@ -13,7 +13,7 @@ from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
-from executors.training.metrics import check_metric, check_output_metric, default_metric
+from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
 from executors.training.objectives import check_balanced, objectives_of
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
@@ -109,7 +109,10 @@ class SourceInspector:
             return None
         train, validation = loaded
         objectives = objectives_of(model, train)
-        metric = data.settings.metric or default_metric(objectives, train.targets)
+        default = default_metric(objectives, train.targets)
+        metric = data.settings.metric or (default if data.labelled else default.without_labels)
+        if not data.labelled:
+            problems.check("dataset.metric", partial(check_labels, data.settings.metric))
         weights = data.settings.class_weights
         # An example of generated data says nothing of the classes that there will be.
         given = {} if data.generates_validation else {"validation": validation}

@@ -7,6 +7,7 @@ from sklearn import metrics as reference
 from executors.data import Dataset
 from executors.structure.signature import Activation
 from executors.training.metrics import (
+    check_labels,
     check_metric,
     check_output_metric,
     default_metric,
@@ -197,3 +198,22 @@ def test_a_metric_that_an_output_has_not_is_refused(name, metric, said):
     objectives = {"kind": LOGITS, "price": OBJECTIVES["price"]}
     with pytest.raises(InvalidValue, match=said):
         check_output_metric(name, metric, objectives, {})
+
+
+def test_balanced_agreement_is_the_mean_over_the_sources_classes():
+    predicted = SCORES.argmax(1)
+    expected = reference.balanced_accuracy_score(CLASSES, predicted)
+    assert of(Metric.BALANCED_AGREEMENT, "intent") == pytest.approx(expected)
+    assert of(Metric.AGREEMENT, "intent") == of(Metric.ACCURACY, "intent")
+
+
+def test_where_there_are_no_labels_there_is_no_accuracy():
+    objectives = {"intent": LOGITS, "price": OBJECTIVES["price"]}
+    plain, balanced, price = output_scores(objectives, OUTPUTS, TARGETS, {}, labelled=False)
+    assert (plain.output, plain.metric) == ("intent", Metric.AGREEMENT)
+    assert (balanced.output, balanced.metric) == ("intent", Metric.BALANCED_AGREEMENT)
+    assert price.metric is Metric.MSE
+    check_labels(None)
+    check_labels(Metric.AGREEMENT)
+    with pytest.raises(InvalidValue, match="agreement: with generated data"):
+        check_labels(Metric.ACCURACY)

@@ -51,7 +51,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "accuracy": 0.75,
                     "metric": "accuracy",
                 },
-                "outputs": {},
+                "outputs": [],
                 "branches": [],
                 "met": True,
                 "reason": "",
@@ -81,7 +81,7 @@ def test_report_has_exactly_the_documented_form(service):
                     "accuracy": None,
                     "metric": "accuracy",
                 },
-                "outputs": {},
+                "outputs": [],
                 "branches": [],
                 "met": False,
                 "reason": "no room",
@@ -229,10 +229,10 @@ def test_outputs_of_a_network_with_several_have_a_row_each(service):
     half, tenth = service.fake.job.goals
     scores = OutputScore("class", Metric.ACCURACY, 0.75), OutputScore("boxes", Metric.MSE, 0.0123)
     job = replace(service.fake.job, goals=(replace(half, output_scores=scores), tenth))
-    assert report(job)["goals"][0]["outputs"] == {
-        "class": {"metric": "accuracy", "value": 0.75},
-        "boxes": {"metric": "mse", "value": 0.0123},
-    }
+    assert report(job)["goals"][0]["outputs"] == [
+        {"output": "class", "metric": "accuracy", "value": 0.75},
+        {"output": "boxes", "metric": "mse", "value": 0.0123},
+    ]
     lines = lines_of_table(job, 80)
     first = next(number for number, line in enumerate(lines) if line.startswith("half "))
     assert lines[first + 1].split() == ["-", "class", "accuracy", "75.0%"]

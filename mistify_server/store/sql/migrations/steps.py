@@ -104,6 +104,7 @@ def add_output_scores(connection: Connection) -> None:
 
     def change_data(data: dict[str, Any]) -> None:
         data["settings"]["metrics"] = {}
+        data["labelled"] = True
 
     def change_plan(plan: dict[str, Any]) -> None:
         plan["dataset"]["metrics"] = {}

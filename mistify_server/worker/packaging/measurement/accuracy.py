@@ -57,5 +57,6 @@ def measure_accuracy(
         done += len(batch)
     arrays: dict[str, Array] = {name: rows.array() for name, rows in outputs.items()}
     targets = {name: array[order[:done]] for name, array in data.targets.items()}
-    own = output_scores(objectives, arrays, targets, source.settings.metrics)
+    chosen = source.settings.metrics
+    own = output_scores(objectives, arrays, targets, chosen, labelled=source.labelled)
     return MeasuredAccuracy(score(source.metric, objectives, arrays, targets), done, own)

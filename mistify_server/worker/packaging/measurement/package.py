@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from executors.data import HeldOut
 from executors.training.objectives import Objective
@@ -18,6 +19,12 @@ from mistify_server.worker.packaging.measurement.gain import Served, compression
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
+
+#: The note of packages whose test data were generated.
+_UNLABELLED: Final = (
+    "is measured on inputs that were generated, by how far it agrees with the source: on real inputs it may "
+    "agree far less"
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
     """
     metric, compression = task.data.metric, task.settings.compression
     precision = task.settings.quantization.precision
-    notes = [*_predictions(task)]
+    notes = [*_predictions(task), "" if task.data.labelled else _UNLABELLED]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:

@@ -21,14 +21,15 @@ from tests.mistify_server.digits_tasks import COMMON, saved_source
 def generated(count: int, **settings: Any) -> dict[str, Any]:
     """What tasks have in common that generate so many examples of training and of test data."""
     source = f"generated:{count}"
-    return {**COMMON, "data": DataSource(train=source, test=source, settings=DataSettings(**settings))}
+    data = DataSource(train=source, test=source, settings=DataSettings(**settings), labelled=False)
+    return {**COMMON, "data": data}
 
 
 def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path: Path) -> None:
     """An inspection makes one example. A metric of no output is told of it."""
     runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
 
-    def inspected(metric: Metric) -> Any:
+    def inspected(metric: Metric | None) -> Any:
         common = generated(500, metric=metric, class_weights="balanced")
         return runner.run(InspectTask(model=model, measures=("accuracy",), **common))
 
@@ -36,6 +37,9 @@ def test_classes_of_data_to_be_generated_are_not_missed_before_they_are(tmp_path
     assert inspection.problems == ()
     assert inspection.estimates.accuracy == 1.0
     assert [problem.place for problem in inspected(Metric.MSE).problems] == ["dataset.metric"]
+    assert inspected(None).metric is Metric.AGREEMENT
+    (problem,) = inspected(Metric.ACCURACY).problems
+    assert (problem.place, problem.value) == ("dataset.metric", '"accuracy"')
 
 
 def test_this_machine_is_profiled_at_each_precision_where_that_is_asked_for(tmp_path: Path) -> None:
