@@ -17,6 +17,7 @@ from executors.structure import analyse
 from executors.structure.signature import Activation, Output, signature_of
 from executors.timing import activity
 from executors.training.evaluation import Evaluation, Tensors, call, compiled, examples_at_once
+from executors.training.mixing import with_mixed
 from executors.training.objectives import SMALLEST, Floats
 from executors.training.trainer import cosine
 from executors.training.waves import Waves
@@ -24,14 +25,14 @@ from mistify.config.dataset import GENERATED
 from mistify.errors import Problem
 
 #: Inputs that are made at once at the most, and the steps in which they become what the network expects.
-_BATCH: Final = 250
-_STEPS: Final = 20
+_BATCH: Final = 125
+_STEPS: Final = 16
 
 #: How fast the amplitudes change at first, as a share of their scale.
 _RATE: Final = 0.2
 
-#: What counts of the classes, as a share of what counts of the batch norms.
-_CLASSES: Final = 0.3
+#: How much it counts that classes are seen equally often.
+_CLASSES: Final = 0.5
 
 #: First inputs that are tried, by scale and by mean as a multiple of it; then by how fast their waves fall
 #: off, at scales around the best. So many are made of each.
@@ -39,7 +40,7 @@ _SCALES: Final = tuple(10.0 ** np.arange(-4, 5, 0.5))
 _MEANS: Final = (0.0, 2.0)
 _FALLS: Final = (0.0, 0.5, 1.0, 1.5, 2.0)
 _AROUND: Final = tuple(10.0 ** np.arange(-0.25, 0.26, 0.125))
-_TRIED: Final = 32
+_TRIED: Final = 16
 
 #: Seconds between two reports.
 _PACE: Final = 1.0
@@ -57,20 +58,28 @@ def passes(count: int) -> int:
 
 @activity("generating")
 def generated(
-    model: keras.Model, count: int, seed: int, on_step: OnStep = lambda step, steps: None
+    model: keras.Model,
+    count: int,
+    seed: int,
+    *,
+    to_train: bool = False,
+    on_step: OnStep = lambda step, steps: None,
 ) -> Dataset:
     """Return inputs that look to a network like its training data, with its predictions as targets.
 
     The waves of smooth noise are changed by gradient steps until every batch norm sees the statistics that
-    it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network takes each input
-    for a mixture of two classes, every class as often: what it tells of those is more than of what it is
-    sure of (Nayak et al., Zero-Shot Knowledge Distillation, 2019). Inputs that take no figures are tokens
-    at random.
+    it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by
+    softmax are, in the mean, of every class as often (Chen et al., Data-Free Learning of Student Networks,
+    2019). Each input is free to be of the class that is nearest: it becomes no adversarial example of
+    another, which teaches little. Without batch norms, nothing tells what is near, and the network is made
+    sure of each. Inputs that take no figures are tokens at random.
 
     Args:
         model: The network.
         count: How many examples.
         seed: Where the randomness starts from.
+        to_train: Whether several times as many are mixed from those, so that a network cannot learn them by
+            heart.
         on_step: Called about every second.
 
     Returns:
@@ -80,7 +89,10 @@ def generated(
     Raises:
         MistifyError: INVALID_DATASET, some of them are no numbers.
     """
-    inputs = _Dream(model, count, np.random.default_rng(seed)).inputs(on_step)
+    rng = np.random.default_rng(seed)
+    inputs = _Dream(model, count, rng).inputs(on_step)
+    if to_train:
+        inputs = with_mixed(inputs, signature_of(model), rng)
     outputs = Evaluation(model).outputs(inputs)
     for name, array in (*inputs.items(), *outputs.items()):
         if not np.isfinite(array).all():
@@ -133,34 +145,29 @@ class _Dream:
         batches = ceil(self._count / self.at_once)
         reported, made = -inf, []
         for batch in range(batches):
-            tokens, wanted = self._start()
+            tokens = self._start()
             for step, rate in enumerate(rates, batch * len(rates)):
                 if perf_counter() - reported > _PACE:
                     reported = perf_counter()
                     on_step(step, batches * len(rates))
-                self._step(tokens, wanted, tf.constant(rate))
+                self._step(tokens, tf.constant(rate))
             made.append(self._inputs(tokens))
         return {name: np.concatenate([batch[name] for batch in made])[: self._count] for name in self._shapes}
 
-    def _start(self) -> tuple[Tensors, Tensors]:
-        """Start a batch from noise; return its tokens and the wanted probabilities of classes."""
+    def _start(self) -> Tensors:
+        """Start a batch from noise; return its tokens."""
         for name, noise in self._noise(self.at_once).items():
             self._amplitudes[name].assign(noise)
         _iterations, _rate, *moments = self._optimizer.variables
         self._optimizer.iterations.assign(0)
         for variable in moments:
             variable.assign(tf.zeros_like(variable))
-        wanted = {
-            output.name: tf.constant(_mixtures(self.at_once, output.shape[0] or 1, self._rng))
-            for output in self._signature.outputs
-            if output.activation is Activation.SOFTMAX and len(output.shape) == 1
-        }
-        return keras.tree.map_structure(tf.constant, self._tokens(self.at_once)), wanted
+        return {name: tf.constant(array) for name, array in self._tokens(self.at_once).items()}
 
-    def _improve(self, tokens: Tensors, wanted: Tensors, rate: tf.Tensor) -> None:
+    def _improve(self, tokens: Tensors, rate: tf.Tensor) -> None:
         variables = list(self._amplitudes.values())
         with tf.GradientTape() as tape:
-            loss = self._mismatch(self._inputs(tokens), wanted)
+            loss = self._mismatch(self._inputs(tokens))
         self._optimizer.learning_rate.assign(rate)
         self._optimizer.apply(tape.gradient(loss, variables), variables)
 
@@ -175,7 +182,7 @@ class _Dream:
         waves = {name: Waves(self._shapes[name]) for name in noise}
         if not self._norms:
             return waves
-        misfit = compiled(lambda given: self._mismatch(given, {}), self._watched)
+        misfit = compiled(self._mismatch, self._watched)
         for name in noise:
 
             def unlike(those: Waves, name: str = name) -> float:
@@ -204,16 +211,17 @@ class _Dream:
             if not tensor.figures
         }
 
-    def _mismatch(self, inputs: Tensors, wanted: Tensors) -> tf.Tensor:
-        """Return how unlike the inputs are to what the batch norms know, and to the wanted classes."""
+    def _mismatch(self, inputs: Tensors) -> tf.Tensor:
+        """Return how unlike the inputs are to what the batch norms know, and how unevenly of the classes."""
         seen = list(call(self._watched, inputs, training=False).values())
-        outputs = [output.name for output in self._signature.outputs]
+        outputs = self._signature.outputs
         normalised = seen[len(outputs) :]
         terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
-        for name, output in zip(outputs, seen, strict=False):
-            if name in wanted:
-                entropies = tf.reduce_sum(wanted[name] * tf.math.log(output + SMALLEST), axis=1)
-                terms.append(-_CLASSES * tf.reduce_mean(entropies))
+        terms += [
+            _CLASSES * (_unevenness(tensor) if self._norms else _unevenness(tensor) + _uncertainty(tensor))
+            for output, tensor in zip(outputs, seen, strict=False)
+            if output.activation is Activation.SOFTMAX
+        ]
         return tf.add_n(terms) if terms else tf.constant(0.0)
 
 
@@ -230,13 +238,15 @@ def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(off + wide)
 
 
-def _mixtures(count: int, classes: int, rng: np.random.Generator) -> Floats:
-    """Return probabilities [count, classes]: half or more for a class, each as often, the rest for another."""
-    first = rng.permutation(count) % classes
-    second = (first + rng.integers(1, max(classes, 2), count)) % classes
-    share = rng.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
-    one_hot = np.eye(classes, dtype=np.float32)
-    return share * one_hot[first] + (1 - share) * one_hot[second]
+def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
+    """Return how much less than the most the entropy of the mean probabilities of classes is."""
+    mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
+    return tf.math.log(float(mean.shape[0])) + tf.reduce_sum(mean * tf.math.log(mean + SMALLEST))
+
+
+def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
+    """Return the mean entropy of the probabilities of classes."""
+    return -tf.reduce_mean(tf.reduce_sum(probabilities * tf.math.log(probabilities + SMALLEST), axis=-1))
 
 
 def _target(output: Output, predicted: Array) -> Array:

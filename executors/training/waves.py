@@ -1,7 +1,15 @@
 """Inputs as sums of waves, the strength of which falls with their frequency as in photos and recordings."""
 
+from functools import lru_cache
+from typing import Final
+
 import numpy as np
 import tensorflow as tf
+
+from executors.training.objectives import Floats
+
+#: Along longer axes, sums are made by fast transforms; along others, multiplying matrices is faster.
+_LONGEST: Final = 512
 
 
 class Waves:
@@ -29,12 +37,27 @@ class Waves:
         strengths = np.maximum(squares, max(lengths, default=1) ** -2.0) ** (-fall / 2)
         strengths *= scale / np.sqrt((strengths**2).mean())
         self._strengths = tf.constant(strengths[..., None], tf.float32)
-        self._rank = len(shape)
+        self._lengths = lengths
 
     def __call__(self, amplitudes: tf.Tensor) -> tf.Tensor:
         """Return the inputs [examples, ...] of as many amplitudes."""
-        rotated = [0, *range(2, self._rank + 1), 1]
         sums = amplitudes * self._strengths
-        for _ in range(self._rank - 1):
-            sums = tf.signal.idct(tf.transpose(sums, rotated), norm="ortho")
+        rotated = [0, *range(2, len(sums.shape)), 1]
+        for length in self._lengths:
+            sums = _summed(tf.transpose(sums, rotated), length)
         return tf.transpose(sums, rotated) + self.scale * self.mean
+
+
+def _summed(amplitudes: tf.Tensor, length: int) -> tf.Tensor:
+    """Return the sums of cosines [..., length] of as many amplitudes."""
+    if length > _LONGEST:
+        return tf.signal.idct(amplitudes, norm="ortho")
+    return tf.tensordot(amplitudes, tf.constant(_cosines(length)), 1)
+
+
+@lru_cache(maxsize=8)
+def _cosines(length: int) -> Floats:
+    """Return the orthonormal basis of the cosine transform [frequencies, places]."""
+    places = (np.arange(length) + 0.5) / length
+    waves = np.cos(np.pi * np.arange(length)[:, None] * places)
+    return (waves / np.linalg.norm(waves, axis=1, keepdims=True)).astype(np.float32)

@@ -97,7 +97,13 @@ class RootMaker:
         for number, part in enumerate(("train", "test")):
             count = generated_count(getattr(data, part))
             if count:
-                dataset = generated(source, count, seed + number, partial(self._generating, part))
+                dataset = generated(
+                    source,
+                    count,
+                    seed + number,
+                    to_train=part == "train",
+                    on_step=partial(self._generating, part),
+                )
                 paths[part] = str(self._checkpoints.save_data(dataset))
         return data.model_copy(update=paths)
 
