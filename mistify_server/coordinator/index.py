@@ -146,9 +146,9 @@ class PeerIndex:
         point = np.asarray(point, np.float64)
         with self._storage.reached():
             runs = self._held(self._hashes.probes(point).view(_KEY).tolist())
-            nearest = self._ranked(runs, point, count)
+            nearest = self._ranked(runs, point, count, self._tables)
             if len(nearest) < count:
-                nearest = self._ranked([*runs, *self._held([_SAMPLE_KEY])], point, count)
+                nearest = self._ranked([*runs, *self._held([_SAMPLE_KEY])], point, count, self._tables + 1)
         return nearest
 
     def _open(self) -> None:
@@ -169,7 +169,7 @@ class PeerIndex:
         parameters = self._fixed or (choose(matrix, rng) if len(matrix) else EXHAUSTIVE)
         self._hashes = Hashes(parameters, self._dimension, self._seed)
         self._chosen_for = max(len(matrix), _SAMPLE)
-        self._copies = parameters.tables + 1  # of a row: one in each table, and one in the sample
+        self._tables = parameters.tables
 
     def _fill(self, names: list[bytes], matrix: Floats) -> None:
         """Write the entries and the buckets of an empty index for members [members, dimension]."""
@@ -220,13 +220,13 @@ class PeerIndex:
         """Return the content of these buckets: runs of rows."""
         return list(chain.from_iterable(self._buckets.getmany(*keys)))
 
-    def _ranked(self, runs: list[bytes], point: Floats, count: int) -> list[Neighbour]:
-        """Return the members in some buckets that are nearest to a point."""
+    def _ranked(self, runs: list[bytes], point: Floats, count: int, copies: int) -> list[Neighbour]:
+        """Return the members in some buckets that are nearest to a point; each has up to so many copies."""
         content, size = b"".join(runs), self._row.itemsize
         offsets = np.frombuffer(content).reshape(-1, size // 8)[:, _MEMBER_BYTES // 8 :] - point
         squares = np.vecdot(offsets, offsets)
-        copies = count * self._copies
-        furthest = np.partition(squares, copies - 1)[copies - 1] if len(squares) > copies else np.inf
+        most = count * copies
+        furthest = np.partition(squares, most - 1)[most - 1] if len(squares) > most else np.inf
         (kept,) = (squares <= furthest).nonzero()
         starts = (size * kept).tolist()
         names = [content[start : start + _MEMBER_BYTES] for start in starts]
