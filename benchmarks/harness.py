@@ -117,19 +117,28 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
     return directory
 
 
-def seconds(function: Callable[[], object], repetitions: int) -> list[float]:
+def seconds(
+    function: Callable[[], object], repetitions: int, clock: Callable[[], float] = perf_counter
+) -> list[float]:
     """Return the seconds of each of several calls."""
-    return [_seconds(function) for _ in range(repetitions)]
+    return [_seconds(function, clock) for _ in range(repetitions)]
 
 
-def median_seconds(function: Callable[[], object], repetitions: int) -> float:
+def median_seconds(
+    function: Callable[[], object], repetitions: int, clock: Callable[[], float] = perf_counter
+) -> float:
     """Return the median seconds of a call."""
-    return median(seconds(function, repetitions))
+    return median(seconds(function, repetitions, clock))
 
 
-def paired_ratio(a: Callable[[], object], b: Callable[[], object], repetitions: int) -> Pair:
+def paired_ratio(
+    a: Callable[[], object],
+    b: Callable[[], object],
+    repetitions: int,
+    clock: Callable[[], float] = perf_counter,
+) -> Pair:
     """Return the medians of two sides that are called in turn."""
-    pairs = [(_seconds(a), _seconds(b)) for _ in range(repetitions)]
+    pairs = [(_seconds(a, clock), _seconds(b, clock)) for _ in range(repetitions)]
     return Pair(
         median(of_a for of_a, _ in pairs),
         median(of_b for _, of_b in pairs),
@@ -151,10 +160,10 @@ def machine() -> dict[str, str | int | float]:
     }
 
 
-def _seconds(function: Callable[[], object]) -> float:
-    start = perf_counter()
+def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
     function()
-    return perf_counter() - start
+    return clock() - start
 
 
 def _verdict(figures: Figures, figure: str, target: Target, quick: bool) -> bool | None:

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] = ()) -> int:
 
 def measure(options: Namespace) -> Figures:
     """Measure both kinds of hostile peers."""
-    with devices.lab(options) as lab:
+    with devices.lab(options, short=options.quick) as lab:
         lab.runs([*alone(EQUAL), *random_labels(EQUAL, HOSTILE)])
         honest = [peers_of(device, 4, EQUAL) for device in range(DEVICES)]
         mistaken = [Published(Plan(EQUAL, RANDOM, device).name, device) for device in HOSTILE]

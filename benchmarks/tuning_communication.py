@@ -59,7 +59,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def measure(options: Namespace) -> Figures:
     """Measure bytes and ratios."""
-    with devices.lab(options) as lab:
+    with devices.lab(options, short=options.quick) as lab:
         lab.runs(alone(EQUAL))
         rounds = lab.each(taught(EQUAL, "4 peers", [peers_of(device, 4, EQUAL) for device in range(DEVICES)]))
         tuned = [load_weights(lab.work, plan.name) for plan in alone(EQUAL)]

@@ -62,7 +62,7 @@ def measure(options: Namespace) -> Figures:
 
 def _curves(options: Namespace, seed: int) -> tuple[Curve, Curve, int]:
     """Return the curves alone and with peers, and the steps of a pass."""
-    with devices.lab(options, seed) as lab:
+    with devices.lab(options, seed, short=options.quick) as lab:
         single = lab.each(alone(EQUAL))
         plans = [
             Plan(EQUAL, "4 peers from the start", device, tuple(peers_of(device, 4, EQUAL)))

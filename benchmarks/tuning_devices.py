@@ -42,14 +42,15 @@ IMAGES: Final = 1_000
 EARLY_IMAGES: Final = 2_500
 TEST_IMAGES: Final = 2_000
 
-#: Divisions of the images; each class is divided by a Dirichlet distribution with this parameter.
-EQUAL, SKEWED = "random", "dirichlet"
+#: Divisions of the images; each class is divided by a Dirichlet distribution with this parameter. Of the last
+#: every device has all.
+EQUAL, SKEWED, POOLED = "random", "dirichlet", "pooled"
 _CONCENTRATION: Final = 0.5
 _LEAST_IMAGES: Final = 300
 
-#: A quick run has so many images for a device, and passes.
-_QUICK_IMAGES: Final = 100
-_QUICK_PASSES: Final = 2
+#: A short run has so many images for a device, and passes.
+_SHORT_IMAGES: Final = 100
+_SHORT_PASSES: Final = 2
 
 #: Passes of those who learn random labels.
 _RANDOM_PASSES: Final = 15
@@ -61,19 +62,19 @@ class Lab:
 
     Attributes:
         work: where everything lies that was made.
-        quick: whether runs are cut short.
+        short: whether runs are cut short.
         seed: where their randomness starts.
     """
 
     work: Path
-    quick: bool
+    short: bool
     seed: int
 
     def runs(self, plans: Sequence[Plan]) -> dict[str, Run]:
         """Return the runs of plans by name; earlier runs are used again."""
         plans = [replace(plan, seed=self.seed) for plan in plans]
-        if self.quick:
-            plans = [replace(plan, most_passes=_QUICK_PASSES) for plan in plans]
+        if self.short:
+            plans = [replace(plan, most_passes=_SHORT_PASSES) for plan in plans]
         left = [plan for plan in plans if load_run(self.work, plan.name) is None]
         spawned = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(2, mp_context=spawned) as pool:
@@ -95,9 +96,9 @@ def alone(part: str) -> list[Plan]:
     return [Plan(part, "alone", device) for device in range(DEVICES)]
 
 
-def noisy(part: str) -> list[Plan]:
+def noisy(part: str, epsilon: int) -> list[Plan]:
     """Return plans of what private devices publish."""
-    return [Plan(part, "noisy", device, data=NOISY) for device in range(DEVICES)]
+    return [Plan(part, f"noisy {epsilon}", device, data=NOISY, epsilon=epsilon) for device in range(DEVICES)]
 
 
 def random_labels(part: str, devices: Sequence[int]) -> list[Plan]:
@@ -129,12 +130,13 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 @contextmanager
-def lab(options: Namespace, seed: int = 0) -> Iterator[Lab]:
+def lab(options: Namespace, seed: int = 0, *, short: bool) -> Iterator[Lab]:
     """Prepare the devices, and yield them.
 
     Args:
         options: those of `add_options`.
         seed: of the division of the images, the early weights and the order of examples.
+        short: whether runs are cut short and have few images, so that their accuracy says nothing.
 
     Raises:
         MissingDataError: there are no data.
@@ -144,8 +146,8 @@ def lab(options: Namespace, seed: int = 0) -> Iterator[Lab]:
         work = (options.work or Path(scratch)) / f"seed-{seed}"
         work.mkdir(parents=True, exist_ok=True)
         if not (work / "packages").is_dir():
-            _prepare(data, work, Path(scratch), _QUICK_IMAGES if options.quick else IMAGES, seed)
-        yield Lab(work, options.quick, seed)
+            _prepare(data, work, Path(scratch), _SHORT_IMAGES if short else IMAGES, seed)
+        yield Lab(work, short, seed)
 
 
 def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> None:
@@ -160,6 +162,7 @@ def _prepare(data: Path, work: Path, scratch: Path, images: int, seed: int) -> N
         work / "images.npz", train_x=x_used, train_y=y_used, test_x=test_x[:count], test_y=test_y[:count]
     )
     _save(work / f"{EQUAL}.npz", np.array_split(np.arange(len(used)), DEVICES))
+    _save(work / f"{POOLED}.npz", [np.arange(len(used))] * DEVICES)
     _save(work / f"{SKEWED}.npz", skewed(y_used, min(_LEAST_IMAGES, images // 2)))
     np.save(work / "ideal.npy", pretrained_says(data / RESNET8, x_used.astype(np.float32)))
     np.savez(scratch / "early.npz", x=x[early], y=y[early])

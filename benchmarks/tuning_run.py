@@ -36,9 +36,6 @@ TRUE, NOISY, RANDOM = "true", "noisy", "random labels"
 
 CLASSES: Final = 10
 
-#: Below the paper's limit of 5; it protects single values of pixels (docs/privacy.md).
-EPSILON: Final = Fraction(4)
-
 _CHUNK: Final = 200
 
 
@@ -62,6 +59,7 @@ class Plan:
         ideal: whether a pretrained network teaches instead.
         start: the run from whose weights it starts; the package's where it is empty.
         data: what is made of the images.
+        epsilon: of noisy images; it protects single values of pixels (docs/privacy.md).
         most_passes: through the images.
         patience: passes without gain after which the learning rate is lowered.
         seed: of the order of examples.
@@ -74,6 +72,7 @@ class Plan:
     ideal: bool = False
     start: str = ""
     data: str = TRUE
+    epsilon: int = 4
     most_passes: int = 60
     patience: int = TrainingSettings.patience
     seed: int = 0
@@ -211,8 +210,9 @@ def _data(plan: Plan, trainer: Trainer, images: Array, labels: Array) -> Split:
         labels = np.random.default_rng(plan.device).integers(0, CLASSES, len(labels))
     if plan.data == NOISY:
         with TemporaryDirectory() as directory:
-            ledger = PrivacyLedger(Path(directory) / "ledger", EPSILON)
-            mechanism = Mechanism(0.0, 255.0, Unit.VALUE, EPSILON)
+            epsilon = Fraction(plan.epsilon)
+            ledger = PrivacyLedger(Path(directory) / "ledger", epsilon)
+            mechanism = Mechanism(0.0, 255.0, Unit.VALUE, epsilon)
             images, labels = privatize(images, labels, mechanism, ledger, classes=CLASSES)
     (image,), (output,) = trainer.manifest.inputs, trainer.training.targets
     examples = Examples({image.name: images}, {output: labels})

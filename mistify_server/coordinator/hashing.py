@@ -14,6 +14,9 @@ from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 
+#: Names of buckets; they overflow, so that sums are modulo 2^64.
+Keys = NDArray[np.int64]
+
 #: Bytes of a bucket's name.
 KEY_BYTES: Final = 8
 
@@ -46,10 +49,16 @@ class Hashes:
         shape = parameters.tables, parameters.hashes
         self._directions = rng.standard_normal((dimension, *shape)) / parameters.width
         self._offsets = rng.random(shape)
-        self._factors = rng.integers(0, 2**64, shape, np.uint64, endpoint=False)
-        self._salts = rng.integers(0, 2**64, parameters.tables, np.uint64, endpoint=False)
+        low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+        self._factors = rng.integers(low, high, shape, np.int64, endpoint=True)
+        self._salts = rng.integers(low, high, parameters.tables, np.int64, endpoint=True)
+        # For `probes`, by table: the hashes rounded down, and those rounded to the nearest number.
+        both = np.concatenate([self._directions, self._directions], axis=2)
+        self._both_directions = both.reshape(dimension, -1)
+        self._both_offsets = np.concatenate([self._offsets, self._offsets + 0.5], axis=1).ravel()
+        self._probing, self._probing_salts = self._probe_factors()
 
-    def keys(self, points: Floats) -> NDArray[np.uint64]:
+    def keys(self, points: Floats) -> Keys:
         """Return the buckets of points.
 
         Args:
@@ -58,27 +67,34 @@ class Hashes:
         Returns:
             A bucket's name for each point and table, [points, tables].
         """
-        return self._folded(np.floor(self._hashed(points)))
+        hashes = np.floor(np.tensordot(points, self._directions, 1) + self._offsets).astype(np.int64)
+        return np.asarray((hashes * self._factors).sum(axis=2) + self._salts, np.int64)
 
-    def probes(self, point: Floats) -> NDArray[np.uint64]:
+    def probes(self, point: Floats) -> Keys:
         """Return the buckets to search for a point's neighbours, [tables * (hashes + 1)].
 
         Its own ones, and of each hash the neighbouring one whose boundary is nearer (multi-probe).
         """
-        hashed = self._hashed(point[None])
-        own = np.floor(hashed)
-        nearer = np.where(hashed[0] - own[0] < 0.5, -self._factors, self._factors)
-        keys = self._folded(own)[0]
-        return np.concatenate([keys[:, None], keys[:, None] + nearer], axis=1).ravel()
+        both = np.floor(point @ self._both_directions + self._both_offsets).astype(np.int64)
+        names = both.reshape(len(self._probing), 1, -1) @ self._probing + self._probing_salts
+        return np.asarray(names.ravel(), np.int64)
 
-    def _hashed(self, points: Floats) -> Floats:
-        """Return the hashes [points, tables, hashes] before they are rounded down."""
-        return np.tensordot(points, self._directions, 1) + self._offsets
+    def _probe_factors(self) -> tuple[Keys, Keys]:
+        """Return factors [tables, 2 * hashes, hashes + 1] and salts [tables, 1, hashes + 1] of `probes`.
 
-    def _folded(self, hashes: Floats) -> NDArray[np.uint64]:
-        with np.errstate(over="ignore"):
-            folded = (hashes.astype(np.int64).view(np.uint64) * self._factors).sum(axis=2) + self._salts
-        return np.asarray(folded, np.uint64)
+        Let d be a hash rounded down and r rounded to the nearest number, which is d if the lower boundary is
+        nearer, else d + 1. Its nearer neighbour is 2r - d - 1 (d - 1 or d + 1), which is linear in both: so
+        the names of all buckets to search are one product of matrices.
+        """
+        tables, hashes = self._factors.shape
+        factors = np.zeros((tables, 2, hashes, hashes + 1), np.int64)
+        factors[:, 0] = self._factors[:, :, None]
+        salts = np.repeat(self._salts[:, None, None], hashes + 1, axis=2)
+        for number in range(hashes):
+            factors[:, 0, number, number + 1] -= 2 * self._factors[:, number]
+            factors[:, 1, number, number + 1] = 2 * self._factors[:, number]
+            salts[:, 0, number + 1] -= self._factors[:, number]
+        return factors.reshape(tables, 2 * hashes, hashes + 1), salts
 
 
 def share_of_neighbours(distance: Floats, parameters: Parameters) -> Floats:

@@ -1,7 +1,8 @@
 """Index of members by their points: candidates from buckets, ranked exactly (paper 5.2)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 from zlib import crc32
@@ -9,7 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mistify_server.coordinator.hashing import KEY_BYTES, Floats, Hashes, Parameters
+from mistify_server.coordinator.hashing import KEY_BYTES, Floats, Hashes, Keys, Parameters
 from mistify_server.coordinator.parameters import EXHAUSTIVE, choose
 from mistify_server.coordinator.storage import IndexStorage
 
@@ -24,6 +25,12 @@ _SAMPLE_KEY: Final = b"sample"
 _BUILD_KEY: Final = b"build"
 
 _MEMBER_BYTES: Final = 16
+_KEY: Final = f"V{KEY_BYTES}"
+
+#: The most rows in one value of a bucket: what is rewritten when a member leaves.
+_RUN: Final = 64
+
+#: Keys that are removed at once.
 _BLOCK: Final = 10_000
 
 
@@ -38,8 +45,8 @@ class PeerIndex:
     """The points of members, each 16 bytes in hex, in a Euclidean space.
 
     Buckets hold members together with their points, so that one round trip to the storage is enough to rank
-    what they hold. Methods take time that grows slower than the number of members, but for `build` and
-    `clear`.
+    what they hold. Many lie in one value, as what lies together is read far faster. Methods take time that
+    grows slower than the number of members, but for `build` and `clear`.
 
     All raise `MistifyError` UNAVAILABLE where the storage cannot be reached.
 
@@ -66,6 +73,7 @@ class PeerIndex:
         self._dimension = dimension
         self._fixed = parameters
         self._seed = seed
+        # Rows are numbers of 8 bytes throughout, so that buckets can be read as one matrix.
         self._row = np.dtype([("member", f"V{_MEMBER_BYTES}"), ("point", "<f8", (dimension,))])
         self._count = 0
         self._choose(np.empty((0, dimension)))
@@ -97,16 +105,10 @@ class PeerIndex:
         """Put in these members and no others, with parameters that suit them."""
         self.clear()
         with self._storage.reached():
-            members = list(points)
-            matrix = np.array([points[member] for member in members], np.float64)
-            matrix = matrix.reshape(len(members), self._dimension)
-            self._count = len(members)
+            matrix = np.array(list(points.values()), np.float64).reshape(len(points), self._dimension)
+            self._count = len(points)
             self._choose(matrix)
-            for start in range(0, len(members), _BLOCK):
-                block = slice(start, start + _BLOCK)
-                self._put(members[block], matrix[block], buffer=True)
-            for storage in (self._entries, self._buckets):
-                storage.empty_buffer()
+            self._fill([bytes.fromhex(member) for member in points], matrix)
             build_id = uuid4().bytes
             self._entries.insert(_BUILD_KEY, build_id)
         self._build_id = build_id
@@ -114,8 +116,12 @@ class PeerIndex:
     def insert(self, member: str, point: ArrayLike) -> None:
         """Put in a member, or move it to another point."""
         self.remove(member)
+        name, vector = bytes.fromhex(member), np.asarray(point, np.float64)
+        keys = self._hashes.keys(vector[None]).tobytes() + self._sample_key(name)
         with self._changing():
-            self._put([member], np.asarray(point, np.float64)[None], buffer=False)
+            self._entries.insert(name, keys)
+            for key in _split(keys):
+                self._buckets.insert(key, name + vector.tobytes())
         self._count += 1
 
     def remove(self, member: str) -> None:
@@ -125,12 +131,10 @@ class PeerIndex:
             entry = self._entries.get(name)
             if not entry:
                 return
-            row, keys = entry
+            (keys,) = entry
             self._entries.remove(name)
             for key in _split(keys):
-                self._buckets.remove_val(key, row)
-                if not self._buckets.get(key):  # datasketch keeps the key of an empty bucket
-                    self._buckets.remove(key)
+                self._take_out(name, key)
         self._count -= 1
 
     def query(self, point: ArrayLike, count: int) -> list[Neighbour]:
@@ -141,17 +145,11 @@ class PeerIndex:
         """
         point = np.asarray(point, np.float64)
         with self._storage.reached():
-            candidates = self._held(_split(self._hashes.probes(point).tobytes()))
-            if len(candidates) < count:
-                candidates |= self._held([_SAMPLE_KEY])
-        rows = np.frombuffer(b"".join(candidates), self._row)
-        offsets = rows["point"] - point
-        squares = np.einsum("ij,ij->i", offsets, offsets)
-        if len(squares) > count:
-            kept = squares <= np.partition(squares, count - 1)[count - 1]
-            rows, squares = rows[kept], squares[kept]
-        names = [member.tobytes().hex() for member in rows["member"]]
-        return sorted(map(Neighbour, names, np.sqrt(squares).tolist()), key=_by_distance)[:count]
+            runs = self._held(self._hashes.probes(point).view(_KEY).tolist())
+            nearest = self._ranked(runs, point, count, self._tables)
+            if len(nearest) < count:
+                nearest = self._ranked([*runs, *self._held([_SAMPLE_KEY])], point, count, self._tables + 1)
+        return nearest
 
     def _open(self) -> None:
         self._entries = self._storage.lists(f"mistify:{self._name}:entries:".encode())
@@ -171,40 +169,75 @@ class PeerIndex:
         parameters = self._fixed or (choose(matrix, rng) if len(matrix) else EXHAUSTIVE)
         self._hashes = Hashes(parameters, self._dimension, self._seed)
         self._chosen_for = max(len(matrix), _SAMPLE)
+        self._tables = parameters.tables
 
-    def _put(self, members: list[str], matrix: Floats, *, buffer: bool) -> None:
-        """Write entries and buckets of new members [members, dimension], at once or when a buffer is full."""
-        names = [bytes.fromhex(member) for member in members]
-        rows = [name + point.tobytes() for name, point in zip(names, matrix, strict=True)]
+    def _fill(self, names: list[bytes], matrix: Floats) -> None:
+        """Write the entries and the buckets of an empty index for members [members, dimension]."""
+        rows = np.empty(len(names), self._row)
+        rows["member"], rows["point"] = np.frombuffer(b"".join(names), f"V{_MEMBER_BYTES}"), matrix
         keys = self._hashes.keys(matrix)
-        for name, row, own in zip(names, rows, keys, strict=True):
-            sample = _SAMPLE_KEY if crc32(name) * self._chosen_for < _SAMPLE << 32 else b""
-            self._entries.insert(name, row, own.tobytes() + sample, buffer=buffer)
-            if sample:
-                self._buckets.insert(sample, row, buffer=buffer)
+        samples = [self._sample_key(name) for name in names]
+        for name, own, sample in zip(names, keys, samples, strict=True):
+            self._entries.insert(name, own.tobytes() + sample, buffer=True)
         for table in keys.T:
-            for key, positions in _grouped(table):
-                self._buckets.insert(key, *[rows[position] for position in positions], buffer=buffer)
+            self._write_buckets(table, rows)
+        self._write_runs(_SAMPLE_KEY, rows[np.array(samples, bool)].tobytes())
+        for storage in (self._entries, self._buckets):
+            storage.empty_buffer()
 
-    def _held(self, keys: list[bytes]) -> set[bytes]:
-        """Return the content of these buckets."""
-        return set[bytes]().union(*self._buckets.getmany(*keys))
+    def _write_buckets(self, keys: Keys, rows: NDArray[np.void]) -> None:
+        """Write the buckets of a table, from the key of each row."""
+        order = np.argsort(keys)
+        names, starts = np.unique(keys[order], return_index=True)
+        content = rows[order].tobytes()
+        bounds = [*(starts * self._row.itemsize).tolist(), len(content)]
+        for key, (start, end) in zip(names.view(_KEY).tolist(), pairwise(bounds), strict=True):
+            self._write_runs(key, content[start:end])
 
+    def _write_runs(self, key: bytes, rows: bytes) -> None:
+        """Write rows into a bucket, many in one value."""
+        length = _RUN * self._row.itemsize
+        for start in range(0, len(rows), length):
+            self._buckets.insert(key, rows[start : start + length], buffer=True)
 
-def _by_distance(neighbour: Neighbour) -> tuple[float, str]:
-    return neighbour.distance, neighbour.member
+    def _take_out(self, name: bytes, key: bytes) -> None:
+        """Take a member out of a bucket."""
+        for run in self._held([key]):
+            rows = np.frombuffer(run, self._row)
+            others = rows[rows["member"] != np.void(name)]
+            if len(others) < len(rows):
+                self._buckets.remove_val(key, run)
+                if len(others):
+                    self._buckets.insert(key, others.tobytes())
+        if not self._buckets.get(key):  # datasketch keeps the key of an empty bucket
+            self._buckets.remove(key)
+
+    def _sample_key(self, name: bytes) -> bytes:
+        """Return the key of the sample if a member is in it, else nothing."""
+        return _SAMPLE_KEY if crc32(name) * self._chosen_for < _SAMPLE << 32 else b""
+
+    def _held(self, keys: list[bytes]) -> list[bytes]:
+        """Return the content of these buckets: runs of rows."""
+        return list(chain.from_iterable(self._buckets.getmany(*keys)))
+
+    def _ranked(self, runs: list[bytes], point: Floats, count: int, copies: int) -> list[Neighbour]:
+        """Return the members in some buckets that are nearest to a point; each has up to so many copies."""
+        content, size = b"".join(runs), self._row.itemsize
+        offsets = np.frombuffer(content).reshape(-1, size // 8)[:, _MEMBER_BYTES // 8 :] - point
+        squares = np.vecdot(offsets, offsets)
+        most = count * copies
+        furthest = np.partition(squares, most - 1)[most - 1] if len(squares) > most else np.inf
+        (kept,) = (squares <= furthest).nonzero()
+        starts = (size * kept).tolist()
+        names = [content[start : start + _MEMBER_BYTES] for start in starts]
+        distances = dict(zip(names, np.sqrt(squares[kept]).tolist(), strict=True))
+        nearest = sorted(zip(distances.values(), distances, strict=True))[:count]
+        return [Neighbour(name.hex(), distance) for distance, name in nearest]
 
 
 def _split(keys: bytes) -> list[bytes]:
     """Split keys that follow each other; the last one may be of another length."""
     return [keys[start : start + KEY_BYTES] for start in range(0, len(keys), KEY_BYTES)]
-
-
-def _grouped(keys: NDArray[np.uint64]) -> Iterable[tuple[bytes, NDArray[np.int64]]]:
-    """Group positions by key; return each key that occurs, with its positions."""
-    order = np.argsort(keys)
-    different, starts = np.unique(keys[order], return_index=True)
-    return zip(map(np.uint64.tobytes, different), np.split(order, starts[1:]), strict=True)
 
 
 def _clear(storage: Any) -> None:

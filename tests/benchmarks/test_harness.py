@@ -119,35 +119,37 @@ def test_unknown_option_is_an_error():
     assert left.value.code == 2
 
 
-@pytest.fixture
-def lasting(monkeypatch):
-    """Makes a function whose calls last so many seconds each, on a clock that nothing else moves."""
-    now = 0.0
-    monkeypatch.setattr("benchmarks.harness.perf_counter", lambda: now)
+class Clock:
+    """A clock that nothing moves but the functions that it makes."""
 
-    def make(*durations, before=lambda: None):
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def lasting(self, *durations, before=lambda: None):
+        """Return a function whose calls last so many seconds each."""
         left = iter(durations)
 
         def function():
-            nonlocal now
             before()
-            now += next(left)
+            self.now += next(left)
 
         return function
 
-    return make
 
-
-def test_pairs_are_measured_in_turn(lasting):
+def test_pairs_are_measured_in_turn():
     """The ratios are 2, 4 and 3."""
-    calls = []
-    a = lasting(1.0, 2.0, 3.0, before=lambda: calls.append("a"))
-    b = lasting(2.0, 8.0, 9.0, before=lambda: calls.append("b"))
+    calls, clock = [], Clock()
+    a = clock.lasting(1.0, 2.0, 3.0, before=lambda: calls.append("a"))
+    b = clock.lasting(2.0, 8.0, 9.0, before=lambda: calls.append("b"))
 
-    assert paired_ratio(a, b, 3) == (2.0, 8.0, 3.0)
+    assert paired_ratio(a, b, 3, clock) == (2.0, 8.0, 3.0)
     assert calls == ["a", "b"] * 3
 
 
-def test_medians_over_repetitions(lasting):
-    assert seconds(lasting(1.0, 9.0), 2) == [1.0, 9.0]
-    assert median_seconds(lasting(1.0, 9.0, 2.0), 3) == 2.0
+def test_medians_over_repetitions():
+    clock = Clock()
+    assert seconds(clock.lasting(1.0, 9.0), 2, clock) == [1.0, 9.0]
+    assert median_seconds(clock.lasting(1.0, 9.0, 2.0), 3, clock) == 2.0

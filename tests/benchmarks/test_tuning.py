@@ -16,18 +16,26 @@ def a_run(accuracy, curve=(), trusted=4):
     return Run(accuracy, accuracy, 0.1, 0.1, tuple(curve), 10, trusted, 1.0, 100)
 
 
-@pytest.mark.parametrize(
-    ("peers", "alone", "ideal", "expected"),
-    [
-        (70, 50, 60, 70 / 54),
-        (70, 50, 80, 1.0),
-        (63, 60, 70, 1.0),
-        (50, 60, 70, 50 / 63),
-        (90, 20, 100, 90 / 28),
-    ],
-)
-def test_the_target_that_applies_is_measured(peers, alone, ideal, expected):
-    assert tuning_accuracy.goal(peers, alone, ideal) == pytest.approx(expected)
+@pytest.mark.parametrize(("peers", "closed"), [(30, 0.0), (36, 0.5), (42, 1.0), (27, -0.25)])
+def test_peers_close_a_share_of_the_gap_and_those_who_bring_nothing_none(peers, closed):
+    rounds = {"4 peers": [99.0, 99.0], "round 2": [peers - 1, peers + 1]}
+    by_data = {"random": {"alone": [28.0, 32.0], "pooled": [40.0, 44.0], **rounds}}
+    figures = tuning_accuracy.figures_of(by_data)
+    assert figures["random_gap"] == pytest.approx(12)
+    assert figures["random_gap_closed"] == pytest.approx(closed)
+
+
+def test_noise_has_shares_of_its_own_and_other_test_data_have_none():
+    of = {"alone": [30.0], "pooled": [50.0], "4 peers": [40.0], "4 peers, epsilon 16": [35.0]}
+    figures = tuning_accuracy.figures_of({"dirichlet": of, "dirichlet_own": {"alone": [53.0]}})
+    assert figures["dirichlet_gap_closed"] == pytest.approx(0.5)
+    assert figures["dirichlet_gap_closed_by_4_peers_epsilon_16"] == pytest.approx(0.25)
+    assert "dirichlet_own_gap" not in figures
+
+
+def test_figures_of_seeds_are_means_by_device():
+    seeds = [{"random": {"alone": [30.0, 40.0]}}, {"random": {"alone": [34.0, 42.0]}}]
+    assert tuning_accuracy.over_seeds(seeds) == {"random": {"alone": [32.0, 41.0]}}
 
 
 def test_steps_to_where_the_curve_alone_ends():

@@ -138,7 +138,7 @@ def test_an_index_that_is_outgrown_is_built_anew_and_loses_nobody(make, monkeypa
     index.build(held)
     assert not index.outgrown
     assert len(index) == len(points)
-    assert len(list(index._buckets.keys())) > 10
+    assert len(list(index._buckets.keys())) > 2  # one, and the sample
     for member, point in held.items():
         assert index.query(point, 1) == [(member, 0.0)]
     index.clear()
