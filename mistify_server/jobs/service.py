@@ -155,11 +155,12 @@ class PortingService:
         page, more = await asyncio.to_thread(
             self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None
         )
-        return page, page[-1].id if more else ""
+        return [part.job for part in page], page[-1].job.id if more else ""
 
     async def cancel(self, job_id: str) -> Job:
         """Stop a job; goals that have ended stay, with their packages."""
-        return await self._jobs.cancel(job_id)
+        await self._jobs.cancel(job_id)
+        return self.job(job_id)
 
     def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
         """Yield a job's events after a sequence number, then new ones as they come, until it has ended."""
