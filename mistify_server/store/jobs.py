@@ -142,5 +142,9 @@ class JobStore(ABC):
         """
 
     @abstractmethod
+    def shrink(self) -> int:
+        """Give the space of removed jobs back to the disk, and return the bytes that became free."""
+
+    @abstractmethod
     def mentioned(self) -> set[str]:
-        """Return all SHA-256 digests in the store: those of files that are still needed."""
+        """Return the SHA-256 digests of all files that are still needed, and perhaps others."""

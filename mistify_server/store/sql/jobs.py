@@ -68,6 +68,9 @@ from mistify_server.tasks.results import BranchResult, SourceResult
 #: Rows of a job, those that refer to others first.
 _OF_JOB = (EventRow, FileRow, BranchesRow, GoalRow, EdgeRow, CheckpointRow, BatchRow, AdditionRow)
 
+#: Tables with most rows, which name no file.
+_WITHOUT_FILES = frozenset({GoalRow.__tablename__, EventRow.__tablename__})
+
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -244,12 +247,18 @@ class SqlJobStore(JobStore):
     @override
     def mentioned(self) -> set[str]:
         with self._database.read() as session:
+            connection = session.connection()
             return {
                 sha256
                 for table in Table.metadata.sorted_tables
-                for row in session.execute(select(table))
+                if table.name not in _WITHOUT_FILES
+                for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}")  # noqa: S608 (our own)
                 for sha256 in _DIGEST.findall(str(tuple(row)))
             }
+
+    @override
+    def shrink(self) -> int:
+        return self._database.shrink()
 
     def _append_events(self, session: Session, job_id: str, events: Iterable[GoalEvent]) -> None:
         insert_events(session, job_id, events, last_sequence(session, job_id) + 1, self._now_ms())
