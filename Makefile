@@ -3,8 +3,8 @@ BIN := .venv/bin
 OUT ?= demo-out
 DATA ?=
 BENCHMARKS := goal_tree collective executors limits peer_torch_pruning streaming precision snips tradeoffs effort \
-	switching inference latency_prediction data_sheets peer_lookup coordinator tuning_step tuning_accuracy \
-	tuning_convergence tuning_adversaries \
+	switching inference latency_prediction data_sheets peer_lookup coordinator large_jobs \
+	tuning_step tuning_accuracy tuning_convergence tuning_adversaries \
 	tuning_communication
 PROTOS := $(wildcard proto/mistify/v1/*.proto)
 

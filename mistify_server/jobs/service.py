@@ -132,9 +132,10 @@ class PortingService:
                 nothing was added; CONFLICT, the key has added other goals.
         """
         jobs = self._store.jobs
+        configs = await self._parsed(config_text)
         if self._added(job_id, config_text, idempotency_key):
             return
-        configs = await self._parsed(config_text, jobs.goal_states(job_id).total())
+        reject_too_many(len(configs), self._max_goals, jobs.goal_states(job_id).total())
         snapshot = await asyncio.to_thread(self._snapshot, job_id)
         problems = ProblemCollector()
         uninspected = snapshot.uninspected(await asyncio.to_thread(snapshot.resolve, configs))
@@ -221,11 +222,11 @@ class PortingService:
             while chunk := stream.read(CHUNK):
                 yield chunk
 
-    async def _parsed(self, config_text: str, present: int = 0) -> Sequence[PortingConfig]:
-        """Return the configs of a text that are not too many for a job with so many goals."""
+    async def _parsed(self, config_text: str) -> Sequence[PortingConfig]:
+        """Return the configs of a text, which are refused unread where they are too many for any job."""
 
         def check_count(count: int) -> None:
-            reject_too_many(count, self._max_goals, present)
+            reject_too_many(count, self._max_goals)
 
         return await asyncio.to_thread(parse_batch, config_text, check_count=check_count)
 
