@@ -15,6 +15,7 @@ from rich.table import Table
 
 from mistify.errors import MistifyError
 from mistify.files import write_text
+from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify_server.config import load_config, with_flags
 from mistify_server.coordinator.groups import add_group
@@ -142,9 +143,10 @@ def list_jobs(*, store: StoreOption) -> None:
     """List all jobs, the newest first."""
     table = Table("job", "state", "goals", "submitted")
     with _reported_errors(), open_store(store.resolve()) as opened:
-        for job in opened.jobs.jobs(_ALL):
+        for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
+            job = part.job
             submitted = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
-            table.add_row(job.id, job.state.value, str(len(job.goals)), f"{submitted:%Y-%m-%d %H:%M} UTC")
+            table.add_row(job.id, job.state.value, str(part.goal_count), f"{submitted:%Y-%m-%d %H:%M} UTC")
     Console().print(table)
 
 

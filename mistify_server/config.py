@@ -25,6 +25,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 from mistify.parsing.validation import problems_of
 from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
 from mistify_server.coordinator.storage import MEMORY
+from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.server import ServerSettings
 
 
@@ -67,6 +68,14 @@ class ServeConfig(BaseSettings):
             show_default="1; with Ray the cluster's CPUs",
         ),
     ] = Field(None, ge=1, le=256, description="a number from 1 to 256", examples=[2])
+    max_goals: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1_000_000, help="The most goals of a job.", show_default=f"{DEFAULT_MAX_GOALS:,}"
+        ),
+    ] = Field(
+        DEFAULT_MAX_GOALS, ge=1, le=1_000_000, description="a number from 1 to 1,000,000", examples=[10_000]
+    )
     index: Annotated[
         str,
         typer.Option(
@@ -120,6 +129,7 @@ class ServeConfig(BaseSettings):
             data_roots=tuple(self.data_root),
             engine=self.engine,
             slots=self.slots,
+            max_goals=self.max_goals,
             index=self.index,
             certificate=_certificate(self.tls_certificate, self.tls_key),
             token=None if self.token_file is None else _token(self.token_file),

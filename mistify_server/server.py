@@ -36,7 +36,7 @@ from mistify_server.coordinator.storage import MEMORY, IndexStorage
 from mistify_server.devices.service import DeviceService
 from mistify_server.engines.opening import open_engine
 from mistify_server.jobs.running_jobs import RunningJobs
-from mistify_server.jobs.service import PortingService
+from mistify_server.jobs.service import DEFAULT_MAX_GOALS, PortingService
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
@@ -72,6 +72,7 @@ class ServerSettings:
         data_roots: the only directories from which models and data are read.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
+        max_goals: the most goals of a job.
         index: where peers are looked up: `memory` or `redis://HOST:PORT`.
         certificate: of the server, for TLS; None to speak without.
         token: sent by callers; needed to listen on other than loopback addresses.
@@ -85,6 +86,7 @@ class ServerSettings:
     data_roots: Sequence[Path] = ()
     engine: str = "local"
     slots: int | None = None
+    max_goals: int = DEFAULT_MAX_GOALS
     index: str = MEMORY
     certificate: Certificate | None = None
     token: str | None = None
@@ -171,7 +173,9 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
             tuning = TuningService(store, index)
             tuning.sweep()
-            porting = PortingService(store, jobs, resolver, BatchInspector(engine))
+            porting = PortingService(
+                store, jobs, resolver, BatchInspector(engine), max_goals=settings.max_goals
+            )
             yield Services(porting, tuning, DeviceService(store.devices, store.jobs), jobs)
 
 

@@ -1,7 +1,7 @@
 """A batch of porting configs: reading it, checking it as a whole, and grouping what is adapted together."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -35,7 +35,11 @@ class CollectiveBatch:
 
 
 def parse_batch(
-    text: str, source: str = "the config", *, server_knows_more: bool = False
+    text: str,
+    source: str = "the config",
+    *,
+    server_knows_more: bool = False,
+    check_count: Callable[[int], object] = lambda _: None,
 ) -> tuple[PortingConfig, ...]:
     """Read a batch of configs: a JSON list as in Figure 3, or a single object, read as a list of one.
 
@@ -43,6 +47,7 @@ def parse_batch(
         text: JSON, in which comments and trailing commas are allowed.
         source: The name of the text in errors, such as its file name.
         server_knows_more: whether limits on axes that are not known here are kept, for a server to judge.
+        check_count: gets the number of configs before they are checked, and may raise an error.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the text. A value that already has a problem
@@ -53,6 +58,7 @@ def parse_batch(
     except JsonError as error:
         raise invalid_config([error.problem], source) from error
     entries = value if isinstance(value, list) else [value]
+    check_count(len(entries))
     if not entries:
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
     known = {problem.place for problem in problems}

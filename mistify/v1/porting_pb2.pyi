@@ -40,12 +40,24 @@ GOAL_STATE_FAILED: GoalState
 GOAL_STATE_CANCELLED: GoalState
 
 class SubmitBatchRequest(_message.Message):
-    __slots__ = ("config_json", "idempotency_key")
+    __slots__ = ("config_json", "idempotency_key", "goals")
     CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
     config_json: str
     idempotency_key: str
-    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+    goals: GoalSelection
+    def __init__(self, config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
+
+class GoalSelection(_message.Message):
+    __slots__ = ("goal_id", "page_size", "page_token")
+    GOAL_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    goal_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, goal_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class PlanRequest(_message.Message):
     __slots__ = ("config_json",)
@@ -162,28 +174,34 @@ class OutOfReach(_message.Message):
     def __init__(self, goal: _Optional[str] = ..., limit: _Optional[str] = ..., value: _Optional[str] = ..., nearest: _Optional[str] = ...) -> None: ...
 
 class AddGoalsRequest(_message.Message):
-    __slots__ = ("job_id", "config_json", "idempotency_key")
+    __slots__ = ("job_id", "config_json", "idempotency_key", "goals")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     CONFIG_JSON_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     config_json: str
     idempotency_key: str
-    def __init__(self, job_id: _Optional[str] = ..., config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+    goals: GoalSelection
+    def __init__(self, job_id: _Optional[str] = ..., config_json: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
 
 class GetJobRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "goals")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    goals: GoalSelection
+    def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
 
 class ListJobsRequest(_message.Message):
-    __slots__ = ("page_size", "page_token")
+    __slots__ = ("page_size", "page_token", "goals")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    goals: GoalSelection
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
 
 class ListJobsResponse(_message.Message):
     __slots__ = ("jobs", "next_page_token")
@@ -194,13 +212,27 @@ class ListJobsResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class CancelJobRequest(_message.Message):
+    __slots__ = ("job_id", "goals")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    GOALS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    goals: GoalSelection
+    def __init__(self, job_id: _Optional[str] = ..., goals: _Optional[_Union[GoalSelection, _Mapping]] = ...) -> None: ...
+
+class RemoveJobRequest(_message.Message):
     __slots__ = ("job_id",)
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     def __init__(self, job_id: _Optional[str] = ...) -> None: ...
 
+class RemoveJobResponse(_message.Message):
+    __slots__ = ("freed_bytes",)
+    FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    freed_bytes: int
+    def __init__(self, freed_bytes: _Optional[int] = ...) -> None: ...
+
 class Job(_message.Message):
-    __slots__ = ("id", "state", "seconds", "source", "goals", "reason", "created_unix_ms", "spent")
+    __slots__ = ("id", "state", "seconds", "source", "goals", "reason", "created_unix_ms", "spent", "goal_count", "goals_met", "next_page_token")
     class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +248,9 @@ class Job(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     CREATED_UNIX_MS_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
+    GOAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GOALS_MET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: JobState
     seconds: float
@@ -224,7 +259,10 @@ class Job(_message.Message):
     reason: str
     created_unix_ms: int
     spent: _containers.ScalarMap[str, float]
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    goal_count: int
+    goals_met: int
+    next_page_token: str
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
     __slots__ = ("costs", "accuracy", "metric", "formats")

@@ -65,6 +65,11 @@ class PortingStub:
                 request_serializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=mistify_dot_v1_dot_porting__pb2.Job.FromString,
                 _registered_method=True)
+        self.RemoveJob = channel.unary_unary(
+                '/mistify.v1.Porting/RemoveJob',
+                request_serializer=mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.SerializeToString,
+                response_deserializer=mistify_dot_v1_dot_porting__pb2.RemoveJobResponse.FromString,
+                _registered_method=True)
         self.WatchJob = channel.unary_stream(
                 '/mistify.v1.Porting/WatchJob',
                 request_serializer=mistify_dot_v1_dot_porting__pb2.WatchJobRequest.SerializeToString,
@@ -117,7 +122,14 @@ class PortingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelJob(self, request, context):
-        """Stops a job; the goals that are met stay, with their packages.
+        """Stops a job; the goals that are met stay, with their packages. A job that has ended stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveJob(self, request, context):
+        """Removes a job that has ended, with its packages and all files that nothing else needs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,6 +181,11 @@ def add_PortingServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=mistify_dot_v1_dot_porting__pb2.CancelJobRequest.FromString,
                     response_serializer=mistify_dot_v1_dot_porting__pb2.Job.SerializeToString,
+            ),
+            'RemoveJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveJob,
+                    request_deserializer=mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.FromString,
+                    response_serializer=mistify_dot_v1_dot_porting__pb2.RemoveJobResponse.SerializeToString,
             ),
             'WatchJob': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchJob,
@@ -344,6 +361,33 @@ class Porting:
             '/mistify.v1.Porting/CancelJob',
             mistify_dot_v1_dot_porting__pb2.CancelJobRequest.SerializeToString,
             mistify_dot_v1_dot_porting__pb2.Job.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/mistify.v1.Porting/RemoveJob',
+            mistify_dot_v1_dot_porting__pb2.RemoveJobRequest.SerializeToString,
+            mistify_dot_v1_dot_porting__pb2.RemoveJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,8 +5,8 @@ from typing import Final
 #: Trailing metadata of a failed call: the whole error, as an `ErrorInfo` message.
 ERROR_METADATA: Final = "mistify-error-bin"
 
-#: The largest message, in bytes: a job with thousands of goals is one message, and so is a config text of
-#: the greatest length (`mistify.parsing.jsonc`) in its longest encoding.
+#: The largest message, in bytes: a config text of the greatest length (`mistify.parsing.jsonc`) in its
+#: longest encoding is one, and so is a job with all its goals for callers that ask for no pages of them.
 MAX_MESSAGE_BYTES: Final = 64 * 2**20
 
 #: The largest metadata of a call, in bytes: an error arrives with all of its problems.

@@ -4,6 +4,7 @@ from mistify.config.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, ProgressUpdate
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.parsing.quantities import QuantityKind, sized
 from mistify.v1 import porting_pb2 as pb
@@ -22,6 +23,30 @@ def job_from_proto(message: pb.Job) -> Job:
         MistifyError: INTERNAL, it has something that this version does not know. So also below.
     """
     return _CONVERTER.from_message(message, Job)
+
+
+def part_to_proto(part: JobPart) -> pb.Job:
+    """Return a job with some of its goals as a message."""
+    message = job_to_proto(part.job)
+    message.goal_count, message.goals_met = part.goal_count, part.goals_met
+    message.next_page_token = part.next_page_token
+    return message
+
+
+def part_from_proto(message: pb.Job) -> JobPart:
+    """Return the job of a message, with the goals that it has."""
+    job = job_from_proto(message)
+    return JobPart(job, message.goal_count, message.goals_met, message.next_page_token)
+
+
+def selection_to_proto(selection: GoalSelection) -> pb.GoalSelection:
+    """Return a selection of goals as a message."""
+    return _CONVERTER.to_message(selection, pb.GoalSelection)
+
+
+def selection_from_proto(message: pb.GoalSelection) -> GoalSelection:
+    """Return the selection of goals of a message."""
+    return _CONVERTER.from_message(message, GoalSelection)
 
 
 def goal_to_proto(goal: Goal) -> pb.Goal:

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.config.reading import parse_batch
-from mistify.jobs.job import Goal, GoalState, JobState
+from mistify.jobs.job import Goal, JobState
+from mistify.parsing.quantities import format_bytes
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands
 from mistify_client.cli import tune as tuning_commands
@@ -173,12 +174,11 @@ def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
     """List the jobs of a server."""
     table = Table("job", "state", "created", "goals met")
     with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        for job in client.jobs():
+        for part in client.jobs():
+            job = part.job
             created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
-            met = sum(goal.state is GoalState.MET for goal in job.goals)
-            table.add_row(
-                job.id, job.state.value, f"{created:%Y-%m-%d %H:%M:%S} UTC", f"{met}/{len(job.goals)}"
-            )
+            met = f"{part.goals_met}/{part.goal_count}"
+            table.add_row(job.id, job.state.value, f"{created:%Y-%m-%d %H:%M:%S} UTC", met)
     Console().print(table)
 
 
@@ -191,6 +191,16 @@ def cancel(
         state = client.cancel(job).state
     verb = "is" if state is JobState.CANCELLED else "had already ended:"
     typer.echo(f"job {job} {verb} {state.value}")
+
+
+@app.command()
+def remove(
+    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
+) -> None:
+    """Remove a job that has ended, with its packages, and all files that no other job needs."""
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        freed = client.remove(job)
+    typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
 
 
 @app.command()

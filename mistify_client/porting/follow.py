@@ -8,7 +8,7 @@ from rich.console import Console
 from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_json
-from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
 from mistify_client.porting.progress import SOURCE, Display
 from mistify_client.porting.report import REPORT, report, table
 from mistify_client.rpc.porting import PortingClient
@@ -54,12 +54,11 @@ def follow(
         match event.event:
             case ProgressUpdate() as progress:
                 display.update(event.goal_id or SOURCE, progress, source)
-            case GoalState.RUNNING:
-                source = source or client.job(job.id).source
-            case GoalState.MET | GoalState.UNMET | GoalState.FAILED | GoalState.CANCELLED:
-                job = client.job(job.id)
-                source = job.source
-                goal = _goal(job, event.goal_id)
+            case GoalState() as state if event.goal_id is not None and (state.ended or source is None):
+                now, goal = client.with_goal(job.id, event.goal_id)
+                source = now.source
+                if not state.ended:
+                    continue
                 if goal.files:
                     client.fetch(job.id, goal.id, package_directory(out, goal.id))
                 display.ended(goal, source)
@@ -105,7 +104,3 @@ def _verdict(job: Job, unmet: int, count: int) -> tuple[str, int]:
             return f"{unmet} of {count} goals are not met.", EXIT_UNMET
         case _:
             return f"All {count} goals are met.", 0
-
-
-def _goal(job: Job, goal_id: str | None) -> Goal:
-    return next(goal for goal in job.goals if goal.id == goal_id)

@@ -47,6 +47,10 @@ _MAX_CALLS = 256
 _WAKE_UP_SECONDS = 0.2
 
 
+class UnansweredError(MistifyError):
+    """Error of a call that was not answered in time: the server may have done what was asked, or may yet."""
+
+
 @dataclass
 class Traffic:
     """Bytes of the messages that were sent and received, without the framing of gRPC."""
@@ -192,7 +196,7 @@ def _error_of(call: grpc.RpcError, address: str) -> MistifyError:
                 f"mistify-server serve --store DIR --data-root DIR --listen {address.removeprefix(TLS)}",
             )
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return MistifyError(
+            return UnansweredError(
                 ErrorCode.UNAVAILABLE, f"the server at {address} did not answer in time; try again later"
             )
         case status:

@@ -2,18 +2,21 @@
 
 import hashlib
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobEvent
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1.porting_pb2_grpc import PortingStub
 from mistify.wire import porting
 from mistify.wire.porting import plan_from_proto
 from mistify_client.rpc.base import ServiceClient
-from mistify_client.rpc.connection import Traffic
+from mistify_client.rpc.connection import Traffic, UnansweredError
 from mistify_client.rpc.download import ReadFrom, download_package
 from mistify_client.rpc.retry import resumed, retried
 
@@ -21,15 +24,24 @@ from mistify_client.rpc.retry import resumed, retried
 SUBMIT_SECONDS = 300.0
 JOB_SECONDS = 30.0
 LIST_SECONDS = 30.0
-CANCEL_SECONDS = 60.0
+CANCEL_SECONDS = 20.0
+REMOVE_SECONDS = 600.0
 
+#: How often a job is cancelled until the server has answered.
+CANCEL_ATTEMPTS = 3
+
+#: Jobs and goals that one answer has.
 PAGE_SIZE = 100
+GOALS_PAGE_SIZE = 1_000
+
+_FIRST_PAGE = pb.GoalSelection(page_size=GOALS_PAGE_SIZE)
 
 
 class PortingClient(ServiceClient):
     """A client of the porting service.
 
-    `job`, `watch` and `fetch` wait for a server that is away; the other methods fail at once.
+    `job`, `watch` and `fetch` wait for a server that is away; `cancel` repeats a call
+    that was not answered in time; the other methods fail at once.
     """
 
     @cached_property
@@ -47,8 +59,10 @@ class PortingClient(ServiceClient):
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, when nothing
                 was started; CONFLICT if the key belongs to another batch.
         """
-        request = pb.SubmitBatchRequest(config_json=config_json, idempotency_key=idempotency_key)
-        return porting.job_from_proto(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
+        request = pb.SubmitBatchRequest(
+            config_json=config_json, idempotency_key=idempotency_key, goals=_FIRST_PAGE
+        )
+        return self._whole(self._connection.call(self._stub.SubmitBatch, request, SUBMIT_SECONDS))
 
     def plan(self, config_json: str) -> Plan:
         """Predict the result of a batch of configs: goal tree, algorithms, costs, accuracy and seconds.
@@ -72,30 +86,70 @@ class PortingClient(ServiceClient):
             MistifyError: as `submit`; NOT_FOUND if there is no such job.
         """
         key = hashlib.sha256(config_json.encode()).hexdigest()
-        request = pb.AddGoalsRequest(job_id=job_id, config_json=config_json, idempotency_key=key)
-        return porting.job_from_proto(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
+        request = pb.AddGoalsRequest(
+            job_id=job_id, config_json=config_json, idempotency_key=key, goals=_FIRST_PAGE
+        )
+        return self._whole(self._connection.call(self._stub.AddGoals, request, SUBMIT_SECONDS))
 
     def job(self, job_id: str) -> Job:
         """Return the current state of a job."""
-        request = pb.GetJobRequest(job_id=job_id)
-        return porting.job_from_proto(
-            retried(lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff)
-        )
+        return self._whole(self._part(job_id, GoalSelection(page_size=GOALS_PAGE_SIZE)))
 
-    def jobs(self) -> Iterator[Job]:
-        """Yield every job of the server; they are requested page by page."""
-        request = pb.ListJobsRequest(page_size=PAGE_SIZE)
+    def with_goal(self, job_id: str, goal_id: str) -> tuple[Job, Goal]:
+        """Return the current state of a job without its other goals, and one of its goals.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is no such job or goal.
+        """
+        job = porting.job_from_proto(self._part(job_id, GoalSelection(goal_id=goal_id)))
+        for goal in job.goals:
+            if goal.id == goal_id:
+                return job, goal
+        raise MistifyError(ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}")
+
+    def jobs(self) -> Iterator[JobPart]:
+        """Yield every job of the server, without its goals; they are requested page by page."""
+        request = pb.ListJobsRequest(page_size=PAGE_SIZE, goals=pb.GoalSelection())
         while True:
             page: pb.ListJobsResponse = self._connection.call(self._stub.ListJobs, request, LIST_SECONDS)
-            yield from map(porting.job_from_proto, page.jobs)
+            yield from map(porting.part_from_proto, page.jobs)
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
 
     def cancel(self, job_id: str) -> Job:
-        """Stop a job; goals that are met keep their packages."""
-        request = pb.CancelJobRequest(job_id=job_id)
-        return porting.job_from_proto(self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS))
+        """Stop a job; goals that are met keep their packages. A job that has ended stays as it is.
+
+        A call that is not answered in time is repeated: whether the first has cancelled the job or not, the
+        answer says what became of it.
+
+        Returns:
+            The job, without its goals.
+
+        Raises:
+            MistifyError: UNAVAILABLE, no call was answered: the job may have been cancelled or not.
+        """
+        request = pb.CancelJobRequest(job_id=job_id, goals=pb.GoalSelection())
+        for _ in range(CANCEL_ATTEMPTS):
+            with suppress(UnansweredError):
+                message = self._connection.call(self._stub.CancelJob, request, CANCEL_SECONDS)
+                return porting.job_from_proto(message)
+        raise MistifyError(
+            ErrorCode.UNAVAILABLE,
+            f"the server at {self._connection.address} did not say in time whether it has cancelled the job "
+            f"{job_id}; it may have: see `mistify jobs`, or cancel it again, which does no harm",
+        )
+
+    def remove(self, job_id: str) -> int:
+        """Remove a job that has ended, with its packages, and return the bytes that became free.
+
+        Raises:
+            MistifyError: NOT_FOUND, there is no such job; CONFLICT, it has not ended, or a group tunes its
+                packages.
+        """
+        request = pb.RemoveJobRequest(job_id=job_id)
+        answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, REMOVE_SECONDS)
+        return answer.freed_bytes
 
     def watch(self, job_id: str, after_sequence: int = 0) -> Iterator[JobEvent]:
         """Yield the events of a job after a sequence number, then new ones as they come, until it ends."""
@@ -132,13 +186,29 @@ class PortingClient(ServiceClient):
         download_package(files, directory, self._reader(job_id, goal_id))
         return goal
 
+    def _part(self, job_id: str, selection: GoalSelection) -> pb.Job:
+        goals = porting.selection_to_proto(selection)
+        request = pb.GetJobRequest(job_id=job_id, goals=goals)
+        message: pb.Job = retried(
+            lambda: self._connection.call(self._stub.GetJob, request, JOB_SECONDS), self._backoff
+        )
+        return message
+
+    def _whole(self, message: pb.Job) -> Job:
+        """Return a job with all its goals, those behind its first page requested page by page.
+
+        The job itself is as the first page has it, so that all goals of an ended job have ended.
+        """
+        job, token = porting.job_from_proto(message), message.next_page_token
+        goals = list(job.goals)
+        while token:
+            page = self._part(job.id, GoalSelection(page_size=GOALS_PAGE_SIZE, page_token=token))
+            goals += porting.job_from_proto(page).goals
+            token = page.next_page_token
+        return replace(job, goals=tuple(goals))
+
     def _goal_with_package(self, job_id: str, goal_id: str) -> Goal:
-        goals = {goal.id: goal for goal in self.job(job_id).goals}
-        if goal_id not in goals:
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}; its goals are {', '.join(goals)}"
-            )
-        goal = goals[goal_id]
+        _, goal = self.with_goal(job_id, goal_id)
         if not goal.files:
             because = f": {goal.reason}" if goal.reason else ""
             raise MistifyError(

@@ -1,8 +1,10 @@
 """Servicer of porting."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+from mistify.jobs.part import GoalSelection
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
 from mistify.wire import porting
@@ -18,29 +20,39 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
-        return porting.job_to_proto(await self._service.submit(request.config_json, request.idempotency_key))
+        job_id = await self._service.submit(request.config_json, request.idempotency_key)
+        return await self._part(job_id, request)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
         """Return the plan of a batch without starting it."""
-        return plan_to_proto(await self._service.plan(request.config_json))
+        plan = await self._service.plan(request.config_json)
+        return await asyncio.to_thread(plan_to_proto, plan)
 
     async def AddGoals(self, request: pb.AddGoalsRequest, context: Any) -> pb.Job:  # noqa: N802
         """Add goals to a job."""
-        service, key = self._service, request.idempotency_key
-        return porting.job_to_proto(await service.add_goals(request.job_id, request.config_json, key))
+        await self._service.add_goals(request.job_id, request.config_json, request.idempotency_key)
+        return await self._part(request.job_id, request)
 
     async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.Job:  # noqa: N802
         """Show a job."""
-        return porting.job_to_proto(self._service.job(request.job_id))
+        return await self._part(request.job_id, request)
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Any) -> pb.ListJobsResponse:  # noqa: N802
         """Show a page of jobs."""
-        jobs, next_token = await self._service.jobs(request.page_size, request.page_token)
-        return pb.ListJobsResponse(jobs=map(porting.job_to_proto, jobs), next_page_token=next_token)
+        parts, token = await self._service.jobs(request.page_size, request.page_token, _selection(request))
+        jobs = await asyncio.to_thread(lambda: list(map(porting.part_to_proto, parts)))
+        return pb.ListJobsResponse(jobs=jobs, next_page_token=token)
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.Job:  # noqa: N802
         """Stop a job."""
-        return porting.job_to_proto(await self._service.cancel(request.job_id))
+        await self._service.cancel(request.job_id)
+        return await self._part(request.job_id, request)
+
+    async def RemoveJob(  # noqa: N802
+        self, request: pb.RemoveJobRequest, context: Any
+    ) -> pb.RemoveJobResponse:
+        """Remove a job."""
+        return pb.RemoveJobResponse(freed_bytes=await self._service.remove(request.job_id))
 
     async def WatchJob(  # noqa: N802
         self, request: pb.WatchJobRequest, context: Any
@@ -56,3 +68,12 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         chunks = self._service.fetch(request.job_id, request.goal_id, request.file, request.offset)
         async for chunk in chunks:
             yield pb.PackageChunk(data=chunk)
+
+    async def _part(self, job_id: str, request: Any) -> pb.Job:
+        """Return a job with the goals that a request selects."""
+        part = await self._service.part(job_id, _selection(request))
+        return await asyncio.to_thread(porting.part_to_proto, part)
+
+
+def _selection(request: Any) -> GoalSelection | None:
+    return porting.selection_from_proto(request.goals) if request.HasField("goals") else None

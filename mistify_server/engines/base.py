@@ -19,6 +19,11 @@ class Engine(ABC):
     def slots(self) -> int:
         """Return how many tasks run at the same time; more wait for their turn."""
 
+    @property
+    @abstractmethod
+    def busy_since(self) -> float:
+        """Return when the oldest task that still runs began, in seconds since 1970; now if none runs."""
+
     @abstractmethod
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         """Run a task to its end. Cancelling the call stops the task at once.

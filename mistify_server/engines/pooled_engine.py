@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from abc import abstractmethod
 from collections.abc import Mapping
 
@@ -64,14 +65,28 @@ class PooledEngine(Engine):
         self._deadlines = deadlines
         self._regular = WorkerPool(self._start_regular, slots)
         self._spare = WorkerPool(self._start_spare, 1, keep=False)
+        self._begun: dict[object, float] = {}
 
     @property
     @override
     def slots(self) -> int:
         return self._regular.size
 
+    @property
+    @override
+    def busy_since(self) -> float:
+        return min(self._begun.values(), default=time.time())
+
     @override
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
+        attempts = object()
+        self._begun[attempts] = time.time()
+        try:
+            return await self._attempt(task, on_progress)
+        finally:
+            del self._begun[attempts]
+
+    async def _attempt(self, task: Task, on_progress: OnProgress) -> Result:
         pool = self._regular
         if isinstance(task, InspectTask) and not await self._free():
             pool = self._spare

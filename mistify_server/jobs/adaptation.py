@@ -19,7 +19,7 @@ from mistify_server.jobs.task_factory import (
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, others, safer
 from mistify_server.store.artifacts import Artifacts, digest_of
-from mistify_server.store.changes import BranchesSaved, CheckpointSaved, GoalChanged, RootSaved
+from mistify_server.store.changes import BranchesSaved, CheckpointSaved, GoalChanged, GoalsFailed, RootSaved
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import (
     AdaptResult,
@@ -97,7 +97,7 @@ class CollectiveAdaptation:
         if not isinstance(result, SourceResult):
             self._queued.discard(None)  # goals that are added later try again
             reason = f"the source could not be prepared: {failure_reason(result)}"
-            self._log.record(*self._failures(self._plan.nodes, reason))
+            self._log.record(self._failed(self._plan.nodes, reason))
             return
         self._log.record(RootSaved(self._plan.number, result))
         self._root = result
@@ -211,11 +211,10 @@ class CollectiveAdaptation:
     def _fail_subtree(self, index: int, reason: str) -> None:
         node, *below = self._tree.subtree(index)
         because = f"the goal {node.goals[0]}, from which it is adapted, failed: {reason}"
-        self._log.record(*self._failures([node], reason), *self._failures(below, because))
+        self._log.record(self._failed([node], reason), self._failed(below, because))
 
-    def _failures(self, nodes: Iterable[NodePlan], reason: str) -> list[GoalChanged]:
-        goals = [goal for node in nodes for goal in self._log.open_goals(node.goals)]
-        return [GoalChanged(failed_goal(goal, reason)) for goal in goals]
+    def _failed(self, nodes: Iterable[NodePlan], reason: str) -> GoalsFailed:
+        return GoalsFailed([goal.id for node in nodes for goal in self._log.open_goals(node.goals)], reason)
 
 
 class _Tree:

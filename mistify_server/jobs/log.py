@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from mistify.jobs.job import Goal, GoalState, Job, ProgressUpdate
-from mistify_server.store.changes import Advanced, Change, GoalChanged
+from mistify_server.jobs.outcomes import failed_goal
+from mistify_server.store.changes import Advanced, Change, GoalChanged, GoalsFailed
 from mistify_server.store.jobs import JobStore
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.results import Result, TaskFailure
@@ -61,8 +62,12 @@ class JobLog:
         """Write changes to the store, all or none."""
         self._jobs.record(self.job_id, changes, self._clock() - self._start, self._spent)
         for change in changes:
-            if isinstance(change, GoalChanged):
-                self._goals[change.goal.id] = change.goal
+            match change:
+                case GoalChanged(goal):
+                    self._goals[goal.id] = goal
+                case GoalsFailed(goal_ids, reason):
+                    failed = (failed_goal(self._goals[goal_id], reason) for goal_id in goal_ids)
+                    self._goals |= {goal.id: goal for goal in failed}
         self._on_change()
 
     async def account(self, running: Awaitable[Result]) -> Result:

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.job import GoalState, JobEvent, JobState
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.store.changes import Addition
@@ -20,7 +22,7 @@ class RunningJobs:
     """Runs jobs side by side over one engine, and lets any number of watchers follow them.
 
     The store is called on the event loop, as its calls take milliseconds: events so have the order in which
-    the changes were made.
+    the changes were made. Only to read a whole job, with all its goals, a thread is used.
     """
 
     def __init__(self, store: Store, engine: Engine) -> None:
@@ -31,6 +33,7 @@ class RunningJobs:
         self._failures: dict[str, MistifyError] = {}
         self._stopped: MistifyError | None = None
         self._changed: dict[str, asyncio.Event] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def start(self, job_id: str) -> None:
         """Run a job from wherever it stands; a server that stops leaves it to the next one."""
@@ -55,10 +58,10 @@ class RunningJobs:
         for job_id in self._store.jobs.unfinished():
             self.start(job_id)
 
-    async def cancel(self, job_id: str) -> Job:
+    async def cancel(self, job_id: str) -> None:
         """Stop a job for good; what is done stays. A job that has ended stays as it is."""
         # The caller may hang up, but a job must not stay half cancelled.
-        return await asyncio.shield(asyncio.create_task(self._cancel(job_id)))
+        await asyncio.shield(asyncio.create_task(self._cancel(job_id)))
 
     async def stop(self) -> None:
         """Stop all jobs for now; the next server resumes them."""
@@ -89,13 +92,17 @@ class RunningJobs:
                 raise failure
             await self._changed.setdefault(job_id, asyncio.Event()).wait()
 
-    async def _cancel(self, job_id: str) -> Job:
+    @asynccontextmanager
+    async def held(self, job_id: str) -> AsyncIterator[None]:
+        """Keep a job from being read to be run, and others from holding it, in the block."""
+        lock = self._locks.setdefault(job_id, asyncio.Lock())
+        async with lock:
+            yield
+
+    async def _cancel(self, job_id: str) -> None:
         while job_id in self._tasks:  # it may be started again while it ends
             await self._stop(job_id)
-        job = self._store.jobs.job(job_id)
-        if not job.state.ended:
-            self._runner(job).end(GoalState.CANCELLED, JobState.CANCELLED)
-        return self._store.jobs.job(job_id)
+        self._end(job_id, GoalState.CANCELLED, JobState.CANCELLED)
 
     async def _stop(self, job_id: str) -> None:
         task = self._tasks.get(job_id)
@@ -109,8 +116,7 @@ class RunningJobs:
 
     async def _run(self, job_id: str) -> None:
         try:
-            self._runners[job_id] = self._runner(self._store.jobs.job(job_id))
-            await self._runners[job_id].run()
+            await self._adapt(job_id)
         except MistifyError as error:
             _log.error("job %s cannot go on until the server is started again: %s", job_id, error)
             self._failures[job_id] = error
@@ -118,8 +124,28 @@ class RunningJobs:
         finally:
             self._runners.pop(job_id, None)
 
-    def _runner(self, job: Job) -> JobRunner:
-        return JobRunner(self._store, self._engine, job, lambda: self._wake_watchers(job.id))
+    async def _adapt(self, job_id: str) -> None:
+        """Run a job; an error of the program fails it."""
+        try:
+            async with self.held(job_id):
+                self._runners[job_id] = await self._runner(job_id)
+            await self._runners[job_id].run()
+        except MistifyError:
+            raise
+        except Exception:
+            _log.exception("the job %s failed", job_id)
+            reason = "an error inside the server; its log has the details"
+            self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
+
+    async def _runner(self, job_id: str) -> JobRunner:
+        """Return the runner of a job, as the store has it."""
+        job = await asyncio.to_thread(self._store.jobs.job, job_id)
+        states = await asyncio.to_thread(self._store.jobs.batches, job_id)
+        return JobRunner(self._store, self._engine, job, states, lambda: self._wake_watchers(job_id))
+
+    def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+        self._store.jobs.end(job_id, goal_state, job_state, reason)
+        self._wake_watchers(job_id)
 
     def _wake_watchers(self, job_id: str) -> None:
         """Let the watchers of a job look for new events, or for the reason why there will be none."""

@@ -2,27 +2,31 @@
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, starmap
 
+from mistify.config.porting import PortingConfig
 from mistify.config.reading import collective_batches, parse_batch
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Goal, Job, JobEvent, JobState, PackageFile
+from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
 from mistify_server.jobs.running_jobs import RunningJobs
-from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.planning.rejection import reject
-from mistify_server.planning.snapshot import JobSnapshot
+from mistify_server.planning.rejection import reject, reject_too_many
+from mistify_server.planning.snapshot import Inspections, JobSnapshot
 from mistify_server.store.artifacts import artifact_of
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
+from mistify_server.store.removal import remove_job
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 
@@ -30,6 +34,9 @@ from mistify_server.tasks.results import Inspection
 CHUNK = 256 * 1024
 
 MOST_JOBS_PER_PAGE = 100
+
+#: Of a job, unless the server is started with another number.
+DEFAULT_MAX_GOALS = 10_000
 
 #: Unless one job alone has more: a page is one message.
 MOST_GOALS_PER_PAGE = 20_000
@@ -48,43 +55,50 @@ class PortingService:
         jobs: RunningJobs,
         resolver: BatchResolver,
         inspector: BatchInspector,
+        *,
+        max_goals: int = DEFAULT_MAX_GOALS,
         now: Callable[[], datetime] = _now,
     ) -> None:
         self._store = store
         self._jobs = jobs
         self._resolver = resolver
         self._inspector = inspector
+        self._max_goals = max_goals
+        self._removing = asyncio.Lock()
         self._now = now
 
-    async def submit(self, config_text: str, idempotency_key: str) -> Job:
+    async def submit(self, config_text: str, idempotency_key: str) -> str:
         """Resolve and inspect a batch of configs, check its limits, plan it, and start a job for it.
 
         Args:
             config_text: JSON as in the paper's Figure 3.
-            idempotency_key: with the key of an earlier submission that job is returned; empty for none.
+            idempotency_key: with the key of an earlier submission its job is returned; empty for none.
+
+        Returns:
+            The id of the job.
 
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was kept or started; CONFLICT, the key belongs to another config.
         """
-        known = self._store.jobs.find(idempotency_key, config_text) if idempotency_key else None
+        jobs = self._store.jobs
+        known = await asyncio.to_thread(jobs.find, idempotency_key, config_text) if idempotency_key else None
         if known is not None:
-            return known
-        configs = await asyncio.to_thread(parse_batch, config_text)
+            return known.id
+        configs = await self._parsed(config_text)
         problems = ProblemCollector()
-        resolved = self._resolver.resolve(collective_batches(configs), problems)
+        resolved = await asyncio.to_thread(self._resolver.resolve, collective_batches(configs), problems)
         inspected = await self._inspector.inspect(resolved, problems)
-        inspected = [batch.with_precisions() for batch in inspected]
-        problems.add(chain.from_iterable(starmap(unreachable, inspected)))
-        reject(problems.problems)
-        planned = await asyncio.to_thread(lambda: list(starmap(self._planned, inspected)))
+        planned = await asyncio.to_thread(self._planned_all, inspected, problems)
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         plans = [plan for plan, _, _ in planned]
         job = self._new_job([goals[config.id] for config in configs])
-        kept = self._store.jobs.create(Submission(job, plans, config_text, idempotency_key or None))
+        kept = await asyncio.to_thread(
+            jobs.create, Submission(job, plans, config_text, idempotency_key or None)
+        )
         if kept.id == job.id:
             self._jobs.start(job.id)
-        return kept
+        return kept.id
 
     async def plan(self, config_text: str) -> Plan:
         """Return the expected course of a batch of configs; nothing is kept or started.
@@ -95,71 +109,96 @@ class PortingService:
         Raises:
             MistifyError: as of `submit`, but for limits that no network can meet, which the plan has.
         """
-        configs = await asyncio.to_thread(parse_batch, config_text)
+        configs = await self._parsed(config_text)
         problems = ProblemCollector()
-        resolved = self._resolver.resolve(collective_batches(configs), problems)
+        resolved = await asyncio.to_thread(self._resolver.resolve, collective_batches(configs), problems)
         inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step"))
-        inspected = [batch.with_precisions() for batch in inspected]
-        problems.add(chain.from_iterable(starmap(unusable, inspected)))
-        reject(problems.problems)
-        reachable = [batch for batch in starmap(within_reach, inspected) if batch.resolved.batch.configs]
-        batches = await asyncio.to_thread(lambda: list(starmap(self._forecast, reachable)))
-        return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, inspected))))
+        return await asyncio.to_thread(self._plan, inspected, problems)
 
-    async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> Job:
+    async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> None:
         """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
 
         A job that runs takes them up at once. One that has ended runs again for them alone: goals that
         have ended stay as they are, also failed and cancelled ones. `insert_goals` says which goal starts
-        where.
+        where. The job has them in the order of their configs behind its others.
 
         Args:
             job_id: of the job.
             config_text: as of `submit`; with models, data and algorithms of the job, and new ids.
             idempotency_key: nothing is added twice to a job under one key; empty for none.
 
-        Returns:
-            The job, with the goals in the order of their configs behind its others.
-
         Raises:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was added; CONFLICT, the key has added other goals.
         """
         jobs = self._store.jobs
-        configs = await asyncio.to_thread(parse_batch, config_text)
+        configs = await self._parsed(config_text)
         if self._added(job_id, config_text, idempotency_key):
-            return jobs.job(job_id)
-        snapshot = self._snapshot(job_id)
+            return
+        reject_too_many(len(configs), self._max_goals, jobs.goal_states(job_id).total())
+        snapshot = await asyncio.to_thread(self._snapshot, job_id)
         problems = ProblemCollector()
-        uninspected = snapshot.uninspected(snapshot.resolve(configs))
+        uninspected = snapshot.uninspected(await asyncio.to_thread(snapshot.resolve, configs))
         inspected = await self._inspector.inspect(uninspected, problems)
         reject(problems.problems)
-        # The job may have gone on meanwhile. Nothing is awaited from here on: it stays as it now stands.
-        if self._added(job_id, config_text, idempotency_key):
-            return jobs.job(job_id)
-        snapshot = self._snapshot(job_id)
         inspections = {batch.number: inspection for batch, inspection in inspected}
-        plans, goals = snapshot.insert(snapshot.resolve(configs), inspections, jobs)
-        addition = Addition(goals, plans, config_text, idempotency_key or None)
-        jobs.add_goals(job_id, addition)
-        self._jobs.grow(job_id, addition)
-        return jobs.job(job_id)
+        async with self._jobs.held(job_id):
+            if self._added(job_id, config_text, idempotency_key):
+                return
+            reject_too_many(len(configs), self._max_goals, jobs.goal_states(job_id).total())
+            plans, goals = await self._inserted(job_id, configs, inspections)
+            # Nothing is awaited from here on: what was planned fits the job as it stands.
+            addition = Addition(goals, plans, config_text, idempotency_key or None)
+            jobs.add_goals(job_id, addition)
+            self._jobs.grow(job_id, addition)
 
-    def job(self, job_id: str) -> Job:
-        """Return a job."""
-        return self._store.jobs.job(job_id)
+    async def _inserted(
+        self, job_id: str, configs: Sequence[PortingConfig], inspections: Inspections
+    ) -> tuple[list[BatchPlan], list[Goal]]:
+        """Plan new goals on a thread, again where a checkpoint on which they may rest is lost meanwhile."""
+        jobs = self._store.jobs
+        while True:
+            lost = _lost(jobs.goal_states(job_id))
+            snapshot = await asyncio.to_thread(self._snapshot, job_id)
+            resolved = await asyncio.to_thread(snapshot.resolve, configs)
+            inserted = await asyncio.to_thread(snapshot.insert, resolved, inspections, jobs)
+            if _lost(jobs.goal_states(job_id)) == lost:
+                return inserted
 
-    async def jobs(self, page_size: int, page_token: str) -> tuple[list[Job], str]:
+    async def part(self, job_id: str, selection: GoalSelection | None = None) -> JobPart:
+        """Return a job with some of its goals, or with all of them."""
+        if selection is not None:
+            return await asyncio.to_thread(self._store.jobs.part, job_id, selection)
+        job = await asyncio.to_thread(self._store.jobs.job, job_id)
+        return JobPart(job, len(job.goals), sum(goal.state is GoalState.MET for goal in job.goals))
+
+    async def jobs(
+        self, page_size: int, page_token: str, selection: GoalSelection | None = None
+    ) -> tuple[list[JobPart], str]:
         """Return a page of jobs, the newest first, and the token of the next page, empty after the last."""
         size = min(page_size, MOST_JOBS_PER_PAGE) if page_size > 0 else MOST_JOBS_PER_PAGE
         page, more = await asyncio.to_thread(
-            self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None
+            self._store.jobs.page, size, MOST_GOALS_PER_PAGE, page_token or None, selection
         )
-        return page, page[-1].id if more else ""
+        return page, page[-1].job.id if more else ""
 
-    async def cancel(self, job_id: str) -> Job:
+    async def cancel(self, job_id: str) -> None:
         """Stop a job; goals that have ended stay, with their packages."""
-        return await self._jobs.cancel(job_id)
+        await self._jobs.cancel(job_id)
+
+    async def remove(self, job_id: str) -> int:
+        """Remove a job that has ended, with the files that nothing else needs, and return the bytes freed.
+
+        Raises:
+            MistifyError: CONFLICT, it has not ended, or a group tunes its packages; UNAVAILABLE, a model is
+                being added to the store.
+        """
+        # The caller may hang up, but the files of a removed job have to go as well.
+        return await asyncio.shield(asyncio.create_task(self._remove(job_id)))
+
+    async def _remove(self, job_id: str) -> int:
+        async with self._removing:
+            return await asyncio.to_thread(remove_job, self._store, job_id, self._inspector.engine.busy_since)
 
     def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
         """Yield a job's events after a sequence number, then new ones as they come, until it has ended."""
@@ -182,6 +221,31 @@ class PortingService:
             stream.seek(offset)
             while chunk := stream.read(CHUNK):
                 yield chunk
+
+    async def _parsed(self, config_text: str) -> Sequence[PortingConfig]:
+        """Return the configs of a text, which are refused unread where they are too many for any job."""
+
+        def check_count(count: int) -> None:
+            reject_too_many(count, self._max_goals)
+
+        return await asyncio.to_thread(parse_batch, config_text, check_count=check_count)
+
+    def _planned_all(
+        self, inspected: Sequence[InspectedBatch], problems: ProblemCollector
+    ) -> list[tuple[BatchPlan, list[Goal], Forecast | None]]:
+        """Return what `_planned` does of each batch, with the precisions chosen."""
+        chosen = [batch.with_precisions() for batch in inspected]
+        problems.add(chain.from_iterable(starmap(unreachable, chosen)))
+        reject(problems.problems)
+        return list(starmap(self._planned, chosen))
+
+    def _plan(self, inspected: Sequence[InspectedBatch], problems: ProblemCollector) -> Plan:
+        chosen = [batch.with_precisions() for batch in inspected]
+        problems.add(chain.from_iterable(starmap(unusable, chosen)))
+        reject(problems.problems)
+        reachable = [batch for batch in starmap(within_reach, chosen) if batch.resolved.batch.configs]
+        batches = starmap(self._forecast, reachable)
+        return Plan(tuple(batches), tuple(chain.from_iterable(starmap(out_of_reach, chosen))))
 
     def _planned(
         self, resolved: ResolvedBatch, inspection: Inspection
@@ -218,16 +282,16 @@ class PortingService:
         )
 
     def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
-        goals = {goal.id: goal for goal in self._store.jobs.job(job_id).goals}
-        if goal_id not in goals:
-            raise MistifyError(
-                ErrorCode.NOT_FOUND,
-                f'the job {job_id} has no goal "{goal_id}"; it has {", ".join(goals)}',
-            )
-        files = {file.name: file for file in goals[goal_id].files}
+        (goal,) = self._store.jobs.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
+        files = {file.name: file for file in goal.files}
         if file_name not in files:
-            have = ", ".join(files) or f"no package, it is {goals[goal_id].state.value}"
+            have = ", ".join(files) or f"no package, it is {goal.state.value}"
             raise MistifyError(
                 ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
             )
         return files[file_name]
+
+
+def _lost(states: Counter[GoalState]) -> int:
+    """Return how many goals have ended, perhaps without the checkpoint that others would start from."""
+    return states[GoalState.FAILED] + states[GoalState.CANCELLED]

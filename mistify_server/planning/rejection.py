@@ -7,6 +7,25 @@ from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
 _CODES = {"model": ErrorCode.INVALID_MODEL, "dataset": ErrorCode.INVALID_DATASET}
 
 
+def reject_too_many(count: int, most: int, present: int = 0) -> None:
+    """Raise an error if a job would have more goals than the server takes.
+
+    Args:
+        count: Of the goals that are submitted or added.
+        most: The server's limit.
+        present: The number of goals that the job has already.
+
+    Raises:
+        MistifyError: INVALID_CONFIG.
+    """
+    if count + present <= most:
+        return
+    added = f", added to a job that has {present:,}" if present else ""
+    expected = f"at most {most:,} goals in a job"
+    fix = "split them into several jobs, or start the server with a larger --max-goals (max_goals in a file)"
+    raise invalid_config([Problem("the list", f"{count:,} goals{added}", expected, fix)])
+
+
 def reject(problems: Sequence[Problem]) -> None:
     """Raise an error with all problems, if there are any.
 

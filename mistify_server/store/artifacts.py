@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
@@ -108,9 +109,31 @@ class Artifacts:
         with self._locked("a model is being added to its store", shared=False):
             yield
 
-    def remove(self, name: str) -> None:
-        """Delete an artifact that nothing refers to any more; nothing happens where there is none."""
-        self._place(name).unlink(missing_ok=True)
+    def remove(self, name: str, before: float = inf) -> int:
+        """Delete an artifact that nothing refers to any more; nothing happens where there is none.
+
+        Args:
+            name: of the artifact.
+            before: seconds since 1970; one that was put then or later stays, whoever puts it meanwhile.
+
+        Returns:
+            Bytes that became free.
+        """
+        place = self._place(name)
+        try:
+            if place.stat().st_mtime >= before:
+                return 0
+            # Aside first: whoever puts it from here on finds none, and whoever has just done so is seen.
+            aside = self.incoming() / f"removed-{name}"
+            place.replace(aside)
+        except FileNotFoundError:
+            return 0
+        status = aside.stat()
+        if status.st_mtime >= before:
+            aside.replace(place)
+            return 0
+        aside.unlink()
+        return status.st_size
 
     def clear_incoming(self) -> None:
         """Remove the files of writers that were killed."""
@@ -145,7 +168,9 @@ class Artifacts:
                 sync_file(target)
             name = digest.hexdigest() + suffix
             place = self._place(name)
-            if not place.is_file():
+            try:
+                os.utime(place)  # for `remove`: it is in use
+            except FileNotFoundError:
                 place.parent.mkdir(exist_ok=True)
                 Path(temporary).replace(place)
                 sync_path(place.parent)

@@ -64,6 +64,14 @@ class GoalChanged:
 
 
 @dataclass(frozen=True)
+class GoalsFailed:
+    """Goals that had not ended have failed, all for one reason; each state becomes an event."""
+
+    goal_ids: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True)
 class JobChanged:
     """A job came to a state, which becomes an event."""
 
@@ -79,4 +87,6 @@ class Advanced:
     update: ProgressUpdate
 
 
-Change: TypeAlias = RootSaved | CheckpointSaved | BranchesSaved | GoalChanged | JobChanged | Advanced
+Change: TypeAlias = (
+    RootSaved | CheckpointSaved | BranchesSaved | GoalChanged | GoalsFailed | JobChanged | Advanced
+)

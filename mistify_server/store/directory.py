@@ -15,7 +15,7 @@ from mistify_server.store.models import ModelStore
 from mistify_server.store.sql.database import Database
 from mistify_server.store.sql.devices import SqlDeviceStore
 from mistify_server.store.sql.jobs import SqlJobStore, SqlModelStore
-from mistify_server.store.sql.migrations.migrate import is_outdated, migrate
+from mistify_server.store.sql.migrations.migrate import is_outdated, make_shrinkable, migrate
 from mistify_server.store.sql.tuning import SqlTuningStore
 from mistify_server.store.tuning import TuningStore
 
@@ -95,6 +95,7 @@ def serving(directory: Path) -> Iterator[None]:
         for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):
             files.clear_incoming()
         migrate(directory / _DATABASE)
+        make_shrinkable(directory / _DATABASE)
         yield
     finally:
         os.close(handle)

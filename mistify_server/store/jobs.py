@@ -1,9 +1,11 @@
 """Interface of the store of jobs."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from mistify.jobs.job import Job, JobEvent
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Change, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchState
@@ -13,7 +15,8 @@ class JobStore(ABC):
     """Store of jobs, their checkpoints and their events.
 
     Every method is one transaction. Once a writing method has returned, its changes survive a crash of
-    the machine. Calls take milliseconds. All of them raise `MistifyError` NOT_FOUND where there is no
+    the machine. Calls take milliseconds, but for those that read or write all goals of a job with thousands.
+    All of them raise `MistifyError` NOT_FOUND where there is no
     such job, and UNAVAILABLE where the disk is full, read-only or broken.
     """
 
@@ -57,17 +60,32 @@ class JobStore(ABC):
         """Check whether a job has ended."""
 
     @abstractmethod
-    def jobs(self, limit: int) -> list[Job]:
-        """Return up to `limit` jobs, the newest first."""
+    def part(self, job_id: str, selection: GoalSelection) -> JobPart:
+        """Return a job in its current state with some of its goals. No others are read.
+
+        Raises:
+            MistifyError: NOT_FOUND, it has no such goal; INVALID_CONFIG, the page token is none.
+        """
 
     @abstractmethod
-    def page(self, limit: int, most_goals: int, before: str | None = None) -> tuple[list[Job], bool]:
+    def goal_states(self, job_id: str) -> Counter[GoalState]:
+        """Return how many goals of a job are in each state; none where there is no such job."""
+
+    @abstractmethod
+    def page(
+        self,
+        limit: int,
+        most_goals: int,
+        before: str | None = None,
+        selection: GoalSelection | None = None,
+    ) -> tuple[list[JobPart], bool]:
         """Return a page of jobs, the newest first, and whether there are older ones. No others are read.
 
         Args:
             limit: the largest number of jobs.
             most_goals: the largest number of goals of all of them; a first job with more comes alone.
             before: only jobs that were submitted before this one.
+            selection: of each job's goals; None for all.
         """
 
     @abstractmethod
@@ -92,6 +110,19 @@ class JobStore(ABC):
         """
 
     @abstractmethod
+    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+        """End a job, with an event for each goal and the job; goals that have ended stay as they are.
+
+        A job that has ended stays as it is.
+
+        Args:
+            job_id: of the job.
+            goal_state: of the other goals.
+            job_state: of the job.
+            reason: why, for the job and these goals.
+        """
+
+    @abstractmethod
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
         """Return up to `limit` of the latest edges of all jobs, the oldest first.
 
@@ -111,5 +142,9 @@ class JobStore(ABC):
         """
 
     @abstractmethod
+    def shrink(self) -> int:
+        """Give the space of removed jobs back to the disk, and return the bytes that became free."""
+
+    @abstractmethod
     def mentioned(self) -> set[str]:
-        """Return all SHA-256 digests in the store: those of files that are still needed."""
+        """Return the SHA-256 digests of all files that are still needed, and perhaps others."""

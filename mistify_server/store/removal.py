@@ -1,14 +1,18 @@
-"""Removal of jobs from a store that no server uses, and of the files that nothing refers to any more."""
+"""Removal of jobs from a store, and of the files that nothing refers to any more."""
 
 from collections.abc import Iterable
+from math import inf
 from pathlib import Path
 
 from mistify_server.store.artifacts import digest_of
-from mistify_server.store.directory import open_store, serving
+from mistify_server.store.directory import Store, open_store, serving
+
+#: Seconds by which the clock of a file system may be behind.
+_CLOCK = 0.1
 
 
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
-    """Remove jobs that have ended, then every artifact that nothing in the store refers to.
+    """Remove jobs that have ended from a store that no server uses, then every file that nothing refers to.
 
     The next removal, also one of no jobs, completes one that was interrupted.
 
@@ -27,10 +31,32 @@ def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
     with serving(directory), open_store(directory) as store, store.artifacts.removing():
         for job_id in job_ids:
             store.jobs.remove(job_id)
-        mentioned = store.jobs.mentioned()
-        freed = 0
-        for name in store.artifacts.names():
-            if digest_of(name) not in mentioned:
-                freed += store.artifacts.size(name)
-                store.artifacts.remove(name)
-    return freed
+        return _remove_files(store, inf) + store.jobs.shrink()
+
+
+def remove_job(store: Store, job_id: str, busy_since: float) -> int:
+    """Remove a job that has ended from the store of a running server, then the files that nothing refers to.
+
+    Files that a task under way may have made, which nothing refers to yet, stay for a later removal.
+
+    Args:
+        store: Of the server.
+        job_id: Of the job.
+        busy_since: When the oldest task under way began, in seconds since 1970; now if there is none.
+
+    Returns:
+        Bytes that became free.
+
+    Raises:
+        MistifyError: as `remove_jobs`.
+    """
+    with store.artifacts.removing():
+        store.jobs.remove(job_id)
+        return _remove_files(store, busy_since - _CLOCK) + store.jobs.shrink()
+
+
+def _remove_files(store: Store, before: float) -> int:
+    """Remove the files that nothing refers to, of those put before a time, and return their bytes."""
+    names = store.artifacts.names()
+    mentioned = store.jobs.mentioned()
+    return sum(store.artifacts.remove(name, before) for name in names if digest_of(name) not in mentioned)

@@ -20,6 +20,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile, ProgressUpdate, Source
+from mistify.jobs.part import JobPart
 from mistify.jobs.plan import Plan
 from mistify.package.manifest import Branch, Manifest, MeasuredLatency, TensorInfo, Versions, describe_file
 from mistify.v1 import porting_pb2 as pb
@@ -86,6 +87,8 @@ class PortingFake(PortingServicer):
     watch_faults: list[int] = field(default_factory=list)
     fetch_faults: list[int] = field(default_factory=list)
     corrupt_downloads: int = 0
+    unanswered: int = 0
+    page: int = 1_000
     error: MistifyError | None = None
     requests: list[object] = field(default_factory=list)
     metadata: list[dict[str, object]] = field(default_factory=list)
@@ -99,7 +102,7 @@ class PortingFake(PortingServicer):
         if request.idempotency_key not in self.keys:
             self.keys[request.idempotency_key] = f"job-{len(self.keys) + 1}"
         self.job = replace(self.job, id=self.keys[request.idempotency_key])
-        return porting.job_to_proto(self.job)
+        return self._part(request)
 
     def Plan(self, request, context):
         self._note(request, context)
@@ -107,25 +110,45 @@ class PortingFake(PortingServicer):
 
     def AddGoals(self, request, context):
         self._note(request, context)
-        return porting.job_to_proto(self.job)
+        return self._part(request)
 
     def GetJob(self, request, context):
         self._note(request, context)
         if request.job_id != self.job.id:
             self._abort(context, MistifyError(ErrorCode.NOT_FOUND, f"there is no job {request.job_id!r}"))
-        return porting.job_to_proto(self.job)
+        return self._part(request)
 
     def ListJobs(self, request, context):
         self._note(request, context)
         names = ["job-1", "job-2", "job-3"]
         first = names.index(request.page_token) + 1 if request.page_token else 0
-        jobs = [porting.job_to_proto(replace(self.job, id=name)) for name in names[first : first + 2]]
+        parts = [JobPart(replace(self.job, id=name, goals=()), 2, 1) for name in names[first : first + 2]]
+        jobs = map(porting.part_to_proto, parts)
         return pb.ListJobsResponse(jobs=jobs, next_page_token="" if first else "job-2")
 
     def CancelJob(self, request, context):
         self._note(request, context)
         self.job = replace(self.job, state=JobState.CANCELLED)
-        return porting.job_to_proto(self.job)
+        if self.unanswered:
+            self.unanswered -= 1
+            context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "too late")
+        return self._part(request)
+
+    def RemoveJob(self, request, context):
+        self._note(request, context)
+        return pb.RemoveJobResponse(freed_bytes=2_000_000)
+
+    def _part(self, request):
+        """The job with the goals that a request selects; a page has `page` goals at the most."""
+        first = int(request.goals.page_token or 0)
+        end = first + min(request.goals.page_size, self.page)
+        goals = self.job.goals[first:end]
+        if request.goals.goal_id:
+            goals = tuple(goal for goal in self.job.goals if goal.id == request.goals.goal_id)
+        more = str(end) if request.goals.page_size and end < len(self.job.goals) else ""
+        met = sum(goal.state is GoalState.MET for goal in self.job.goals)
+        part = JobPart(replace(self.job, goals=goals), len(self.job.goals), met, more)
+        return porting.part_to_proto(part)
 
     def WatchJob(self, request, context):
         self._note(request, context)

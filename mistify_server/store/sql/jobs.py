@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
@@ -10,7 +11,8 @@ from sqlalchemy.orm import Session
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import Job, JobEvent, JobState
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import (
     Addition,
     Advanced,
@@ -18,6 +20,7 @@ from mistify_server.store.changes import (
     Change,
     CheckpointSaved,
     GoalChanged,
+    GoalsFailed,
     JobChanged,
     RootSaved,
     Submission,
@@ -33,12 +36,17 @@ from mistify_server.store.sql.rows import (
     addition_row,
     change_goal,
     checkpoint_row,
+    count_states,
     digest,
     edge_row,
-    event_rows,
-    goal_rows,
+    end_goals,
+    fail_goals,
+    insert_events,
+    insert_goals,
+    insert_job,
     job_of,
-    new_rows,
+    last_sequence,
+    part_of,
     read_event,
 )
 from mistify_server.store.sql.schema import (
@@ -60,6 +68,9 @@ from mistify_server.tasks.results import BranchResult, SourceResult
 #: Rows of a job, those that refer to others first.
 _OF_JOB = (EventRow, FileRow, BranchesRow, GoalRow, EdgeRow, CheckpointRow, BatchRow, AdditionRow)
 
+#: Tables with most rows, which name no file.
+_WITHOUT_FILES = frozenset({GoalRow.__tablename__, EventRow.__tablename__})
+
 _DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -80,9 +91,7 @@ class SqlJobStore(JobStore):
             known = _submitted(session, submission.idempotency_key, submission.config_text)
             if known is not None:
                 return job_of(session, known)
-            for rows in new_rows(submission):
-                session.add_all(rows)
-                session.flush()
+            insert_job(session, submission)
             self._append_events(session, submission.job.id, [(None, submission.job.state)])
         return submission.job
 
@@ -98,7 +107,7 @@ class SqlJobStore(JobStore):
             job = _row(session, job_id)
             count = session.scalar(select(func.count()).select_from(GoalRow).filter_by(job_id=job_id)) or 0
             session.add(addition_row(job_id, addition))
-            session.add_all(goal_rows(job_id, addition.goals, count))
+            insert_goals(session, job_id, addition.goals, count)
             for plan in addition.plans:
                 session.get_one(BatchRow, (job_id, plan.number)).plan = plan.model_dump(mode="json")
             queued = JobChanged(JobState.QUEUED)
@@ -132,22 +141,33 @@ class SqlJobStore(JobStore):
             return JobState(_row(session, job_id).state).ended
 
     @override
-    def jobs(self, limit: int) -> list[Job]:
+    def part(self, job_id: str, selection: GoalSelection) -> JobPart:
         with self._database.read() as session:
-            query = select(JobRow).order_by(JobRow.number.desc()).limit(limit)
-            return [job_of(session, row) for row in session.scalars(query)]
+            return part_of(session, _row(session, job_id), selection)
 
     @override
-    def page(self, limit: int, most_goals: int, before: str | None = None) -> tuple[list[Job], bool]:
+    def goal_states(self, job_id: str) -> Counter[GoalState]:
+        with self._database.read() as session:
+            return count_states(session, job_id)
+
+    @override
+    def page(
+        self,
+        limit: int,
+        most_goals: int,
+        before: str | None = None,
+        selection: GoalSelection | None = None,
+    ) -> tuple[list[JobPart], bool]:
         with self._database.read() as session:
             goals = select(func.count()).where(GoalRow.job_id == JobRow.id).scalar_subquery()
             query = select(JobRow, goals).order_by(JobRow.number.desc()).limit(limit + 1)
             if before is not None:
                 query = query.where(JobRow.number < _row(session, before).number)
             results = session.execute(query).all()
-            fitting = sum(total <= most_goals for total in accumulate(count for _, count in results))
+            shown = [count if selection is None else min(count, selection.page_size) for _, count in results]
+            fitting = sum(total <= most_goals for total in accumulate(shown))
             rows = [row for row, _ in results[: min(limit, max(fitting, 1))]]
-            return [job_of(session, row) for row in rows], len(results) > len(rows)
+            return [part_of(session, row, selection) for row in rows], len(results) > len(rows)
 
     @override
     def unfinished(self) -> list[str]:
@@ -173,6 +193,14 @@ class SqlJobStore(JobStore):
             job.seconds, job.spent = seconds, dict(spent)
             events = [event for change in changes for event in _applied(session, job_id, change)]
             self._append_events(session, job_id, events)
+
+    @override
+    def end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
+        with self._database.write() as session:
+            if JobState(_row(session, job_id).state).ended:
+                return
+            end_goals(session, job_id, goal_state, reason, self._now_ms())
+            self._append_events(session, job_id, _applied(session, job_id, JobChanged(job_state, reason)))
 
     @override
     def edges(self, subject: str, kind: str, limit: int) -> list[EdgeRecord]:
@@ -219,16 +247,21 @@ class SqlJobStore(JobStore):
     @override
     def mentioned(self) -> set[str]:
         with self._database.read() as session:
+            connection = session.connection()
             return {
                 sha256
                 for table in Table.metadata.sorted_tables
-                for row in session.execute(select(table))
+                if table.name not in _WITHOUT_FILES
+                for row in connection.exec_driver_sql(f"SELECT * FROM {table.name}")  # noqa: S608 (our own)
                 for sha256 in _DIGEST.findall(str(tuple(row)))
             }
 
+    @override
+    def shrink(self) -> int:
+        return self._database.shrink()
+
     def _append_events(self, session: Session, job_id: str, events: Iterable[GoalEvent]) -> None:
-        last = session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id)) or 0
-        session.add_all(event_rows(job_id, events, last + 1, self._now_ms()))
+        insert_events(session, job_id, events, last_sequence(session, job_id) + 1, self._now_ms())
 
 
 class SqlModelStore(ModelStore):
@@ -292,6 +325,9 @@ def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
             unchanged = row.state == goal.state.value
             change_goal(session, row, goal)
             return [] if unchanged else [(goal.id, goal.state)]
+        case GoalsFailed(goal_ids, reason):
+            fail_goals(session, job_id, goal_ids, reason)
+            return [(goal_id, GoalState.FAILED) for goal_id in goal_ids]
         case JobChanged(state, reason):
             job = _row(session, job_id)
             unchanged = job.state == state.value

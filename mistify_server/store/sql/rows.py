@@ -1,15 +1,17 @@
 """Conversion between rows and the domain: jobs, goals, checkpoints and events."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, bindparam, func, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
+from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import (
     Goal,
     GoalState,
@@ -19,6 +21,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
+from mistify.jobs.part import GoalSelection, JobPart
 from mistify_server.store.changes import Addition, Submission
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.sql.schema import (
@@ -30,7 +33,6 @@ from mistify_server.store.sql.schema import (
     FileRow,
     GoalRow,
     JobRow,
-    Table,
 )
 from mistify_server.tasks.results import AdaptResult, SourceResult
 
@@ -38,6 +40,8 @@ Event: TypeAlias = JobState | GoalState | ProgressUpdate
 
 #: The id of the goal that an event is about, None for the job and for its source, and the event.
 GoalEvent: TypeAlias = tuple[str | None, Event]
+
+_OPEN = [state.value for state in GoalState if not state.ended]
 
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)
@@ -49,10 +53,10 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
-    """Yield the rows of a new job, those that others refer to first."""
+def insert_job(session: Session, submission: Submission) -> None:
+    """Insert the rows of a new job."""
     job = submission.job
-    yield [
+    session.add(
         JobRow(
             id=job.id,
             state=job.state.value,
@@ -64,20 +68,24 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
             seconds=job.seconds,
             spent=dict(job.spent),
         )
-    ]
-    yield [
+    )
+    session.flush()
+    session.add_all(
         BatchRow(job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None)
         for plan in submission.plans
-    ]
-    yield goal_rows(job.id, job.goals, 0)
+    )
+    session.flush()
+    insert_goals(session, job.id, job.goals, 0)
 
 
-def goal_rows(job_id: str, goals: Iterable[Goal], first: int) -> list[GoalRow]:
-    """Return the rows of new goals, the first of which gets the position `first` in the job."""
-    return [
-        GoalRow(job_id=job_id, position=position, **_columns(goal))
+def insert_goals(session: Session, job_id: str, goals: Iterable[Goal], first: int) -> None:
+    """Insert the rows of new goals, the first of which gets the position `first` in the job."""
+    rows = [
+        {"job_id": job_id, "position": position, **_columns(goal)}
         for position, goal in enumerate(goals, first)
     ]
+    if rows:
+        session.execute(insert(GoalRow), rows)
 
 
 def _columns(goal: Goal) -> dict[str, Any]:
@@ -106,27 +114,106 @@ def change_goal(session: Session, row: GoalRow, goal: Goal) -> None:
         )
 
 
+def fail_goals(session: Session, job_id: str, goal_ids: Iterable[str], reason: str) -> None:
+    """Let goals fail."""
+    goals: Any = GoalRow.__table__
+    change = (
+        update(goals)
+        .where(goals.c.job_id == job_id, goals.c.id == bindparam("goal"))
+        .values(state=GoalState.FAILED.value, reason=reason)
+    )
+    goal_rows = [{"goal": goal_id} for goal_id in goal_ids]
+    if goal_rows:
+        session.connection().execute(change, goal_rows)
+
+
+def last_sequence(session: Session, job_id: str) -> int:
+    """Return the number of a job's last event, 0 where it has none."""
+    return session.scalar(select(func.max(EventRow.sequence)).where(EventRow.job_id == job_id)) or 0
+
+
+def end_goals(session: Session, job_id: str, state: GoalState, reason: str, unix_ms: int) -> None:
+    """Let all goals end that have not, each with an event."""
+    of_goal = GoalRow.job_id == job_id, GoalRow.state.in_(_OPEN)
+    number = func.row_number().over(order_by=GoalRow.position) + last_sequence(session, job_id)
+    kind, body = _event_body(state)
+    event = select(
+        GoalRow.job_id, number, literal(unix_ms), GoalRow.id, literal(kind), literal(body, EventRow.body.type)
+    ).where(*of_goal)
+    columns = ["job_id", "sequence", "unix_ms", "goal_id", "kind", "body"]
+    session.execute(insert(EventRow).from_select(columns, event))
+    session.execute(update(GoalRow).where(*of_goal).values(state=state.value, reason=reason))
+
+
+def count_states(session: Session, job_id: str) -> Counter[GoalState]:
+    """Return how many goals of a job are in each state."""
+    query = select(GoalRow.state, func.count()).filter_by(job_id=job_id).group_by(GoalRow.state)
+    return Counter({GoalState(state): count for state, count in session.execute(query)})
+
+
 def job_of(session: Session, row: JobRow) -> Job:
     """Return a job with its goals, from its rows."""
-    batch = session.get_one(BatchRow, (row.id, 0))
-    result = None if batch.root is None else SourceResult.model_validate(batch.root)
-    # Costs on hardware that was named after the root was made are in the plan alone.
-    planned_costs = _COSTS.validate_python(batch.plan["source_costs"])
-    files: dict[str, list[PackageFile]] = {}
-    for file in session.scalars(select(FileRow).filter_by(job_id=row.id).order_by(FileRow.name)):
-        files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
-    query = select(GoalRow.__table__).filter_by(job_id=row.id).order_by(GoalRow.position)
-    goals = session.execute(query).mappings()
+    return _job(session, row, _goals(session, row.id))
+
+
+def part_of(session: Session, row: JobRow, selection: GoalSelection | None) -> JobPart:
+    """Return a job with some of its goals, or with all of them, from its rows."""
+    states = count_states(session, row.id)
+    count, met = states.total(), states[GoalState.MET]
+    if selection is None:
+        return JobPart(job_of(session, row), count, met)
+    if selection.goal_id:
+        goals = _goals(session, row.id, GoalRow.id == selection.goal_id)
+        if not goals:
+            raise MistifyError(ErrorCode.NOT_FOUND, f'the job {row.id} has no goal "{selection.goal_id}"')
+        return JobPart(_job(session, row, goals), count, met)
+    first = _first_position(selection.page_token)
+    end = first + max(0, selection.page_size)
+    goals = _goals(session, row.id, GoalRow.position >= first, GoalRow.position < end)
+    return JobPart(_job(session, row, goals), count, met, str(end) if end < count else "")
+
+
+def _first_position(token: str) -> int:
+    """Return the position of the first goal of a page, which its token is."""
+    if token and not token.isdecimal():
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG,
+            f"got the page token {token[:40]!r}; expected that of the page before; start without one",
+        )
+    return int(token or 0)
+
+
+def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
+    # Of a plan with thousands of nodes, one key is read. Costs on hardware that was named after the root was
+    # made are in the plan alone.
+    query = select(BatchRow.root, BatchRow.plan["source_costs"]).where(
+        BatchRow.job_id == row.id, BatchRow.number == 0
+    )
+    root, planned_costs = session.execute(query).one()
+    result = None if root is None else SourceResult.model_validate(root)
     return Job(
         id=row.id,
         state=JobState(row.state),
-        goals=tuple(_GOAL.validate_python({**goal, "files": files.get(goal["id"], ())}) for goal in goals),
+        goals=goals,
         created_unix_ms=row.created_unix_ms,
-        source=None if result is None else _source(result, planned_costs),
+        source=None if result is None else _source(result, _COSTS.validate_python(planned_costs)),
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,
     )
+
+
+def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[Goal, ...]:
+    """Return goals of a job with their files, in their order."""
+    goals = select(GoalRow.__table__).where(GoalRow.job_id == job_id, *which)
+    found = session.execute(goals.order_by(GoalRow.position)).mappings().all()
+    query = select(FileRow).where(FileRow.job_id == job_id).order_by(FileRow.name)
+    if which:
+        query = query.where(FileRow.goal_id.in_(select(GoalRow.id).where(GoalRow.job_id == job_id, *which)))
+    files: dict[str, list[PackageFile]] = {}
+    for file in session.scalars(query):
+        files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
+    return tuple(_GOAL.validate_python({**goal, "files": files.get(goal["id"], ())}) for goal in found)
 
 
 def _source(made: SourceResult, planned_costs: Costs) -> Source:
@@ -175,13 +262,24 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
     )
 
 
-def event_rows(job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int) -> list[EventRow]:
-    """Return the rows of simultaneous events, the first of which gets the number `first`."""
-    return [
-        EventRow(job_id=job_id, sequence=sequence, unix_ms=unix_ms, goal_id=goal_id, kind=kind, body=body)
+def insert_events(
+    session: Session, job_id: str, events: Iterable[GoalEvent], first: int, unix_ms: int
+) -> None:
+    """Insert the rows of simultaneous events, the first of which gets the number `first`."""
+    rows = [
+        {
+            "job_id": job_id,
+            "sequence": sequence,
+            "unix_ms": unix_ms,
+            "goal_id": goal_id,
+            "kind": kind,
+            "body": body,
+        }
         for sequence, (goal_id, event) in enumerate(events, first)
         for kind, body in [_event_body(event)]
     ]
+    if rows:
+        session.execute(insert(EventRow), rows)
 
 
 def _event_body(event: Event) -> tuple[str, dict[str, object]]:

@@ -45,7 +45,7 @@ class JobRow(Table):
     id: Mapped[str] = mapped_column(unique=True)
     state: Mapped[str] = mapped_column(index=True)
     idempotency_key: Mapped[str | None] = mapped_column(unique=True)
-    config_text: Mapped[str]
+    config_text: Mapped[str] = mapped_column(deferred=True)  # megabytes, where there are thousands of goals
     config_sha256: Mapped[str]
     created_unix_ms: Mapped[int]
     reason: Mapped[str]
@@ -61,7 +61,7 @@ class AdditionRow(Table):
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
     idempotency_key: Mapped[str | None]
-    config_text: Mapped[str]
+    config_text: Mapped[str] = mapped_column(deferred=True)
     config_sha256: Mapped[str]
 
 

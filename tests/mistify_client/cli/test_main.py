@@ -296,7 +296,7 @@ def test_jobs_lists_every_page(mistify, service):
 def test_cancel(mistify, service):
     result = mistify("cancel", "job-1", "--server", service.address)
     assert result.stdout == "job job-1 is cancelled\n"
-    assert service.fake.requests == [pb.CancelJobRequest(job_id="job-1")]
+    assert [request.job_id for request in service.fake.requests_of(pb.CancelJobRequest)] == ["job-1"]
 
 
 def test_the_server_may_come_from_the_environment(mistify, service, monkeypatch):

@@ -19,7 +19,8 @@ def client(service, backoff):
 
 def test_submit_sends_config_and_key(service, client):
     assert client.submit("[1]", "key") == service.fake.job
-    assert service.fake.requests == [pb.SubmitBatchRequest(config_json="[1]", idempotency_key="key")]
+    (request,) = service.fake.requests
+    assert (request.config_json, request.idempotency_key) == ("[1]", "key")
     assert client.submit("[1]", "key").id == "job-1"
     assert client.submit("[1]", "another").id == "job-2"
 
@@ -36,8 +37,36 @@ def test_add_goals_sends_the_job_the_config_and_a_key_of_its_own(service, client
 
 def test_job_list_and_cancel(service, client):
     assert client.job("job-1") == service.fake.job
-    assert [job.id for job in client.jobs()] == ["job-1", "job-2", "job-3"]
+    assert [part.job.id for part in client.jobs()] == ["job-1", "job-2", "job-3"]
     assert client.cancel("job-1").state is JobState.CANCELLED
+
+
+def test_a_job_is_put_together_from_pages(service, client):
+    service.fake.page = 1
+    whole = service.fake.job
+    assert client.job("job-1") == whole
+    assert [request.goals.page_token for request in service.fake.requests] == ["", "1"]
+    assert client.add_goals("job-1", "[1]") == whole
+    assert client.submit("[1]", "key") == whole
+    assert client.with_goal("job-1", "tenth")[1] == whole.goals[1]
+
+
+def test_a_cancel_that_is_not_answered_is_repeated(service, client):
+    service.fake.unanswered = 2
+    assert client.cancel("job-1").state is JobState.CANCELLED
+    assert len(service.fake.requests) == 3
+
+
+def test_a_cancel_that_is_never_answered_may_have_been_done(service, client):
+    service.fake.unanswered = 99
+    with pytest.raises(MistifyError, match="it may have") as caught:
+        client.cancel("job-1")
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_a_removed_job_frees_bytes(service, client):
+    assert client.remove("job-1") == 2_000_000
+    assert service.fake.requests == [pb.RemoveJobRequest(job_id="job-1")]
 
 
 def test_token_travels_as_bearer(service):
@@ -179,7 +208,7 @@ def test_fetch_goes_on_with_what_an_earlier_one_left(service, client, tmp_path, 
 
 
 def test_fetch_names_an_unknown_goal_and_one_without_package(client, tmp_path):
-    with pytest.raises(MistifyError, match="its goals are half, tenth") as unknown:
+    with pytest.raises(MistifyError, match="has no goal") as unknown:
         client.fetch("job-1", "third", tmp_path)
     with pytest.raises(MistifyError, match="failed and has no package: no room") as failed:
         client.fetch("job-1", "tenth", tmp_path)

@@ -312,11 +312,11 @@ async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing
     later = [make_config("b", FLOP="0.3x")]
     reading, let_go, readings = threading.Event(), threading.Event(), itertools.count()
 
-    def slow_at_first(text: str) -> Any:
+    def slow_at_first(text: str, **options: Any) -> Any:
         if next(readings) == 0:
             reading.set()
             assert let_go.wait(60)
-        return parse_batch(text)
+        return parse_batch(text, **options)
 
     monkeypatch.setattr("mistify_server.jobs.service.parse_batch", slow_at_first)
     first = asyncio.create_task(caller.add(job.id, later, key="k"))

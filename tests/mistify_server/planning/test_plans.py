@@ -12,6 +12,7 @@ from mistify_server.store.changes import CheckpointSaved
 from mistify_server.store.directory import Store, open_store
 from tests.mistify_server.outcomes import failure
 from tests.mistify_server.planning.forecast.experiences import CANDIDATES, TRAITS, case, seen
+from tests.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]
 SOURCE = {"flops": 10_000.0, "params": 1_000.0, "memory_bytes": 8_000.0, "size_bytes": 6_000.0}
@@ -74,7 +75,7 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
     assert not foreseeable.tasks("source")
     assert [task["measures"] for task in foreseeable.tasks("inspect")] == [["accuracy", "step"]]
     with open_store(foreseeable.store) as store:
-        assert store.jobs.jobs(9) == []
+        assert jobs_in(store) == []
 
 
 async def test_where_nothing_can_be_adapted_nothing_is_chosen_or_predicted(

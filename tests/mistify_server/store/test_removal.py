@@ -15,6 +15,7 @@ from mistify_server.store.models import NamedModel
 from mistify_server.store.removal import remove_jobs
 from mistify_server.store.sql.jobs import SqlModelStore
 from mistify_server.store.tuning import Group
+from tests.stored import jobs_in
 
 Config = Callable[..., dict[str, object]]
 
@@ -23,7 +24,7 @@ def contents(store: Store) -> dict[str, bytes]:
     """Of every file of every package."""
     return {
         f"{job.id} {goal.id} {file.name}": store.artifacts.path(f"{file.sha256}{suffix}").read_bytes()
-        for job in store.jobs.jobs(9)
+        for job in jobs_in(store)
         for goal in job.goals
         for file in goal.files
         for suffix in [file.name[file.name.rindex(".") :]]
@@ -49,7 +50,7 @@ def test_what_other_jobs_need_stays_and_all_else_goes(two_jobs: list[str], site:
     result = CliRunner().invoke(app, ["jobs", "remove", first, "--store", str(site.store)])
     assert (result.exit_code, "are free" in result.output) == (0, True)
     with open_store(site.store) as store:
-        assert [job.id for job in store.jobs.jobs(9)] == [second]
+        assert [job.id for job in jobs_in(store)] == [second]
         assert contents(store) == kept
         (batch,) = store.jobs.batches(second)
         assert batch.root is not None
@@ -97,7 +98,7 @@ def test_a_job_whose_packages_a_group_tunes_stays(two_jobs: list[str], site: Any
         remove_jobs(site.store, two_jobs)
     assert caught.value.code is ErrorCode.CONFLICT
     with open_store(site.store) as store:
-        assert len(store.jobs.jobs(9)) == 2
+        assert len(jobs_in(store)) == 2
         assert len(contents(store)) == 6
 
 

@@ -83,6 +83,27 @@ def migrate(path: Path) -> None:
     )
 
 
+def make_shrinkable(path: Path) -> None:
+    """Rewrite a database once, if it cannot give the space of removed rows back to the disk.
+
+    That takes as much room as the database; without it the database stays as it is. Which one it is stands in
+    the file itself, whatever its schema.
+
+    Args:
+        path: Of a database that nobody else uses; nothing happens to one that does not exist.
+    """
+    if not path.exists():
+        return
+    with closing(_connect(path)) as connection:
+        if connection.execute("PRAGMA auto_vacuum").fetchone() != (0,):
+            return
+        try:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("VACUUM")
+        except sqlite3.Error as error:
+            _log.warning("%s does not shrink when jobs are removed: %s", path, error)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a database for transactions that begin and end where the caller says."""
     return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)

@@ -25,6 +25,7 @@ from mistify_server.store.plans import BatchPlan
 from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
 from mistify_server.tasks.results import BranchResult, SourceResult
+from tests.stored import jobs_in
 
 ASSETS = Path(__file__).parent / "assets"
 VERSIONS = sorted(int(asset.parent.name[1:]) for asset in ASSETS.glob("v*/store.sql.gz"))
@@ -106,7 +107,7 @@ def test_migrated_json_is_what_would_be_written_now(
 
 
 def test_a_migrated_job_is_read_back(store: Store) -> None:
-    (job,) = store.jobs.jobs(9)
+    (job,) = jobs_in(store)
     assert (job.state, job.reason) == (JobState.DONE, "")
     assert job.source is not None
     assert job.source.costs["flops"] == 779_904
@@ -139,7 +140,7 @@ def test_a_migrated_job_is_read_back(store: Store) -> None:
 
 
 def test_a_migrated_plan_is_read_back(store: Store) -> None:
-    (job,) = store.jobs.jobs(1)
+    (job,) = jobs_in(store, 1)
     (state,) = store.jobs.batches(job.id)
     plan = state.plan
     assert (plan.model_name, plan.algorithm, plan.seed) == ("digits-resnet", "morphnet", 1_599_064_001)
@@ -157,7 +158,7 @@ def test_a_migrated_plan_is_read_back(store: Store) -> None:
 
 
 def test_migrated_events_are_read_back(store: Store) -> None:
-    (job,) = store.jobs.jobs(1)
+    (job,) = jobs_in(store, 1)
     events = store.jobs.events(job.id, 0, 999)
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     assert [event.event for event in events if isinstance(event.event, JobState)] == [
@@ -171,7 +172,7 @@ def test_migrated_events_are_read_back(store: Store) -> None:
 
 
 def test_migrated_models_groups_and_devices_are_read_back(store: Store) -> None:
-    (job,) = store.jobs.jobs(1)
+    (job,) = jobs_in(store, 1)
     (model,) = store.models.all()
     assert (model.name, model.artifact) == ("Tiny", model.file_name)
     (group,) = store.tuning.groups()

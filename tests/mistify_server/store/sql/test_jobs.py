@@ -32,6 +32,7 @@ from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import AdaptResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
+from tests.stored import jobs_in
 
 NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, accuracy_target=0.5, seed=1, goals=("a", "b"))
 PLAN = BatchPlan(
@@ -170,7 +171,7 @@ def test_a_key_names_one_job(store: Store) -> None:
         with pytest.raises(MistifyError) as raised:
             conflicting()
         assert raised.value.code is ErrorCode.CONFLICT
-    assert [job.id for job in store.jobs.jobs(10)] == ["j"]
+    assert [job.id for job in jobs_in(store, 10)] == ["j"]
 
 
 def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
@@ -229,8 +230,8 @@ def test_jobs_are_listed_the_newest_first(store: Store) -> None:
     for name in "abc":
         store.jobs.create(submission(name))
     store.jobs.record("b", [JobChanged(JobState.FAILED, "why")], 0.0, {})
-    assert [job.id for job in store.jobs.jobs(2)] == ["c", "b"]
-    assert [job.id for job in store.jobs.page(2, 9, before="b")[0]] == ["a"]
+    assert [job.id for job in jobs_in(store, 2)] == ["c", "b"]
+    assert [part.job.id for part in store.jobs.page(2, 9, before="b")[0]] == ["a"]
     assert store.jobs.unfinished() == ["a", "c"]
     assert store.jobs.job("b").reason == "why"
 

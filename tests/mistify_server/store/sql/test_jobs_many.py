@@ -1,11 +1,15 @@
 """What jobs with many goals take."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+import pytest
 from sqlalchemy import event
 
-from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
-from mistify_server.store.changes import Advanced, Change, Submission
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, GoalState, Job, JobState, PackageFile, ProgressUpdate
+from mistify.jobs.part import GoalSelection
+from mistify_server.store.changes import Advanced, GoalChanged, GoalsFailed, Submission
 from mistify_server.store.directory import Store
 from mistify_server.store.plans import BatchPlan
 
@@ -15,8 +19,8 @@ def create(store: Store, plan: BatchPlan, job_id: str, goals: int) -> None:
     store.jobs.create(Submission(Job(job_id, JobState.QUEUED, made, 5), [plan], "[]", None))
 
 
-def statements_of(store: Store, changes: list[Change]) -> list[str]:
-    """What a record of changes asks of the database."""
+def statements_of(store: Store, work: Callable[[], object]) -> list[str]:
+    """What a call asks of the database."""
     engine = store.jobs._database._engine  # type: ignore[attr-defined]
     seen: list[str] = []
 
@@ -24,7 +28,7 @@ def statements_of(store: Store, changes: list[Change]) -> list[str]:
         seen.append(statement)
 
     event.listen(engine, "before_cursor_execute", note)
-    store.jobs.record("j", changes, float(len(changes)), {})
+    work()
     event.remove(engine, "before_cursor_execute", note)
     return seen
 
@@ -35,9 +39,8 @@ def test_the_progress_of_many_goals_takes_no_more_statements_than_that_of_one(
     create(store, plan, "j", 50)
 
     def advance(goals: Iterable[int]) -> list[str]:
-        return statements_of(
-            store, [Advanced(f"g{number}", ProgressUpdate("adapting", 1, 2)) for number in goals]
-        )
+        changes = [Advanced(f"g{number}", ProgressUpdate("adapting", 1, 2)) for number in goals]
+        return statements_of(store, lambda: store.jobs.record("j", changes, len(changes), {}))
 
     assert len(advance(range(1))) == len(advance(range(50)))
     events = store.jobs.events("j", 0, 100)
@@ -51,7 +54,7 @@ def test_a_page_has_so_many_jobs_and_goals(store: Store, plan: BatchPlan) -> Non
 
     def page(limit: int, most_goals: int, before: str | None = None) -> tuple[str, bool]:
         jobs, more = store.jobs.page(limit, most_goals, before)
-        return "".join(job.id for job in jobs), more
+        return "".join(part.job.id for part in jobs), more
 
     assert page(9, 8) == ("dcba", False)
     assert page(9, 3) == ("dc", True)
@@ -59,3 +62,76 @@ def test_a_page_has_so_many_jobs_and_goals(store: Store, plan: BatchPlan) -> Non
     assert page(9, 3, "b") == ("a", False)
     assert page(9, 3, "a") == ("", False)
     assert page(1, 9) == ("d", True)
+
+
+def event_ends(store: Store, job_id: str, after: int) -> list[tuple[str | None, object]]:
+    return [(event.goal_id, event.event) for event in store.jobs.events(job_id, after, 99)]
+
+
+def test_a_job_ends_with_all_its_goals_in_a_few_statements(store: Store, plan: BatchPlan) -> None:
+    create(store, plan, "j", 30)
+    create(store, plan, "other", 2)
+    met, running, *_ = store.jobs.job("j").goals
+    changes = [GoalChanged(replace(met, state=GoalState.MET, accuracy=0.5))]
+    changes += [GoalChanged(replace(running, state=GoalState.RUNNING))]
+    store.jobs.record("j", changes, 1.0, {})
+    seen = statements_of(store, lambda: store.jobs.end("j", GoalState.CANCELLED, JobState.CANCELLED, "asked"))
+    assert len(seen) < 12
+    job = store.jobs.job("j")
+    assert (job.state, job.reason) == (JobState.CANCELLED, "asked")
+    assert job.goals[0] == replace(met, state=GoalState.MET, accuracy=0.5)
+    assert {(goal.state, goal.reason) for goal in job.goals[1:]} == {(GoalState.CANCELLED, "asked")}
+    assert event_ends(store, "j", 3) == [
+        *((f"g{number}", GoalState.CANCELLED) for number in range(1, 30)),
+        (None, JobState.CANCELLED),
+    ]
+    assert store.jobs.goal_states("other") == {GoalState.WAITING: 2}
+    store.jobs.end("j", GoalState.FAILED, JobState.FAILED)
+    assert (store.jobs.job("j"), len(store.jobs.events("j", 0, 99))) == (job, 33)
+
+
+def test_goals_fail_together(store: Store, plan: BatchPlan) -> None:
+    create(store, plan, "j", 4)
+    store.jobs.record("j", [GoalsFailed(["g2", "g0"], "it is so"), GoalsFailed([], "")], 1.0, {})
+    goals = store.jobs.job("j").goals
+    assert [(goal.state, goal.reason) for goal in goals] == [
+        (GoalState.FAILED, "it is so"),
+        (GoalState.WAITING, ""),
+        (GoalState.FAILED, "it is so"),
+        (GoalState.WAITING, ""),
+    ]
+    assert event_ends(store, "j", 1) == [("g2", GoalState.FAILED), ("g0", GoalState.FAILED)]
+
+
+def test_a_job_comes_in_pages_of_goals(store: Store, plan: BatchPlan) -> None:
+    create(store, plan, "j", 7)
+    whole = store.jobs.job("j")
+    met = replace(whole.goals[4], state=GoalState.MET, files=(PackageFile("m", 1, "x"),))
+    store.jobs.record("j", [GoalChanged(met)], 1.0, {})
+    whole = store.jobs.job("j")
+    goals, token, pages = [], "", 0
+    while token or not pages:
+        part = store.jobs.part("j", GoalSelection(page_size=3, page_token=token))
+        assert (part.goal_count, part.goals_met, replace(part.job, goals=whole.goals)) == (7, 1, whole)
+        goals += part.job.goals
+        token, pages = part.next_page_token, pages + 1
+    assert (tuple(goals), pages) == (whole.goals, 3)
+    one = store.jobs.part("j", GoalSelection(goal_id="g4"))
+    assert (one.job.goals, one.next_page_token) == ((met,), "")
+    assert store.jobs.part("j", GoalSelection()).job.goals == ()
+    with pytest.raises(MistifyError, match='no goal "g9"') as caught:
+        store.jobs.part("j", GoalSelection(goal_id="g9"))
+    assert caught.value.code is ErrorCode.NOT_FOUND
+    with pytest.raises(MistifyError, match="'-1'") as caught:
+        store.jobs.part("j", GoalSelection(page_size=3, page_token="-1"))  # noqa: S106
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_jobs_without_goals_fill_no_page(store: Store, plan: BatchPlan) -> None:
+    for job_id in "abc":
+        create(store, plan, job_id, 5)
+    parts, more = store.jobs.page(9, 5, selection=GoalSelection())
+    assert [(part.job.id, part.goal_count, part.job.goals) for part in parts] == [
+        (job_id, 5, ()) for job_id in "cba"
+    ]
+    assert not more

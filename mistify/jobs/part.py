@@ -1,0 +1,37 @@
+"""A job with some of its goals, as it is shown where there can be thousands."""
+
+from dataclasses import dataclass
+
+from mistify.jobs.job import Job
+
+
+@dataclass(frozen=True)
+class GoalSelection:
+    """Goals of a job that an answer has, in the order of the configs.
+
+    Attributes:
+        goal_id: Only this goal; empty for any.
+        page_size: The most goals.
+        page_token: Of the page before this one, empty for the first page.
+    """
+
+    goal_id: str = ""
+    page_size: int = 0
+    page_token: str = ""
+
+
+@dataclass(frozen=True)
+class JobPart:
+    """A job with the goals that were selected.
+
+    Attributes:
+        job: The job, without its other goals.
+        goal_count: The number of all its goals.
+        goals_met: The number of those that are met.
+        next_page_token: Of the goals behind these, empty where there are none.
+    """
+
+    job: Job
+    goal_count: int
+    goals_met: int
+    next_page_token: str = ""
