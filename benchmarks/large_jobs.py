@@ -50,7 +50,7 @@ _ADDED: Final = 0.1
 #: So often all jobs are listed, and the job is read: the first time to warm up, then to see memory grow.
 _LISTED: Final = 5
 _READ: Final = 5
-_WATCHED_EVENTS: Final = 300
+_WATCHED_EVENTS: Final = 10
 _PAUSE: Final = 0.02
 _STEPS: Final = {"source_steps": 50_000, "adapt_steps": 10, "tune_steps": 10}
 

@@ -7,10 +7,6 @@ from pathlib import Path
 from mistify_server.store.artifacts import digest_of
 from mistify_server.store.directory import Store, open_store, serving
 
-#: Seconds by which the clock of a file system may be behind.
-_CLOCK = 0.1
-
-
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
     """Remove jobs that have ended from a store that no server uses, then every file that nothing refers to.
 
@@ -52,7 +48,7 @@ def remove_job(store: Store, job_id: str, busy_since: float) -> int:
     """
     with store.artifacts.removing():
         store.jobs.remove(job_id)
-        return _remove_files(store, busy_since - _CLOCK) + store.jobs.shrink()
+        return _remove_files(store, busy_since) + store.jobs.shrink()
 
 
 def _remove_files(store: Store, before: float) -> int:
