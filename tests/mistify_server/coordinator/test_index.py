@@ -92,6 +92,21 @@ def test_nothing_is_left_of_members_that_are_taken_out(make, storage, index_name
     assert list(index._entries.keys()) == list(index._buckets.keys()) == []
 
 
+def test_members_leave_values_that_they_share_and_the_others_stay(make):
+    """A build puts many rows of a bucket into one value, here more than one value takes."""
+    index, count = make(Parameters(tables=2, hashes=1, width=1e3)), 3 * index_module._RUN
+    held = {name(number): np.full(DIMENSION, float(number)) for number in range(count)}
+    index.build(held)
+    for number in range(0, count, 3):
+        index.remove(name(number))
+        del held[name(number)]
+    assert index.query(np.zeros(DIMENSION), count) == by_hand(held, 0, count)
+    for member in held:
+        index.remove(member)
+    assert index.query(np.zeros(DIMENSION), count) == []
+    assert list(index._buckets.keys()) == []
+
+
 def test_a_build_replaces_what_was_there(make):
     index = make(NARROW)
     index.build({name(number): np.zeros(DIMENSION) for number in range(30)})
