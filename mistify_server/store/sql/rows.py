@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
@@ -32,7 +33,7 @@ from mistify_server.store.sql.schema import (
     JobRow,
     Table,
 )
-from mistify_server.tasks.results import AdaptResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
 
 Event: TypeAlias = JobState | GoalState | ProgressUpdate
 
@@ -66,7 +67,9 @@ def new_rows(submission: Submission) -> Iterable[Sequence[Table]]:
         )
     ]
     yield [
-        BatchRow(job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None)
+        BatchRow(
+            job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None, reference=None
+        )
         for plan in submission.plans
     ]
     yield goal_rows(job.id, job.goals, 0)
@@ -110,6 +113,7 @@ def job_of(session: Session, row: JobRow) -> Job:
     """Return a job with its goals, from its rows."""
     batch = session.get_one(BatchRow, (row.id, 0))
     result = None if batch.root is None else SourceResult.model_validate(batch.root)
+    reference = None if batch.reference is None else ReferenceResult.model_validate(batch.reference)
     # Costs on hardware that was named after the root was made are in the plan alone.
     planned_costs = _COSTS.validate_python(batch.plan["source_costs"])
     files: dict[str, list[PackageFile]] = {}
@@ -122,16 +126,24 @@ def job_of(session: Session, row: JobRow) -> Job:
         state=JobState(row.state),
         goals=tuple(_GOAL.validate_python({**goal, "files": files.get(goal["id"], ())}) for goal in goals),
         created_unix_ms=row.created_unix_ms,
-        source=None if result is None else _source(result, planned_costs),
+        source=None if result is None else _source(result, reference, planned_costs),
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,
     )
 
 
-def _source(made: SourceResult, planned_costs: Costs) -> Source:
+def _source(made: SourceResult, reference: ReferenceResult | None, planned_costs: Costs) -> Source:
     costs = {**planned_costs, **made.source_costs}
-    return Source(costs, made.source_accuracy, made.metric, plugged_in_formats(costs))
+    source = Source(costs, metric=made.metric, formats=plugged_in_formats(costs))
+    if reference is None:
+        return source
+    return replace(
+        source,
+        accuracy=reference.accuracy,
+        tuned_accuracy=reference.tuned_accuracy,
+        measured=reference.measured,
+    )
 
 
 def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> CheckpointRow:

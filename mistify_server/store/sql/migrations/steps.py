@@ -94,9 +94,13 @@ def add_efficiency(connection: Connection) -> None:
         connection.execute("UPDATE devices SET profiles = ? WHERE name = ?", (json.dumps(profiles), device))
 
 
-def drop_edges_of_test_data(connection: Connection) -> None:
-    """Drop what edges lost on test data, by which nothing may be chosen."""
+def tell_validation_from_test_data(connection: Connection) -> None:
+    """Drop what edges lost on test data, by which nothing may be chosen; give batches a reference.
+
+    Sources of earlier jobs have not been measured on test data as their packages were.
+    """
     connection.execute("DELETE FROM edges")
+    connection.execute("ALTER TABLE batches ADD COLUMN reference JSON")
 
 
 #: The version that the first step starts from. Stores of older ones cannot be opened.
@@ -106,7 +110,7 @@ STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
     add_threads,  # to 15
     add_efficiency,  # to 16
-    drop_edges_of_test_data,  # to 17
+    tell_validation_from_test_data,  # to 17
 )
 
 
