@@ -57,17 +57,24 @@ class PackageFile:
 class Source:
     """The model that is ported, as it came.
 
+    It is measured as packages are, in LiteRT on the test data, once all others have been: until then
+    accuracies are None, and `measured` is empty.
+
     Attributes:
         costs: Of one inference, by axis.
-        accuracy: By `metric`, on the test data.
-        metric: The metric of `accuracy`.
+        accuracy: By `metric`, in float32.
+        metric: The metric of the accuracies.
         formats: How to read the costs that plug-ins of the server have added.
+        tuned_accuracy: That of the source tuned on the training data, the teacher of all goals.
+        measured: Latencies on the server's machine, as in `Goal`.
     """
 
     costs: Costs
-    accuracy: float
+    accuracy: float | None = None
     metric: Metric = Metric.ACCURACY
     formats: tuple[AxisFormat, ...] = ()
+    tuned_accuracy: float | None = None
+    measured: Costs = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

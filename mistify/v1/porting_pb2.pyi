@@ -265,8 +265,15 @@ class Job(_message.Message):
     def __init__(self, id: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., seconds: _Optional[float] = ..., source: _Optional[_Union[Source, _Mapping]] = ..., goals: _Optional[_Iterable[_Union[Goal, _Mapping]]] = ..., reason: _Optional[str] = ..., created_unix_ms: _Optional[int] = ..., spent: _Optional[_Mapping[str, float]] = ..., goal_count: _Optional[int] = ..., goals_met: _Optional[int] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("costs", "accuracy", "metric", "formats")
+    __slots__ = ("costs", "accuracy", "metric", "formats", "tuned_accuracy", "measured")
     class CostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class MeasuredEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -277,11 +284,15 @@ class Source(_message.Message):
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     METRIC_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
+    TUNED_ACCURACY_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
     costs: _containers.ScalarMap[str, float]
     accuracy: float
     metric: str
     formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
-    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ...) -> None: ...
+    tuned_accuracy: float
+    measured: _containers.ScalarMap[str, float]
+    def __init__(self, costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., metric: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., tuned_accuracy: _Optional[float] = ..., measured: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class AxisFormat(_message.Message):
     __slots__ = ("quantity", "label", "units", "written", "whole", "relative", "expected")

@@ -74,7 +74,7 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
     costs = _shown(edge.costs, edge.budget)
     figures = [
         f"{batch.metric} {_estimate(batch.metric, edge.accuracy)}",
-        shares(costs, Source(batch.source_costs, 0.0, batch.metric, batch.formats)),
+        shares(costs, Source(batch.source_costs, metric=batch.metric, formats=batch.formats)),
         f"{edge.steps:,} steps",
         _duration(edge.seconds),
     ]

@@ -32,6 +32,7 @@ DEADLINES: Mapping[str, float] = {
     "adapt": 86_400.0,
     "branch": 86_400.0,
     "package": 86_400.0,
+    "reference": 3_600.0,
 }
 
 #: kind of task -> seconds without a sign of life after which its worker is given up. TensorFlow's converter,
@@ -42,6 +43,7 @@ LEASES: Mapping[str, float] = {
     "adapt": 60.0,
     "branch": 60.0,
     "package": 600.0,
+    "reference": 600.0,
 }
 
 #: Seconds by which the clock of a file system may be behind.

@@ -11,7 +11,15 @@ from pydantic import ValidationError
 from mistify.errors import ErrorCode
 from mistify_server.tasks.messages import WORKER_MESSAGE, Answer, Heartbeat, OnProgress, Order, WorkerMessage
 from mistify_server.tasks.results import AdaptResult, Result, SourceResult
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    InspectTask,
+    PackageTask,
+    ReferenceTask,
+    SourceTask,
+    Task,
+)
 
 T = TypeVar("T")
 
@@ -159,6 +167,8 @@ def needed(task: Task) -> frozenset[str]:
             names += [task.parent, task.teacher]
         case PackageTask():
             names += [task.checkpoint, task.teacher]
+        case ReferenceTask():
+            names += [task.teacher, *filter(None, (task.model.path, task.model.builtin))]
     return frozenset(names)
 
 

@@ -1,8 +1,10 @@
 """Collective adaptation of one batch (paper 4.3): the source, then goal after goal, then packages."""
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
+from mistify.costs.budget import conditions_of
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, PackageFile
 from mistify_server.engines.base import Engine
@@ -14,25 +16,36 @@ from mistify_server.jobs.task_factory import (
     branch_task,
     package_settings,
     package_task,
+    reference_task,
     source_task,
 )
 from mistify_server.planning.forecast.records import record_of
 from mistify_server.planning.precision import Attempt, others, safer
 from mistify_server.store.artifacts import Artifacts, digest_of
-from mistify_server.store.changes import BranchesSaved, CheckpointSaved, GoalChanged, GoalsFailed, RootSaved
+from mistify_server.store.changes import (
+    BranchesSaved,
+    CheckpointSaved,
+    GoalChanged,
+    GoalsFailed,
+    ReferenceSaved,
+    RootSaved,
+)
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import (
     AdaptResult,
     BranchResult,
     PackageResult,
+    ReferenceResult,
     Result,
     SourceResult,
     TaskFailure,
 )
 from mistify_server.tasks.tasks import Task
 
-# Packages go first, as they end goals; then the nodes of the trees, parents first.
-_PACKAGE_RANK, _TREE_RANK = 0, 1
+# Packages go first, as they end goals; then the nodes of the trees, parents first; references last.
+_PACKAGE_RANK, _TREE_RANK, _REFERENCE_RANK = 0, 1, 2
+
+_logger = logging.getLogger(__name__)
 
 
 class CollectiveAdaptation:
@@ -57,6 +70,8 @@ class CollectiveAdaptation:
         self._root = state.root
         self._checkpoints = dict(state.checkpoints)
         self._branches = dict(state.branches)
+        measured = state.reference.measured if state.reference else ()
+        self._referenced = {conditions_of(axis).threads for axis in measured}
         self._log = log
         self._engine = engine
         self._artifacts = artifacts
@@ -79,6 +94,20 @@ class CollectiveAdaptation:
         self._plan = plan
         self._tree = _Tree(plan)
         self.queue_steps()
+
+    def queue_reference(self) -> bool:
+        """Put the measurement of the source on the queue; return False if nothing is missing of it.
+
+        Packages are compared with it, so it is measured with the threads of each. It is tried once.
+        """
+        goals = (self._log.goal(goal_id) for node in self._plan.nodes for goal_id in node.goals)
+        missing = {goal.threads for goal in goals if goal.files} - self._referenced
+        if self._root is None or not missing:
+            return False
+        self._referenced |= missing
+        step = partial(self._measure_reference, self._root, frozenset(self._referenced))
+        self._queue.add((_REFERENCE_RANK, self._plan.number), step)
+        return True
 
     def _queue_once(self, key: int | str | None, rank: tuple[int, ...], step: Step) -> None:
         """Put a step on the queue, unless it has been put there before.
@@ -191,6 +220,14 @@ class CollectiveAdaptation:
         settings, branches = package_settings(self._log.job_id, goal), self._branches.get(goal.id)
         task = package_task(self._plan, self._tree.nodes[index], settings, root, adapted, branches=branches)
         return Attempt(goal, adapted, await self._run(task, [goal.id]))
+
+    async def _measure_reference(self, root: SourceResult, threads: Collection[int]) -> None:
+        result = await self._run(reference_task(self._plan, root, threads), ())
+        if isinstance(result, ReferenceResult):
+            self._log.record(ReferenceSaved(self._plan.number, result))
+            return
+        reason = failure_reason(result)
+        _logger.warning("the source of the job %s could not be measured: %s", self._log.job_id, reason)
 
     async def _run(self, task: Task, goal_ids: Sequence[str]) -> Result:
         """Run a task and return its result.

@@ -49,6 +49,9 @@ class JobRunner:
         for adaptation in self._adaptations.values():
             adaptation.queue_steps()
         await self._queue.run(self._engine.slots)
+        # Last, when nothing else needs a worker: goals may be added meanwhile.
+        while any(adaptation.queue_reference() for adaptation in self._adaptations.values()):
+            await self._queue.run(self._engine.slots)
         goals = self._log.goals
         if all(goal.state is GoalState.FAILED for goal in goals):
             self._log.record(JobChanged(JobState.FAILED, goals[0].reason))

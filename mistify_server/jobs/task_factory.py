@@ -6,7 +6,14 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.jobs.job import Goal
 from mistify_server.store.plans import BatchPlan, NodePlan
 from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    PackageSettings,
+    PackageTask,
+    ReferenceTask,
+    SourceTask,
+)
 
 
 def source_task(plan: BatchPlan) -> SourceTask:
@@ -109,6 +116,13 @@ def package_task(
         algorithm_config=plan.algorithm_config,
         hardware=plan.hardware,
         seed=node.seed,
+    )
+
+
+def reference_task(plan: BatchPlan, root: SourceResult, threads: Iterable[int]) -> ReferenceTask:
+    """Return the task that measures a batch's source as packages are, with each number of threads."""
+    return ReferenceTask(
+        model=plan.model, teacher=root.teacher, data=root.data or plan.data, threads=tuple(sorted(threads))
     )
 
 

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from mistify.jobs.job import Goal, Job, JobState, ProgressUpdate
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.plans import BatchPlan
-from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, BranchResult, ReferenceResult, SourceResult
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,14 @@ class RootSaved:
 
     batch: int
     result: SourceResult
+
+
+@dataclass(frozen=True)
+class ReferenceSaved:
+    """The source of a batch was measured as packages are."""
+
+    batch: int
+    result: ReferenceResult
 
 
 @dataclass(frozen=True)
@@ -88,5 +96,12 @@ class Advanced:
 
 
 Change: TypeAlias = (
-    RootSaved | CheckpointSaved | BranchesSaved | GoalChanged | GoalsFailed | JobChanged | Advanced
+    RootSaved
+    | ReferenceSaved
+    | CheckpointSaved
+    | BranchesSaved
+    | GoalChanged
+    | GoalsFailed
+    | JobChanged
+    | Advanced
 )

@@ -7,7 +7,7 @@ from mistify.config.porting import DatasetConfig
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates
-from mistify_server.tasks.results import AdaptResult, BranchResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, BranchResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
 
@@ -66,9 +66,11 @@ class BatchState:
         root: The root of its goal tree.
         checkpoints: By node index.
         branches: Of multi-branch packages, by goal.
+        reference: The source as measured in LiteRT; None until it is.
     """
 
     plan: BatchPlan
     root: SourceResult | None
     checkpoints: Mapping[int, AdaptResult]
     branches: Mapping[str, BranchResult] = field(default_factory=dict)
+    reference: ReferenceResult | None = None

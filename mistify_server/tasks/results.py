@@ -143,6 +143,21 @@ class PackageResult(TaskDone):
     branches: tuple[BranchFigures, ...] = ()
 
 
+class ReferenceResult(TaskDone):
+    """The result of a reference task: the source in float32, as LiteRT runs it, on the test data.
+
+    Attributes:
+        accuracy: Of the source as it came.
+        tuned_accuracy: Of the tuned source.
+        measured: Milliseconds of the source on this machine, by axis.
+    """
+
+    kind: Literal["reference_result"] = "reference_result"
+    accuracy: float
+    tuned_accuracy: float
+    measured: dict[str, float]
+
+
 class TaskFailure(Message):
     """The failure of a task. `code` is the name of an `ErrorCode`."""
 
@@ -152,4 +167,6 @@ class TaskFailure(Message):
     problems: tuple[Problem, ...] = ()
 
 
-Result = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | TaskFailure
+Result = (
+    Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | ReferenceResult | TaskFailure
+)

@@ -150,4 +150,17 @@ class PackageTask(Message):
     seed: int
 
 
-Task = InspectTask | SourceTask | AdaptTask | BranchTask | PackageTask
+class ReferenceTask(Message):
+    """A task that measures the source as packages are measured: what they gained and lost against it.
+
+    `teacher` is the artifact of the tuned source; latencies are measured with each number of `threads`.
+    """
+
+    kind: Literal["reference"] = "reference"
+    model: ModelSource
+    teacher: str
+    data: DataSource
+    threads: tuple[int, ...]
+
+
+Task = InspectTask | SourceTask | AdaptTask | BranchTask | PackageTask | ReferenceTask

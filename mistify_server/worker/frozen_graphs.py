@@ -24,14 +24,15 @@ from mistify.jobs.job import ProgressUpdate
 from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
-from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource
-from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, ReferenceTask, SourceTask, Task
 from mistify_server.worker.adaptation.latency import at_each_precision, calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph
 from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
+from mistify_server.worker.packaging.measurement.reference import measure_reference
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.params import params_of
@@ -59,7 +60,7 @@ class GraphRunner:
             return task.model.path is not None and is_graph(Path(task.model.path))
         return task.teacher.endswith(_SUFFIX)
 
-    def run(self, task: Task) -> Inspection | SourceResult | AdaptResult | PackageResult:
+    def run(self, task: Task) -> Inspection | SourceResult | AdaptResult | PackageResult | ReferenceResult:
         """Do a task.
 
         Raises:
@@ -73,6 +74,8 @@ class GraphRunner:
             return self._adapt(task)
         if isinstance(task, PackageTask):
             return self._package(task)
+        if isinstance(task, ReferenceTask):
+            return self._reference(task)
         raise TypeError(f"a graph has no branches, as the {task.kind} task wants them")
 
     def _inspect(self, task: InspectTask) -> Inspection:
@@ -154,6 +157,15 @@ class GraphRunner:
         train, validation = self._learning(task.data, graph)
         held_out = HeldOut(validation, self._cache.data(parts_of(task.data, graph.signature)[1]))
         return store_package(package_graph(graph, task, train, held_out), self._artifacts)
+
+    @activity("measuring")
+    def _reference(self, task: ReferenceTask) -> ReferenceResult:
+        """Measure the graph, which nothing has tuned, on the test data."""
+        graph, network = self._graph(task.teacher), self._network(task.teacher)
+        train, _ = self._learning(task.data, graph)
+        test = self._cache.data(parts_of(task.data, graph.signature)[1])
+        objectives = objectives_for(graph.signature, train)
+        return measure_reference(network, network, test, objectives, data=task.data, threads=task.threads)
 
     @activity("measuring")
     def _accuracy(self, artifact: str, data: DataSource) -> float:

@@ -11,9 +11,18 @@ from mistify_server.tasks.results import (
     BranchResult,
     Inspection,
     PackageResult,
+    ReferenceResult,
     SourceResult,
 )
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    InspectTask,
+    PackageTask,
+    ReferenceTask,
+    SourceTask,
+    Task,
+)
 from mistify_server.worker.adaptation.progress import reporter
 from mistify_server.worker.cache import SourceCache
 from mistify_server.worker.checkpoints import Checkpoints
@@ -24,10 +33,11 @@ from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.conversion.branches import Branches, BranchNetwork
 from mistify_server.worker.packaging.models import package_model
 from mistify_server.worker.params import params_of
+from mistify_server.worker.reference_tasks import ReferenceMeter
 from mistify_server.worker.source_tasks import RootMaker
 from mistify_server.worker.training_setups import TrainingSetups
 
-Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult
+Done: TypeAlias = Inspection | SourceResult | AdaptResult | BranchResult | PackageResult | ReferenceResult
 
 
 class TaskRunner:
@@ -48,6 +58,7 @@ class TaskRunner:
         self._inspector = SourceInspector(cache, on_progress)
         self._roots = RootMaker(cache, self._checkpoints, on_progress)
         self._edges = EdgeRunner(self._checkpoints, self._setups, on_progress)
+        self._references = ReferenceMeter(cache, self._checkpoints, on_progress)
         self._graphs = GraphRunner(artifacts, cache, on_progress)
 
     def run(self, task: Task) -> Done:
@@ -58,12 +69,10 @@ class TaskRunner:
             FloatingPointError: Training diverged.
         """
         with timesheet() as sheet, activity("other"):
-            result = self._run(task)
+            result = self._graphs.run(task) if self._graphs.takes(task) else self._run(task)
         return result.model_copy(update={"spent": sheet.seconds})
 
     def _run(self, task: Task) -> Done:
-        if self._graphs.takes(task):
-            return self._graphs.run(task)
         match task:
             case InspectTask():
                 return self._inspector.inspect(task)
@@ -75,6 +84,8 @@ class TaskRunner:
                 return self._edges.branch(task)
             case PackageTask():
                 return self._package(task)
+            case ReferenceTask():
+                return self._references.measure(task)
 
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from mistify.costs.budget import size_axis
+from mistify.costs.budget import at_threads, latency_axis, size_axis
 from mistify.errors import Problem
 from mistify.jobs.job import BranchFigures, ProgressUpdate
 from mistify_server.store.artifacts import Artifacts, artifacts_of
@@ -28,11 +28,20 @@ from mistify_server.tasks.results import (
     BranchResult,
     Inspection,
     PackageResult,
+    ReferenceResult,
     Result,
     SourceResult,
     TaskFailure,
 )
-from mistify_server.tasks.tasks import AdaptTask, BranchTask, InspectTask, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    BranchTask,
+    InspectTask,
+    PackageTask,
+    ReferenceTask,
+    SourceTask,
+    Task,
+)
 from mistify_server.worker.loop import work
 
 HEARTBEAT_SECONDS = 0.2
@@ -56,20 +65,7 @@ class ScriptedWorker:
             case InspectTask():
                 return self.inspect(task)
             case SourceTask():
-                costs = self.network(task.model.path)["costs"]
-                if "broken" in costs:
-                    return TaskFailure(code="INVALID_MODEL", message="the source is broken")
-                root = self.keep({axis: max(cost, task.exceed.get(axis, 0)) for axis, cost in costs.items()})
-                return SourceResult(
-                    source_costs=costs,
-                    source_accuracy=0.9,
-                    teacher=self.keep(costs),
-                    teacher_accuracy=0.91,
-                    root=root,
-                    root_costs=json.loads(self.artifacts.path(root).read_text()),
-                    steps=10,
-                    spent={"loading": 0.25, "training": 0.5, "other": 0.25},
-                )
+                return self.source(task)
             case AdaptTask():
                 return self.adapt(task)
             case BranchTask():
@@ -98,6 +94,30 @@ class ScriptedWorker:
                     ],
                     spent={"packaging": 0.125},
                 )
+            case ReferenceTask():
+                return self.reference(task)
+
+    def source(self, task: SourceTask) -> Result:
+        costs = self.network(task.model.path)["costs"]
+        if "broken" in costs:
+            return TaskFailure(code="INVALID_MODEL", message="the source is broken")
+        root = self.keep({axis: max(cost, task.exceed.get(axis, 0)) for axis, cost in costs.items()})
+        return SourceResult(
+            source_costs=costs,
+            source_accuracy=0.9,
+            teacher=self.keep(costs),
+            teacher_accuracy=0.91,
+            root=root,
+            root_costs=json.loads(self.artifacts.path(root).read_text()),
+            steps=10,
+            spent={"loading": 0.25, "training": 0.5, "other": 0.25},
+        )
+
+    def reference(self, task: ReferenceTask) -> Result:
+        if (self.control / "fail-reference").exists():
+            return TaskFailure(code="INTERNAL", message="the source cannot be measured")
+        measured = {latency_axis(at_threads("host", threads)): 1.0 for threads in task.threads}
+        return ReferenceResult(accuracy=0.85, tuned_accuracy=0.86, measured=measured)
 
     def inspect(self, task: InspectTask) -> Result:
         try:

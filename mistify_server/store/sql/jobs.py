@@ -22,6 +22,7 @@ from mistify_server.store.changes import (
     GoalChanged,
     GoalsFailed,
     JobChanged,
+    ReferenceSaved,
     RootSaved,
     Submission,
 )
@@ -63,7 +64,7 @@ from mistify_server.store.sql.schema import (
     ModelRow,
     Table,
 )
-from mistify_server.tasks.results import BranchResult, SourceResult
+from mistify_server.tasks.results import BranchResult, ReferenceResult, SourceResult
 
 #: Rows of a job, those that refer to others first.
 _OF_JOB = (EventRow, FileRow, BranchesRow, GoalRow, EdgeRow, CheckpointRow, BatchRow, AdditionRow)
@@ -313,6 +314,8 @@ def _applied(session: Session, job_id: str, change: Change) -> list[GoalEvent]:
     match change:
         case RootSaved(batch, root):
             session.get_one(BatchRow, (job_id, batch)).root = root.model_dump(mode="json")
+        case ReferenceSaved(batch, reference):
+            session.get_one(BatchRow, (job_id, batch)).reference = reference.model_dump(mode="json")
         case CheckpointSaved(batch, node, result, record):
             session.merge(checkpoint_row(job_id, batch, node, result))
             session.flush()
@@ -368,4 +371,5 @@ def _batch_state(session: Session, row: BatchRow) -> BatchState:
         root=None if row.root is None else SourceResult.model_validate(row.root),
         checkpoints={checkpoint.node: adapt_result(checkpoint) for checkpoint in checkpoints},
         branches={entry.goal_id: BranchResult.model_validate(entry.result) for entry in branches},
+        reference=None if row.reference is None else ReferenceResult.model_validate(row.reference),
     )

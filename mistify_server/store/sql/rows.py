@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
@@ -34,7 +35,7 @@ from mistify_server.store.sql.schema import (
     GoalRow,
     JobRow,
 )
-from mistify_server.tasks.results import AdaptResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
 
 Event: TypeAlias = JobState | GoalState | ProgressUpdate
 
@@ -71,7 +72,9 @@ def insert_job(session: Session, submission: Submission) -> None:
     )
     session.flush()
     session.add_all(
-        BatchRow(job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None)
+        BatchRow(
+            job_id=job.id, number=plan.number, plan=plan.model_dump(mode="json"), root=None, reference=None
+        )
         for plan in submission.plans
     )
     session.flush()
@@ -186,17 +189,18 @@ def _first_position(token: str) -> int:
 def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
     # Of a plan with thousands of nodes, one key is read. Costs on hardware that was named after the root was
     # made are in the plan alone.
-    query = select(BatchRow.root, BatchRow.plan["source_costs"]).where(
+    query = select(BatchRow.root, BatchRow.reference, BatchRow.plan["source_costs"]).where(
         BatchRow.job_id == row.id, BatchRow.number == 0
     )
-    root, planned_costs = session.execute(query).one()
+    root, measured, planned_costs = session.execute(query).one()
     result = None if root is None else SourceResult.model_validate(root)
+    reference = None if measured is None else ReferenceResult.model_validate(measured)
     return Job(
         id=row.id,
         state=JobState(row.state),
         goals=goals,
         created_unix_ms=row.created_unix_ms,
-        source=None if result is None else _source(result, _COSTS.validate_python(planned_costs)),
+        source=None if result is None else _source(result, reference, _COSTS.validate_python(planned_costs)),
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,
@@ -216,9 +220,17 @@ def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[
     return tuple(_GOAL.validate_python({**goal, "files": files.get(goal["id"], ())}) for goal in found)
 
 
-def _source(made: SourceResult, planned_costs: Costs) -> Source:
+def _source(made: SourceResult, reference: ReferenceResult | None, planned_costs: Costs) -> Source:
     costs = {**planned_costs, **made.source_costs}
-    return Source(costs, made.source_accuracy, made.metric, plugged_in_formats(costs))
+    source = Source(costs, metric=made.metric, formats=plugged_in_formats(costs))
+    if reference is None:
+        return source
+    return replace(
+        source,
+        accuracy=reference.accuracy,
+        tuned_accuracy=reference.tuned_accuracy,
+        measured=reference.measured,
+    )
 
 
 def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> CheckpointRow:

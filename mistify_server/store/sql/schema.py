@@ -66,13 +66,17 @@ class AdditionRow(Table):
 
 
 class BatchRow(Table):
-    """A collective batch: its plan (`BatchPlan`), and its root (`SourceResult`) once that is made."""
+    """A collective batch: its plan (`BatchPlan`), and once they are made, root and reference.
+
+    They are a `SourceResult` and a `ReferenceResult`.
+    """
 
     __tablename__ = "batches"
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     plan: Mapped[dict[str, object]]
     root: Mapped[dict[str, object] | None]
+    reference: Mapped[dict[str, object] | None]
 
 
 class CheckpointRow(Table):

@@ -89,13 +89,21 @@ units = st.dictionaries(
 )
 kinds = units.map(lambda units: measured_in({**units, "W": 1})) | st.sampled_from((TIME, COUNT, BYTES, PLAIN))
 formats = st.builds(AxisFormat, names, texts, kinds)
+sources = st.builds(
+    Source,
+    costs,
+    st.none() | finite,
+    formats=st.lists(formats, max_size=2).map(tuple),
+    tuned_accuracy=st.none() | finite,
+    measured=costs,
+)
 jobs = st.builds(
     Job,
     id=names,
     state=st.sampled_from(JobState),
     goals=st.lists(goals, max_size=3).map(tuple),
     created_unix_ms=int64,
-    source=st.none() | st.builds(Source, costs, finite, formats=st.lists(formats, max_size=2).map(tuple)),
+    source=st.none() | sources,
     seconds=finite,
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,

@@ -40,7 +40,7 @@ def configs(make_config: Config) -> list[dict[str, object]]:
     return [make_config(f"at-{share}", FLOP=f"{share}x") for share in SHARES]
 
 
-@pytest.mark.parametrize("kind", ["source", "adapt", "package"])
+@pytest.mark.parametrize("kind", ["source", "adapt", "package", "reference"])
 async def test_a_killed_server_loses_nothing(
     site: Any, call_at: Any, make_config: Config, wait_until: Any, kind: str
 ) -> None:
@@ -58,10 +58,9 @@ async def test_a_killed_server_loses_nothing(
     assert job.state is JobState.DONE
     assert {goal.state for goal in job.goals} == {GoalState.MET}
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
-    again = {
-        name: len(site.tasks(name)) - once for name, once in (("source", 1), ("adapt", 5), ("package", 5))
-    }
-    assert again == {"source": 0, "adapt": 0, "package": 0, kind: 1}
+    once = {"source": 1, "adapt": 5, "package": 5, "reference": 1}
+    again = {name: len(site.tasks(name)) - count for name, count in once.items()}
+    assert again == {**dict.fromkeys(once, 0), kind: 1}
     assert job.spent["training"] == 0.5 + 5 * 1.5
     assert job.spent["packaging"] == 5 * 0.125
 

@@ -26,7 +26,8 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
     assert (submitted.state, set(goals(submitted).values())) == (JobState.QUEUED, {GoalState.WAITING})
     job = await caller.finished(submitted.id)
     assert job.state is JobState.DONE
-    assert job.source == Source({"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}, 0.9)
+    costs = {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}
+    assert job.source == Source(costs, 0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.0})
     assert goals(job) == dict.fromkeys(("half", "quarter", "small"), GoalState.MET)
     assert [goal.parent for goal in job.goals] == [None, "half", None]
     for goal in job.goals:

@@ -20,7 +20,14 @@ from mistify.package.manifest import Manifest
 from mistify_server.store.artifacts import Artifacts, artifacts_of
 from mistify_server.tasks.results import Inspection, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    InspectTask,
+    PackageSettings,
+    PackageTask,
+    ReferenceTask,
+    SourceTask,
+)
 from mistify_server.worker.packaging.tflite.runner import Runner
 from mistify_server.worker.runner import TaskRunner
 from tests.saved_models import Digits, save_digits
@@ -121,6 +128,15 @@ def test_a_graph_is_packaged_at_every_precision(bench: Bench, precision: str) ->
     if precision == "none":
         expected = bench.module.serve(tf.constant(test["x"]))["digit"]
         np.testing.assert_allclose(predicted, expected, atol=1e-5)
+
+
+def test_the_graph_is_measured_on_the_test_data(bench: Bench) -> None:
+    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    predicted = bench.module.serve(tf.constant(test["x"]))["digit"].numpy().argmax(axis=1)
+    data = COMMON["data"]
+    result = bench.do(ReferenceTask(model=bench.model, teacher=bench.root.teacher, data=data, threads=(2,)))
+    assert result.accuracy == result.tuned_accuracy == pytest.approx((predicted == test["y"]).mean())
+    assert result.measured.keys() == {"latency_ms@host@2-threads"}
 
 
 def test_settings_that_change_or_train_a_model_are_reported(bench: Bench) -> None:

@@ -6,12 +6,22 @@ import keras
 import numpy as np
 import pytest
 
+from executors.readers.builtin import read_builtin
 from executors.search import Predictor, Sample
 from mistify.config.dataset import Augmentation, DataSettings, InputScaling
 from mistify.config.metric import Metric
 from mistify_server.store.artifacts import artifacts_of
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageSettings, PackageTask, SourceTask, Task
+from mistify_server.tasks.tasks import (
+    AdaptTask,
+    InspectTask,
+    PackageSettings,
+    PackageTask,
+    ReferenceTask,
+    SourceTask,
+    Task,
+)
+from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
 
@@ -103,6 +113,27 @@ def test_a_task_that_fails_is_not_booked_to_the_next(
         runner.run(broken)
     start = ticks.now + 1
     assert runner.run(InspectTask(model=source, **COMMON)).seconds == ticks.now - start
+
+
+def test_the_source_is_measured_on_the_test_data_in_litert(source: ModelSource, tmp_path: Path) -> None:
+    """Scores of Keras on the same data are the reference."""
+    artifacts = artifacts_of(tmp_path)
+    runner = TaskRunner(artifacts, lambda progress: None)
+    test = read_builtin("builtin:digits-test", None)  # type: ignore[arg-type]
+    came, other = (keras.models.load_model(source.path, compile=False) for _ in range(2))
+    rng = np.random.default_rng(0)
+    other.set_weights([rng.uniform(0, 1, array.shape) for array in other.get_weights()])
+    tuned = Checkpoints(artifacts).save(other)
+    result: Any = runner.run(ReferenceTask(model=source, teacher=tuned, data=DATA, threads=(1, 2)))
+
+    def score(model: Any) -> float:
+        return float((model.predict(test["x"], verbose=0).argmax(axis=1) == test["y"]).mean())
+
+    assert score(came) != score(other)
+    assert (result.accuracy, result.tuned_accuracy) == pytest.approx((score(came), score(other)))
+    assert result.measured.keys() == {"latency_ms@host", "latency_ms@host@2-threads"}
+    assert min(result.measured.values()) > 0
+    assert "measuring" in result.spent
 
 
 def regression(directory: Path) -> tuple[ModelSource, DataSource]:

@@ -94,13 +94,15 @@ def add_efficiency(connection: Connection) -> None:
         connection.execute("UPDATE devices SET profiles = ? WHERE name = ?", (json.dumps(profiles), device))
 
 
-def add_output_scores(connection: Connection) -> None:
-    """Give goals scores of outputs and data metrics of them; drop what edges lost on test data.
+def tell_validation_from_test_data(connection: Connection) -> None:
+    """Give goals scores of outputs, batches a reference, data metrics of outputs; drop what edges lost.
 
-    Nothing may be chosen by test data.
+    Edges lost on test data, by which nothing may be chosen. Sources of earlier jobs have not been measured on
+    test data as their packages were. Nothing of a plan's time was spent on generating data.
     """
     connection.execute("DELETE FROM edges")
     connection.execute("ALTER TABLE goals ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
+    connection.execute("ALTER TABLE batches ADD COLUMN reference JSON")
 
     def change_data(data: dict[str, Any]) -> None:
         data["settings"]["metrics"] = {}
@@ -109,6 +111,8 @@ def add_output_scores(connection: Connection) -> None:
     def change_plan(plan: dict[str, Any]) -> None:
         plan["dataset"]["metrics"] = {}
         change_data(plan["data"])
+        if plan["estimates"] is not None:
+            plan["estimates"]["generating"] = 0.0
 
     def change_root(root: dict[str, Any]) -> None:
         if root["data"] is not None:
@@ -125,7 +129,7 @@ STEPS: tuple[Step, ...] = (
     rename_prospects,  # to 14
     add_threads,  # to 15
     add_efficiency,  # to 16
-    add_output_scores,  # to 17
+    tell_validation_from_test_data,  # to 17
 )
 
 

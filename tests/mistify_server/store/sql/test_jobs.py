@@ -23,6 +23,7 @@ from mistify_server.store.changes import (
     CheckpointSaved,
     GoalChanged,
     JobChanged,
+    ReferenceSaved,
     RootSaved,
     Submission,
 )
@@ -30,7 +31,7 @@ from mistify_server.store.directory import Store, open_store, serving
 from mistify_server.store.edges import Case, EdgeRecord
 from mistify_server.store.models import NamedModel
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
-from mistify_server.tasks.results import AdaptResult, SourceResult
+from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from tests.stored import jobs_in
 
@@ -63,6 +64,8 @@ ROOT = SourceResult(
 ADAPTED = AdaptResult(
     checkpoint="c", costs={"flops": 4.0}, accuracy=0.8, met=True, reason="", steps=3, spent={"training": 4.0}
 )
+REFERENCE = ReferenceResult(accuracy=0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.5})
+SOURCE = Source({"flops": 10.0}, 0.85, tuned_accuracy=0.86, measured={"latency_ms@host": 1.5})
 GOALS = (
     Goal(id="b", batch=0, budget={"flops": 5.0}),
     Goal(id="a", batch=0, budget={"flops": 5.0}, parent="b"),
@@ -130,10 +133,13 @@ def test_changes_come_back_with_their_events(store: Store) -> None:
     adapted = [CheckpointSaved(0, 0, ADAPTED), Advanced("a", update), GoalChanged(met)]
     store.jobs.record("j", adapted, 2.0, {"training": 5.5, "other": 0.5})
     spent = {"training": 5.5, "other": 0.5, "waiting": 0.25}
-    store.jobs.record("j", [GoalChanged(met), JobChanged(JobState.DONE)], 3.0, spent)
-    assert store.jobs.batches("j") == [BatchState(PLAN, ROOT, {0: ADAPTED})]
+    assert store.jobs.job("j").source == Source({"flops": 10.0})
+    store.jobs.record(
+        "j", [GoalChanged(met), ReferenceSaved(0, REFERENCE), JobChanged(JobState.DONE)], 3.0, spent
+    )
+    assert store.jobs.batches("j") == [BatchState(PLAN, ROOT, {0: ADAPTED}, reference=REFERENCE)]
     assert store.jobs.job("j") == Job(
-        "j", JobState.DONE, (GOALS[0], met), 5, source=Source({"flops": 10.0}, 0.9), seconds=3.0, spent=spent
+        "j", JobState.DONE, (GOALS[0], met), 5, source=SOURCE, seconds=3.0, spent=spent
     )
     events = store.jobs.events("j", 0, 100)
     assert [(event.sequence, event.goal_id, event.event) for event in events] == [
@@ -188,7 +194,7 @@ def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> No
         JobState.QUEUED,
         (*GOALS, later),
         5,
-        source=Source(costs, 0.9),
+        source=Source(costs),
         seconds=3.0,
         spent={"failed": 3.0},
     )

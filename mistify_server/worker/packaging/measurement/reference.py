@@ -1,0 +1,41 @@
+"""The measurement of a source in LiteRT, in float32, to which packages are compared."""
+
+from collections.abc import Iterable, Mapping
+
+from executors.data import Dataset
+from executors.training.objectives import Objective
+from mistify.costs.quantization import Quantization
+from mistify_server.tasks.results import ReferenceResult
+from mistify_server.tasks.sources import DataSource
+from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
+from mistify_server.worker.packaging.measurement.latency import measure_latency
+from mistify_server.worker.packaging.measurement.package import measured_here
+from mistify_server.worker.packaging.tflite.runner import Runner
+
+
+def measure_reference(
+    source: bytes,
+    tuned: bytes,
+    test: Dataset,
+    objectives: Mapping[str, Objective],
+    *,
+    data: DataSource,
+    threads: Iterable[int],
+) -> ReferenceResult:
+    """Measure a source as packages are.
+
+    Args:
+        source: A `.tflite` of the source as it came, in float32.
+        tuned: One of the tuned source.
+        test: The test data.
+        objectives: What each output learns, by its name.
+        data: Has the metric.
+        threads: With each of which the latency of the source is measured.
+    """
+    accuracy, tuned_accuracy = (
+        measure_accuracy(Runner(network), test, objectives, data).accuracy for network in (source, tuned)
+    )
+    measured: dict[str, float] = {}
+    for count in threads:
+        measured |= measured_here(measure_latency(source, count), Quantization.NONE)
+    return ReferenceResult(accuracy=accuracy, tuned_accuracy=tuned_accuracy, measured=measured)

@@ -1,0 +1,82 @@
+"""The source, measured as its packages are once these are made."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mistify.jobs.job import GoalState, JobState
+from tests.mistify_server.outcomes import goals
+
+Config = Callable[..., dict[str, object]]
+
+
+def asked(site: Any) -> list[list[int]]:
+    """Return the numbers of threads of all reference tasks, in order."""
+    return [task["threads"] for task in site.tasks("reference")]
+
+
+async def test_the_source_is_measured_once_after_all_packages(
+    caller: Any, site: Any, make_config: Config, wait_until: Any
+) -> None:
+    (site.control / "hold-reference").touch()
+    config = make_config("half", FLOP="0.5x"), {**make_config("tenth", FLOP="0.1x"), "threads": 4}
+    job = await caller.submit(list(config))
+    await wait_until(lambda: bool(site.tasks("reference")))
+    held = await caller.job(job.id)
+    assert set(goals(held).values()) == {GoalState.MET}
+    assert (held.state, held.source.accuracy, held.source.measured) == (JobState.RUNNING, None, {})
+    (site.control / "hold-reference").unlink()
+    job = await caller.finished(job.id)
+    (source,) = site.tasks("source")
+    (reference,) = site.tasks("reference")
+    assert (reference["model"], reference["data"]) == (source["model"], source["data"])
+    assert reference["teacher"] == site.tasks("adapt")[0]["teacher"]
+    assert (job.source.accuracy, job.source.tuned_accuracy) == (0.85, 0.86)
+    assert job.source.measured == {"latency_ms@host": 1.0, "latency_ms@host@4-threads": 1.0}
+
+
+async def test_goals_with_other_threads_have_the_source_measured_again(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    job = await caller.submit([make_config("half", FLOP="0.5x")])
+    await caller.finished(job.id)
+    for name, threads in (("same", 1), ("other", 2)):
+        await caller.add(job.id, [{**make_config(name, FLOP="0.4x"), "threads": threads}])
+        await caller.finished(job.id)
+    assert asked(site) == [[1], [1, 2]]
+
+
+async def test_goals_that_come_while_the_source_is_measured_are_taken_up(
+    caller: Any, site: Any, make_config: Config, wait_until: Any
+) -> None:
+    (site.control / "hold-reference").touch()
+    job = await caller.submit([make_config("half", FLOP="0.5x")])
+    await wait_until(lambda: bool(site.tasks("reference")))
+    await caller.add(job.id, [{**make_config("late", FLOP="0.4x"), "threads": 2}])
+    (site.control / "hold-reference").unlink()
+    job = await caller.finished(job.id)
+    assert goals(job) == {"half": GoalState.MET, "late": GoalState.MET}
+    assert asked(site) == [[1], [1, 2]]
+
+
+async def test_a_source_that_cannot_be_measured_fails_no_goal(
+    caller: Any, site: Any, make_config: Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    (site.control / "fail-reference").touch()
+    job = await caller.submit([make_config("half", FLOP="0.5x")])
+    with caplog.at_level(logging.WARNING):
+        job = await caller.finished(job.id)
+    assert (job.state, goals(job)) == (JobState.DONE, {"half": GoalState.MET})
+    assert (job.source.accuracy, job.source.tuned_accuracy, job.source.measured) == (None, None, {})
+    assert "could not be measured: the source cannot be measured" in caplog.text
+    assert asked(site) == [[1]]
+
+
+async def test_without_a_package_there_is_nothing_to_compare(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    job = await caller.submit([make_config("bad", num_of_params=13)])
+    assert (await caller.finished(job.id)).state is JobState.FAILED
+    assert asked(site) == []
