@@ -7,6 +7,7 @@ from pathlib import Path
 from mistify_server.store.artifacts import digest_of
 from mistify_server.store.directory import Store, open_store, serving
 
+
 def remove_jobs(directory: Path, job_ids: Iterable[str]) -> int:
     """Remove jobs that have ended from a store that no server uses, then every file that nothing refers to.
 
