@@ -19,6 +19,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
@@ -30,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import Figures, Target, median_seconds, run
+from mistify.jobs.job import JobEvent
 from mistify_client.rpc.porting import PortingClient
 
 TARGETS: Final[dict[str, Target]] = {
@@ -146,10 +148,8 @@ class Stopwatch:
                 waits.append(time.perf_counter() - started)
 
 
-def _watch(client: PortingClient, job: str) -> None:
-    for number, _ in enumerate(client.watch(job)):
-        if number == _WATCHED_EVENTS:
-            return
+def _watch(client: PortingClient, job: str) -> list[JobEvent]:
+    return list(islice(client.watch(job), _WATCHED_EVENTS))
 
 
 def _read(client: PortingClient, job: str) -> None:

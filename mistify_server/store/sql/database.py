@@ -14,8 +14,14 @@ from mistify_server.store.sql.failures import translated
 from mistify_server.store.sql.migrations.migrate import BUSY_SECONDS, VERSION_KEY, version_rows
 from mistify_server.store.sql.schema import MetaRow, Table
 
-#: Given back in one transaction: some milliseconds.
-_PAGES_AT_ONCE = 1_000
+#: A commit in full mode moves all pages at once; `PRAGMA incremental_vacuum` takes quadratic time for them.
+_SHRINKING = (
+    "PRAGMA auto_vacuum = FULL",
+    "BEGIN IMMEDIATE",
+    "COMMIT",
+    "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA wal_checkpoint(TRUNCATE)",
+)
 
 
 class Database:
@@ -62,26 +68,12 @@ class Database:
             yield session
 
     def shrink(self) -> int:
-        """Give the space of removed rows back to the disk, in steps between which others write.
-
-        Returns:
-            Bytes that became free.
-        """
+        """Give the space of removed rows back to the disk, and return the bytes that became free."""
         before = self._path.stat().st_size
-        left = None
-        while (free := self._free_pages()) and free != left:
-            left = free
-            with self.write() as session:
-                pages = session.connection().connection.cursor()
-                pages.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
-                pages.fetchall()  # a page for each step of the cursor
         with self._writing, translated(self._path.parent), closing(self._engine.raw_connection()) as raw:
-            raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            for statement in _SHRINKING:
+                raw.cursor().execute(statement).fetchall()
         return max(0, before - self._path.stat().st_size)
-
-    def _free_pages(self) -> int:
-        with self.read() as session:
-            return int(session.connection().exec_driver_sql("PRAGMA freelist_count").scalar_one())
 
     def close(self) -> None:
         """Close every connection."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 from typing_extensions import override
 
@@ -110,7 +110,8 @@ class SqlJobStore(JobStore):
             session.add(addition_row(job_id, addition))
             insert_goals(session, job_id, addition.goals, count)
             for plan in addition.plans:
-                session.get_one(BatchRow, (job_id, plan.number)).plan = plan.model_dump(mode="json")
+                of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
+                session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
             queued = JobChanged(JobState.QUEUED)
             events = _applied(session, job_id, queued) if JobState(job.state).ended else []
             self._append_events(

@@ -187,20 +187,22 @@ def _first_position(token: str) -> int:
 
 
 def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
-    # Of a plan with thousands of nodes, one key is read. Costs on hardware that was named after the root was
-    # made are in the plan alone.
-    query = select(BatchRow.root, BatchRow.reference, BatchRow.plan["source_costs"]).where(
-        BatchRow.job_id == row.id, BatchRow.number == 0
-    )
-    root, measured, planned_costs = session.execute(query).one()
-    result = None if root is None else SourceResult.model_validate(root)
-    reference = None if measured is None else ReferenceResult.model_validate(measured)
+    of_batch = BatchRow.job_id == row.id, BatchRow.number == 0
+    root, measured = session.execute(select(BatchRow.root, BatchRow.reference).where(*of_batch)).one()
+    source = None
+    if root is not None:
+        # Of a plan with thousands of nodes, one key is read. Costs on hardware that was named after the root
+        # was made are in the plan alone.
+        planned_costs = session.scalars(select(BatchRow.plan["source_costs"]).where(*of_batch)).one()
+        reference = None if measured is None else ReferenceResult.model_validate(measured)
+        made = SourceResult.model_validate(root)
+        source = _source(made, reference, _COSTS.validate_python(planned_costs))
     return Job(
         id=row.id,
         state=JobState(row.state),
         goals=goals,
         created_unix_ms=row.created_unix_ms,
-        source=None if result is None else _source(result, reference, _COSTS.validate_python(planned_costs)),
+        source=source,
         seconds=row.seconds,
         spent=row.spent,
         reason=row.reason,

@@ -293,6 +293,11 @@ def test_jobs_lists_every_page(mistify, service):
     assert all(name in result.stdout for name in ("job-1", "job-2", "job-3", "done", "1/2", "2023-11-14"))
 
 
+def test_remove(mistify, service):
+    result = mistify("remove", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2.00 MB are free\n")
+
+
 def test_cancel(mistify, service):
     result = mistify("cancel", "job-1", "--server", service.address)
     assert result.stdout == "job job-1 is cancelled\n"
