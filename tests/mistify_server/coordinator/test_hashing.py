@@ -31,6 +31,24 @@ def test_a_point_is_in_the_buckets_that_are_looked_into():
         assert np.isin(keys, hashes.probes(point)).all()
 
 
+def test_probes_are_the_own_buckets_and_those_behind_the_nearer_boundaries():
+    """By whole numbers, for points on either side of zero."""
+    tables, count = 3, 4
+    hashes = Hashes(Parameters(tables, count, 0.5), 3, seed=4)
+    for point in np.random.default_rng(7).normal(scale=5, size=(50, 3)):
+        hashed = np.einsum("d,dth->th", point, hashes._directions) + hashes._offsets
+        expected = []
+        for table in range(tables):
+            own = [int(np.floor(value)) for value in hashed[table]]
+            steps = [-1 if value % 1 < 0.5 else 1 for value in hashed[table]]
+            moved = [[*own[:at], own[at] + steps[at], *own[at + 1 :]] for at in range(count)]
+            factors, salt = hashes._factors[table].tolist(), int(hashes._salts[table])
+            for bucket in [own, *moved]:
+                name = salt + sum(map(int.__mul__, bucket, factors))
+                expected.append((name + 2**63) % 2**64 - 2**63)
+        assert hashes.probes(point).tolist() == expected
+
+
 def test_equal_points_are_always_found_and_far_ones_hardly_ever():
     shares = share_of_neighbours(np.array([0.0, 1e-9, 1e9]), Parameters(2, 8, 1.0))
     assert shares[:2] == pytest.approx(1)
