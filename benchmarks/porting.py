@@ -58,9 +58,15 @@ class Reached(NamedTuple):
 
 
 class Packaged(NamedTuple):
-    """A package: accuracy in LiteRT as a share, size and predicted size in bytes, latency, and its note."""
+    """A package in LiteRT: size and predicted size in bytes, latency, its note; accuracies are shares.
+
+    Attributes:
+        accuracy: On the test file.
+        validation_accuracy: On the validation data, to choose by.
+    """
 
     accuracy: float
+    validation_accuracy: float
     size: int
     foretold_size: float
     latency_ms: float
@@ -145,6 +151,11 @@ class Porting:
         result = self._adapt(self._root(share), share, steps, 1 / share)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
+    def trained_on(self, checkpoint: Checkpoint, share: float, steps: int) -> Checkpoint:
+        """Return a checkpoint at a share of the multiply-adds after more training steps."""
+        result = self._adapt(checkpoint.artifact, share, steps, 1.0)
+        return Checkpoint(result.checkpoint, result.costs, result.accuracy)
+
     def branches(
         self, checkpoint: Checkpoint, share: float, multiples: Sequence[float], steps: int
     ) -> BranchResult:
@@ -188,6 +199,7 @@ class Porting:
         result = self._packaged(checkpoint, precision)
         return Packaged(
             result.accuracy,
+            result.validation_accuracy,
             round(result.achieved[size_axis(precision)]),
             checkpoint.costs[size_axis(precision)],
             result.measured[latency_axis(HOST.name)],
