@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import keras
 
+from executors.data import Dataset
 from executors.pruning.executor import LEAST_CUT
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
@@ -24,6 +25,7 @@ from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.runner import TaskRunner
 
 TRAIN: Final = "cifar10/train.npz"
@@ -124,6 +126,11 @@ class Porting:
     def source(self) -> keras.Model:
         """Return the tuned source."""
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
+
+    def learning(self) -> tuple[Dataset, Dataset]:
+        """Return the examples that tasks train on, and those that they choose by."""
+        parts, _ = parts_of(self.data, signature_of(self.source()))
+        return SourceCache(lambda progress: None).learning(parts)
 
     def widened_accuracy(self, share: float) -> float:
         """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
