@@ -1,46 +1,44 @@
-"""Accuracy of adaptation algorithms at equal steps, and the time they take.
+"""Accuracy of adaptation algorithms with the same config, and the time they take.
 
 `python -m benchmarks.executors --data DIR [--network {resnet8,snips}] [--steps N] [--seeds N] [--quick]
 [--json FILE]`
 
 MLPerf Tiny's ResNet-8 on CIFAR-10 and the encoder of `benchmarks.snips` are tuned on their data once for each
-seed; then every algorithm goes down the same path of goals, one from the other, with the same training steps
-for each goal. A time holds all that an algorithm does: preparing, searching, training. For `auto` each goal
-has what that algorithm has reached there which a server chooses for the edge that has seen nothing yet.
+seed. Then a server that has seen nothing yet ports the tuned network to four goals: in a job by `auto` first,
+which so has nothing to go by but the network, and in one by each algorithm after it. The configs differ in
+nothing but the algorithm's name. `--steps` is the most that a goal takes; how many cuts an algorithm makes
+decides how many it does take. A time is that of the job: reading, preparing, searching, training, packages.
 
 `--quick` trains with few steps, of one seed: it shows that all works, its networks are far less accurate.
 """
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from math import log2
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Final, NamedTuple
 
-import keras
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import snips
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, RESNET8, TEST, TRAIN, Porting
-from executors.structure import analyse
 from mistify.config.porting import AUTO
-from mistify_server.planning.forecast.choice import Chooser, Edge
-from mistify_server.planning.forecast.experience import Experience
+from mistify.jobs.job import Job, JobState
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
 from mistify_server.tasks.sources import DataSource, ModelSource
-from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.inspection.estimates import estimates_of
-from mistify_server.worker.params import params_of
 
 ALGORITHMS: Final = ("morphnet", "chamnet", "random", "uniform")
 NETWORKS: Final = ("resnet8", "snips")
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
+
+#: Part of a goal's steps in which it is cut, at the most.
+_CUTTING: Final = 0.4
 
 _QUICK_SETTINGS: Final[dict[str, object]] = {"source_steps": 40}
 _QUICK_STEPS: Final = 30
@@ -57,12 +55,16 @@ class Descent(NamedTuple):
     """The results of one algorithm with one seed.
 
     Attributes:
-        accuracy: In percent, by the goals' shares.
-        seconds: Preparing included.
+        accuracy: Of the packages on the test file, in percent, by the goals' shares.
+        steps: Training steps of all goals.
+        seconds: Of the job.
+        algorithms: The algorithm of each goal.
     """
 
     accuracy: Mapping[float, float]
+    steps: int
     seconds: float
+    algorithms: tuple[str, ...]
 
 
 def measure(options: Namespace) -> Figures:
@@ -70,7 +72,7 @@ def measure(options: Namespace) -> Figures:
     data = data_with({*FILES, *snips.FILES}, options)
     figures: dict[str, float] = {}
     for network in [options.network] if options.network else NETWORKS:
-        descents: dict[str, list[Descent]] = {algorithm: [] for algorithm in (*ALGORITHMS, AUTO)}
+        descents: dict[str, list[Descent]] = {algorithm: [] for algorithm in (AUTO, *ALGORITHMS)}
         for seed in range(1 if options.quick else options.seeds):
             with TemporaryDirectory() as directory:
                 for algorithm, descent in _descents(network, data, Path(directory), seed, options).items():
@@ -91,43 +93,62 @@ def figures_of(network: str, descents: Mapping[str, Sequence[Descent]]) -> Figur
         for share in SHARES:
             figures[f"{name}_at_{share:g}"] = median(descent.accuracy[share] for descent in runs)
         figures[f"{name}_mean"] = median(sum(run.accuracy.values()) / len(SHARES) for run in runs)
+        figures[f"{name}_steps"] = median(descent.steps for descent in runs)
         figures[f"{name}_seconds"] = median(descent.seconds for descent in runs)
     return figures
 
 
 def _descents(network: str, data: Path, directory: Path, seed: int, options: Namespace) -> dict[str, Descent]:
+    """Tune a network, and port it by every algorithm, `auto` the first, at a server of its own."""
     model, files, settings = _source(network, data, directory, seed)
     settings |= {"seed": seed} | (_QUICK_SETTINGS if options.quick else {})
-    tuned = Porting(model, files, directory, settings).tuned
-    steps = dict.fromkeys(SHARES, _QUICK_STEPS if options.quick else options.steps)
-    descents = {}
-    for algorithm in ALGORITHMS:
-        start = perf_counter()
-        cuts = params_of(algorithm, {}).model_dump()["cuts"]
-        porting = Porting(
-            tuned, files, directory, settings | {"source_steps": 0}, algorithm=algorithm, cuts=cuts
-        )
-        reached = porting.collective(steps)
-        accuracy = {share: goal.accuracy for share, goal in reached.items()}
-        descents[algorithm] = Descent(accuracy, perf_counter() - start)
-    chosen = _choices(tuned, files, settings)
-    accuracy = {share: descents[algorithm].accuracy[share] for share, algorithm in chosen.items()}
-    return descents | {
-        AUTO: Descent(accuracy, max(descents[algorithm].seconds for algorithm in chosen.values()))
+    tuned = Porting(model, files, directory / "tuned", settings).tuned
+    steps = _QUICK_STEPS if options.quick else options.steps
+    roots = [data.resolve(), directory.resolve()]
+    with embedded_server(directory / "store", roots) as address, PortingClient(address) as client:
+        descents = {}
+        for algorithm in (AUTO, *ALGORITHMS):
+            configs = json.dumps(configs_of(algorithm, tuned, files, settings, steps))
+            job = client.submit(configs, f"{network}-{algorithm}-{seed}")
+            for _ in client.watch(job.id):
+                pass
+            descents[algorithm] = descent_of(client.job(job.id))
+    return descents
+
+
+def configs_of(
+    algorithm: str, model: ModelSource, files: DataSource, settings: Mapping[str, object], steps: int
+) -> list[dict[str, object]]:
+    """Return the configs of all goals for an algorithm, with so many steps for each at the most."""
+    cutting = round(_CUTTING * steps)
+    config = {**settings, "source_steps": 0, "adapt_steps": cutting, "tune_steps": steps - cutting}
+    metric = files.settings.metric
+    dataset = {"train": files.train, "test": files.test, **({"metric": metric.value} if metric else {})}
+    common: dict[str, object] = {
+        "model": model.path,
+        "dataset": dataset,
+        "algorithm": {"name": algorithm, "config": config},
+        "quantization": "none",
     }
+    return [{"id": f"{share:g}", "adaptation_goal": {"FLOP": f"{share}x"}, **common} for share in SHARES]
 
 
-def _choices(tuned: ModelSource, files: DataSource, settings: dict[str, object]) -> dict[float, str]:
-    """Return the algorithm that `auto` chooses for each edge of the path, by share."""
-    task = InspectTask(model=tuned, data=files, algorithm=AUTO, algorithm_config=settings, hardware={})
-    network = keras.models.load_model(tuned.path, compile=False)
-    estimates = estimates_of(analyse(network), task, ())
-    candidates = estimates.candidates
-    choose = Chooser(estimates.traits, "", candidates, Experience([], candidates))
-    path = pairwise((1.0, *SHARES))
-    edges = {share: Edge(-log2(share), log2(before / share), before) for before, share in path}
-    choices = choose(list(edges.values()))
-    return {share: choice.algorithm for share, choice in zip(edges, choices, strict=True)}
+def descent_of(job: Job) -> Descent:
+    """Return the results of a job.
+
+    Raises:
+        RuntimeError: A goal has no package.
+    """
+    lacking = [goal for goal in job.goals if goal.accuracy is None]
+    if job.state is not JobState.DONE or lacking:
+        reasons = "; ".join(f"{goal.id}: {goal.reason}" for goal in lacking)
+        raise RuntimeError(f"{job.id} is {job.state.value}: {job.reason or reasons}")
+    return Descent(
+        {float(goal.id): 100 * (goal.accuracy or 0.0) for goal in job.goals},
+        sum(goal.steps for goal in job.goals),
+        job.seconds,
+        tuple(goal.algorithm for goal in job.goals),
+    )
 
 
 def _source(
@@ -141,11 +162,15 @@ def _source(
 
 def _table(title: str, descents: Mapping[str, Sequence[Descent]]) -> Table:
     table = Table(title=f"{title}: accuracy in percent, medians", title_justify="left")
-    for column in ("algorithm", *(f"{share:g}x" for share in SHARES), "mean", "seconds"):
+    for column in ("algorithm", *(f"{share:g}x" for share in SHARES), "mean", "steps", "seconds"):
         table.add_column(column, justify="right")
     for algorithm, runs in descents.items():
-        figures = figures_of(title, {algorithm: runs}).values()
-        table.add_row(algorithm, *(f"{figure:.1f}" for figure in figures))
+        *accuracies, steps, seconds = figures_of(title, {algorithm: runs}).values()
+        table.add_row(
+            algorithm, *(f"{figure:.1f}" for figure in accuracies), f"{steps:,.0f}", f"{seconds:.0f}"
+        )
+    chosen = [f"{AUTO}, seed {seed}: {', '.join(run.algorithms)}" for seed, run in enumerate(descents[AUTO])]
+    table.caption = "\n".join(chosen)
     return table
 
 
@@ -153,8 +178,10 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this benchmark."""
     add_data_option(parser)
     parser.add_argument("--network", choices=NETWORKS, help="this one alone")
-    parser.add_argument("--steps", type=int, metavar="N", default=600, help="training steps of each goal")
-    parser.add_argument("--seeds", type=int, metavar="N", default=1, help="repeat with so many seeds")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", default=600, help="the most training steps of a goal"
+    )
+    parser.add_argument("--seeds", type=int, metavar="N", default=3, help="repeat with so many seeds")
 
 
 def main(argv: Sequence[str]) -> int:

@@ -5,24 +5,28 @@
 
 MLPerf Tiny's ResNet-8, tuned on CIFAR-10, is cut to shares of its multiply-adds: by Mistify, and by
 Torch-Pruning in PyTorch, which starts from the same tuned weights. Each goal takes the same number of
-training steps. Both sides recalibrate their batch norms on the same images and are measured on the same
-test file, in turn. The targets are about the peer that learns from the labels, as its examples do; another
-row gives it Mistify's teacher as well, which tells what is the cutting and what is the teaching.
+training steps, on the same nine tenths of the training file. Both sides learn from the source's outputs as
+well, recalibrate their batch norms on the same images and are measured on the same test file, in turn.
+
+The peer is trained with each of several learning rates. Of these the one counts, for each share, whose
+network is the most accurate on the other tenth of the training file.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and
 `mlperf_tiny/resnet8_cifar10.h5`. The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures
-one share, and without a teacher for the peer.
+one share, with two of the learning rates.
 """
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -39,7 +43,12 @@ from executors.training.evaluation import Evaluation
 
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
 QUICK_SHARES: Final = (0.25,)
-LABELS, TAUGHT, OURS = ("Torch-Pruning", "Torch-Pruning, taught", "Mistify")
+PEER, OURS = ("Torch-Pruning", "Mistify")
+
+#: The peer's highest learning rates.
+RATES: Final = (0.005, 0.01, 0.02, 0.04, 0.08)
+QUICK_RATES: Final = (0.02, 0.04)
+
 TARGETS: Final[dict[str, Target]] = {
     "translation_difference": {"max": 1e-4},
     "shares_exceeded": {"max": 0},
@@ -51,8 +60,6 @@ TARGETS: Final[dict[str, Target]] = {
 #: What each side reaches at each share.
 Rows = dict[str, dict[float, Reached]]
 
-_IN_FIGURES: Final = str.maketrans({"-": "_", " ": "_", ",": None})
-
 
 def measure(options: Namespace) -> Figures:
     """Return all figures; print the table and draw the picture."""
@@ -60,50 +67,77 @@ def measure(options: Namespace) -> Figures:
     if find_spec("torch_pruning") is None:
         raise MissingDataError("Torch-Pruning is not installed: pip install -e '.[peers]'")
     shares = QUICK_SHARES if options.quick else SHARES
+    rates: dict[float, float] = {}
+    rows: Rows = {PEER: {}, OURS: {}}
     with TemporaryDirectory() as directory:
         ours = resnet8(data, Path(directory), {"seed": options.seed})
         source = ours.source()
-        signature = signature_of(source)
-        train = load_dataset(ours.data.train, signature)
-        test = load_dataset(ours.data.test, signature, ours.data.train)
-        sides: dict[str, Callable[[float], Reached]] = {
-            LABELS: lambda share: _peer(source, share, (train, test), None, options)
-        }
-        if not options.quick:
-            teacher = _probabilities(source, train)
-            sides[TAUGHT] = lambda share: _peer(source, share, (train, test), teacher, options)
-        sides[OURS] = lambda share: ours.case(share, options.steps)
-        rows: Rows = {side: {} for side in sides}
+        train, validation = ours.learning()
+        test = load_dataset(ours.data.test, signature_of(source), ours.data.train)
+        peer = Peer(source, train, validation, options.steps, options.seed)
         for share in shares:
-            for side, port in sides.items():
-                rows[side][share] = port(share)
+            rates[share], rows[PEER][share] = peer.best(share, QUICK_RATES if options.quick else RATES, test)
+            rows[OURS][share] = ours.case(share, options.steps)
     Console().print(_table(rows))
     if options.picture:
         _draw(rows, options.picture)
-    return {"translation_difference": _translation_difference(source, test), **figures_of(rows)}
+    return {
+        "translation_difference": _translation_difference(source, test),
+        **{f"peer_rate_at_{share}": rate for share, rate in rates.items()},
+        **figures_of(rows),
+    }
 
 
-def _peer(
-    source: keras.Model,
-    share: float,
-    data: tuple[Dataset, Dataset],
-    teacher: Array | None,
-    options: Namespace,
-) -> Reached:
-    from benchmarks import torch_pruner, torch_resnet8  # noqa: PLC0415 - an optional dependency
+@dataclass(frozen=True)
+class Peer:
+    """Torch-Pruning with a source.
 
-    train, test = data
-    image = torch_resnet8.tensors(torch_resnet8.arrays_of(train)[0][:1])
-    start = perf_counter()
-    network = torch_pruner.pruned(source, share, train, teacher, steps=options.steps, seed=options.seed)
-    seconds = perf_counter() - start
-    full = torch_resnet8.multiply_adds(torch_resnet8.translated(source), image)
-    return Reached(
-        100 * torch_resnet8.accuracy(network, test),
-        torch_resnet8.multiply_adds(network, image) / full,
-        options.steps,
-        {"all": seconds},
-    )
+    Attributes:
+        source: A Keras ResNet-8, the teacher as well.
+        train: Training data.
+        validation: What the learning rate is chosen by.
+        steps: Of each run.
+        seed: Where the order of the examples starts from.
+    """
+
+    source: keras.Model
+    train: Dataset
+    validation: Dataset
+    steps: int
+    seed: int
+
+    def best(self, share: float, rates: Sequence[float], test: Dataset) -> tuple[float, Reached]:
+        """Return the learning rate that suits a share best by the validation data, and what it reaches."""
+        from benchmarks import torch_resnet8  # noqa: PLC0415 - an optional dependency
+
+        image = torch_resnet8.tensors(torch_resnet8.arrays_of(self.train)[0][:1])
+        full = torch_resnet8.multiply_adds(torch_resnet8.translated(self.source), image)
+        runs = {rate: self._run(share, rate) for rate in rates}
+        rate = max(runs, key=lambda rate: torch_resnet8.accuracy(runs[rate][0], self.validation))
+        network, seconds = runs[rate]
+        accuracy = torch_resnet8.accuracy(network, test)
+        reached = torch_resnet8.multiply_adds(network, image) / full
+        return rate, Reached(100 * accuracy, reached, self.steps, {"all": seconds})
+
+    def _run(self, share: float, rate: float) -> tuple[Any, float]:
+        """Return a network and the seconds that it took."""
+        from benchmarks import torch_pruner  # noqa: PLC0415 - an optional dependency
+
+        start = perf_counter()
+        network = torch_pruner.pruned(
+            self.source,
+            share,
+            self.train,
+            self._taught,
+            steps=self.steps,
+            learning_rate=rate,
+            seed=self.seed,
+        )
+        return network, perf_counter() - start
+
+    @cached_property
+    def _taught(self) -> Array:
+        return _probabilities(self.source, self.train)
 
 
 def _translation_difference(source: keras.Model, test: Dataset) -> float:
@@ -124,13 +158,11 @@ def _probabilities(source: keras.Model, data: Dataset) -> Array:
 def figures_of(rows: Rows) -> dict[str, float]:
     """Return the figures of a table; the mean margin only for a full run."""
     accuracies = {
-        f"{side.lower().translate(_IN_FIGURES)}_at_{share}": reached.accuracy
+        f"{side.lower().replace('-', '_')}_at_{share}": reached.accuracy
         for side, row in rows.items()
         for share, reached in row.items()
     }
-    margins = {
-        share: reached.accuracy - rows[LABELS][share].accuracy for share, reached in rows[OURS].items()
-    }
+    margins = {share: reached.accuracy - rows[PEER][share].accuracy for share, reached in rows[OURS].items()}
     figures = {
         **accuracies,
         "shares_exceeded": sum(

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import keras
 
+from executors.data import Dataset
 from executors.pruning.executor import LEAST_CUT
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
@@ -24,6 +25,7 @@ from mistify_server.store.artifacts import Artifacts
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
+from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.runner import TaskRunner
 
 TRAIN: Final = "cifar10/train.npz"
@@ -58,9 +60,15 @@ class Reached(NamedTuple):
 
 
 class Packaged(NamedTuple):
-    """A package: accuracy in LiteRT as a share, size and predicted size in bytes, latency, and its note."""
+    """A package in LiteRT: size and predicted size in bytes, latency, its note; accuracies are shares.
+
+    Attributes:
+        accuracy: On the test file.
+        validation_accuracy: On the validation data, to choose by.
+    """
 
     accuracy: float
+    validation_accuracy: float
     size: int
     foretold_size: float
     latency_ms: float
@@ -120,6 +128,11 @@ class Porting:
         """Return the tuned source."""
         return keras.models.load_model(self._artifacts.path(self._made.teacher), compile=False)
 
+    def learning(self) -> tuple[Dataset, Dataset]:
+        """Return the examples that tasks train on, and those that they choose by."""
+        parts, _ = parts_of(self.data, signature_of(self.source()))
+        return SourceCache(lambda progress: None).learning(parts)
+
     def widened_accuracy(self, share: float) -> float:
         """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
         return 100 * self._tested(self._root(share))
@@ -144,6 +157,11 @@ class Porting:
             prepared = self._made
             return Checkpoint(prepared.teacher, prepared.source_costs, prepared.teacher_accuracy)
         result = self._adapt(self._root(share), share, steps, 1 / share)
+        return Checkpoint(result.checkpoint, result.costs, result.accuracy)
+
+    def trained_on(self, checkpoint: Checkpoint, share: float, steps: int) -> Checkpoint:
+        """Return a checkpoint at a share of the multiply-adds after more training steps."""
+        result = self._adapt(checkpoint.artifact, share, steps, 1.0)
         return Checkpoint(result.checkpoint, result.costs, result.accuracy)
 
     def branches(
@@ -189,6 +207,7 @@ class Porting:
         result = self._packaged(checkpoint, precision)
         return Packaged(
             result.accuracy,
+            result.validation_accuracy,
             round(result.achieved[size_axis(precision)]),
             checkpoint.costs[size_axis(precision)],
             result.measured[latency_axis(HOST.name)],

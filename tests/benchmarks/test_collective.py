@@ -18,14 +18,16 @@ from benchmarks.collective import (
 from benchmarks.porting import Reached
 
 
-def reached(accuracy, steps, seconds):
-    return Reached(accuracy, 0.5, steps, {"training": seconds})
+def reached(accuracy, steps, seconds, tracing=0.0):
+    return Reached(accuracy, 0.5, steps, {"training": seconds, "tracing": tracing})
 
 
-def comparison(losses, collective=(100, 2.0), per_case=(900, 12.0)):
-    ours = {share: reached(80.0, *collective) for share in shares_of(len(losses))}
-    cases = {share: reached(80.0 + loss, *per_case) for share, loss in zip(ours, losses, strict=True)}
-    return Comparison(ours, cases)
+def comparison(losses, as_accurate=0.0, tracing=0.0):
+    """A path that loses so much against fully trained runs, and others that are as accurate but for this."""
+    ours = {share: reached(80.0, 100, 2.0) for share in shares_of(len(losses))}
+    cases = {share: reached(80.0 + as_accurate, 900, 12.0, tracing) for share in ours}
+    full = {share: reached(80.0 + loss, 1000, 13.0) for share, loss in zip(ours, losses, strict=True)}
+    return Comparison(ours, cases, full)
 
 
 def test_shares_of_fewer_goals_are_among_those_of_more():
@@ -53,21 +55,29 @@ def test_goals_ported_per_case_count_for_those_between_them():
         share: Reached(81.0 if share < 0.5 else 79.0, share, 30, {"training": 5.0})
         for share in list(ours)[1::2]
     }
-    result = Comparison(ours, cases)
+    result = Comparison(ours, cases, cases)
     assert (result.time_ratio, result.step_ratio) == (5.0, 3.0)
     assert result.losses == [-1.0, 1.0]
 
 
 def test_ratios_are_of_the_totals():
     result = comparison([0.0, 0.4])
-    assert (result.step_ratio, result.time_ratio) == (9.0, 6.0)
+    assert (result.step_ratio, result.time_ratio, result.full_step_ratio) == (9.0, 6.0, 10.0)
 
 
-def test_losses_are_of_the_goals_that_collective_adaptation_made():
-    figures = figures_of({"net": {1: comparison([0.9]), 2: comparison([0.4, -0.7])}})
+def test_tracing_counts_on_neither_side():
+    assert comparison([0.0, 0.4], tracing=100.0).time_ratio == 6.0
+
+
+def test_losses_are_against_fully_trained_runs():
+    figures = figures_of({"net": {1: comparison([0.9]), 2: comparison([0.4, -0.7], as_accurate=0.4)}})
     assert figures["mean_loss"] == pytest.approx(-0.15)
     assert figures["worst_loss"] == pytest.approx(0.4)
-    assert figures["net_unmatched_at_2"] == 1
+
+
+def test_goals_that_no_run_per_case_reaches_are_counted():
+    assert comparison([0.0, 0.0], as_accurate=-0.7).unmatched == 2
+    assert comparison([0.0, 0.0], as_accurate=-0.5).unmatched == 0
 
 
 def test_all_targets_are_among_the_figures(tmp_path):

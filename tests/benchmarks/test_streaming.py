@@ -22,16 +22,18 @@ def test_the_last_fresh_job_counts_if_it_is_accurate_enough(accuracies, matched)
     assert comparison.matched is matched
 
 
-def test_a_fresh_job_gets_a_multiple_of_the_steps_of_a_goal():
+def test_a_fresh_job_gets_a_multiple_of_the_steps_of_a_goal_and_neither_side_tunes_the_source():
     params = Params(source_steps=5, adapt_steps=10, tune_steps=20, max_steps=30)
     ((first, _), (twice,)) = (
-        json.loads(_config(shares, params, n, 3)) for shares, n in (([0.5, 0.3], 1), ([0.3], 2))
+        json.loads(_config("tuned.keras", shares, params, n, 3))
+        for shares, n in (([0.5, 0.3], 1), ([0.3], 2))
     )
 
+    assert first["model"] == twice["model"] == "tuned.keras"
     assert first["adaptation_goal"] == {"FLOP": "0.5x"}
     assert twice["adaptation_goal"] == {"FLOP": "0.3x"}
     assert twice["algorithm"]["config"] == {
-        "source_steps": 5,
+        "source_steps": 0,
         "adapt_steps": 20,
         "tune_steps": 40,
         "max_steps": 120,
