@@ -8,9 +8,9 @@ from rich.console import Console
 from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_json
-from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify_client.porting.progress import SOURCE, Display
-from mistify_client.porting.report import REPORT, report, table
+from mistify_client.porting.report import PREDICTION, REPORT, judged_by, report, table
 from mistify_client.rpc.porting import PortingClient
 
 #: The exit code of a job that ended with goals that are not met.
@@ -83,24 +83,29 @@ def finish(job: Job, out: Path, console: Console, only: Collection[str] | None =
     console.print(table(job, console.width))
     goals = [goal for goal in job.goals if only is None or goal.id in only]
     unmet = [goal for goal in goals if goal.state is not GoalState.MET]
-    verdict, code = _verdict(job, len(unmet), len(goals))
+    verdict, code = _verdict(job, goals)
     lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]
     lines += [f"{goal.id} is {goal.precision_choice}" for goal in goals if goal.precision_choice]
-    lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
     lines += [f"{goal.id} by {goal.algorithm}: {goal.choice}" for goal in goals if goal.choice]
     lines += [f"package: {package_directory(out, goal.id)}" for goal in goals if goal.files]
+    lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
     for line in (*lines, f"report: {out / REPORT}", verdict):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return code
 
 
-def _verdict(job: Job, unmet: int, count: int) -> tuple[str, int]:
+def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
+    """Return the last line, and the exit code; `goals` are those that count."""
+    unmet = sum(goal.state is not GoalState.MET for goal in goals)
+    predicted = sum(judged_by(goal) == PREDICTION for goal in goals)
     match job.state:
         case JobState.FAILED:
             return f"The job failed: {job.reason}", ErrorCode.INTERNAL.exit_code
         case JobState.CANCELLED:
             return "The job was cancelled.", ErrorCode.CANCELLED.exit_code
         case _ if unmet:
-            return f"{unmet} of {count} goals are not met.", EXIT_UNMET
+            return f"{unmet} of {len(goals)} goals are not met.", EXIT_UNMET
+        case _ if predicted:
+            return f"All {len(goals)} goals are met, {predicted} of them as predicted, not as measured.", 0
         case _:
-            return f"All {count} goals are met.", 0
+            return f"All {len(goals)} goals are met.", 0

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
 from mistify_client.porting.formatting import quality, shares
+from mistify_client.porting.report import outcome
 
 #: The subject of work that concerns the whole job, such as tuning the source model.
 SOURCE = "source"
@@ -131,4 +132,4 @@ def _figures(of: Goal | ProgressUpdate, costs: Mapping[str, float], source: Sour
 def _ending(goal: Goal, source: Source | None) -> str:
     figures = _figures(goal, goal.achieved, source)
     reason = goal.reason if goal.state is not GoalState.MET else ""
-    return f"{goal.id}: " + ", ".join(filter(None, [goal.state.value, reason, figures]))
+    return f"{goal.id}: " + ", ".join(filter(None, [outcome(goal), reason, figures]))

@@ -24,6 +24,7 @@ from mistify.costs.budget import (
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
+from mistify_client.porting.comparison import accuracy_change, compared_quality, source_of, speedup
 from mistify_client.porting.formatting import amount, amounts, quality
 
 REPORT = "report.json"
@@ -35,19 +36,20 @@ _GOAL, _PARENT, _ALGORITHM, _MET, _ACCURACY = "goal", "parent", "algorithm", "me
 _PRECISION, _MULTIPLY_ADDS, _PARAMS, _MEMORY = "precision", "multiply-adds", "params", "memory"
 _THREADS, _PREDICTED, _MEASURED = "threads", "latency\npredicted", "latency\nmeasured"
 
-#: What decides on hardware where nothing is measured.
-_PREDICTION = "prediction"
+#: What decides on this machine, and on hardware where nothing is measured, and their words in the table.
+_MEASUREMENT, PREDICTION = "measurement", "prediction"
+_JUDGED = {None: "yes", _MEASUREMENT: "measured", PREDICTION: "predicted"}
 
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
     _GOAL: 0,
-    _PARENT: 100,
-    _ALGORITHM: 110,
+    _PARENT: 110,
+    _ALGORITHM: 120,
     _PRECISION: 90,
     _MULTIPLY_ADDS: 0,
-    _PARAMS: 80,
+    _PARAMS: 100,
     _MEMORY: 80,
-    _THREADS: 120,
+    _THREADS: 130,
     _PREDICTED: 80,
     _MEASURED: 60,
     _ACCURACY: 0,
@@ -63,13 +65,16 @@ def report(job: Job) -> dict[str, object]:
     - `latency_ms`, `measured_latency_ms`: predicted for `hardware` with `threads`, and measured there with
       LiteRT; null where that is not the server's machine.
     - `latency_judged_by`: `measurement`, or `prediction` on other hardware; null if the goal limits none.
-    - `memory_bytes`, `accuracy`: those of the package at its precision.
+    - `speedup`, `measured_speedup`: the same latencies of the source, in float32, over those of the package.
+    - `memory_bytes`, `accuracy`: those of the package at its precision, on the test data.
+    - `accuracy_change`: from the tuned source's accuracy; of an error, its growth as a share of it.
     - `outputs`: the scores of each output on the test data, by a metric of its own.
     - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
     - `algorithm`: the one that adapted the model; null if nothing could be adapted. `choice` is the reason.
     - `warning`: the limits that were likely to be missed, as predicted before the computation.
     - `compression`: the settings and the achieved figures; null if none was requested.
+    - `source`: accuracies in LiteRT on the test data, as it came and tuned; latencies by number of threads.
     - `metrics`: those that plug-ins of the server have added; their figures stand beside the others.
     - `spent`: seconds by activity, summed over all tasks, the longest first.
     """
@@ -84,7 +89,11 @@ def report(job: Job) -> dict[str, object]:
         else {
             **{axis: source.costs.get(axis) for axis in (FLOPS, PARAMS, MEMORY)},
             **_plugged_in(source.costs, source),
+            "measured_latency_ms": {
+                str(conditions_of(axis).threads): latency for axis, latency in source.measured.items()
+            },
             "accuracy": source.accuracy,
+            "tuned_accuracy": source.tuned_accuracy,
             "metric": source.metric.value,
         },
         "metrics": {
@@ -107,7 +116,7 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "compression": _compression_report(goal),
         "hardware": _hardware(goal),
         "threads": goal.threads,
-        "latency_judged_by": _judged_by(goal),
+        "latency_judged_by": judged_by(goal),
         "budget": amounts(goal.budget, source.formats if source else ()),
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
         "outputs": [
@@ -148,7 +157,9 @@ def _achieved(goal: Goal, network: Goal | BranchFigures, source: Source | None) 
         **_plugged_in(network.achieved, source, _profile(goal), precision),
         "latency_ms": _latency(goal, network.achieved),
         "measured_latency_ms": _measured_latency(goal, network),
+        **_speedups(goal, network, source),
         "accuracy": network.accuracy,
+        "accuracy_change": accuracy_change(goal, network.accuracy, source),
     }
 
 
@@ -181,18 +192,34 @@ def _measured_latency(goal: Goal, network: Goal | BranchFigures) -> float | None
     return _latency(goal, network.measured) if is_host(_hardware(goal)) else None
 
 
-def _judged_by(goal: Goal) -> str | None:
+def _speedups(goal: Goal, network: Goal | BranchFigures, source: Source | None) -> dict[str, float | None]:
+    """Return how much faster a package is than its source in float32, as predicted and as measured."""
+    known, axis = source_of(goal, source) or Source({}), latency_axis(_profile(goal))
+    return {
+        "speedup": speedup(known.costs.get(axis), _latency(goal, network.achieved)),
+        "measured_speedup": speedup(known.measured.get(axis), _measured_latency(goal, network)),
+    }
+
+
+def outcome(goal: Goal) -> str:
+    """Return the state of a goal in words, with what decided on its latency: `met (predicted)`."""
+    judged = judged_by(goal) if goal.state is GoalState.MET else None
+    return f"{goal.state.value} ({_JUDGED[judged]})" if judged else goal.state.value
+
+
+def judged_by(goal: Goal) -> str | None:
     """Return what decides whether a goal's limit on latency is met; None if it has none."""
     if not any(map(hardware_of, goal.budget)):
         return None
-    return "measurement" if is_host(_hardware(goal)) else _PREDICTION
+    return _MEASUREMENT if is_host(_hardware(goal)) else PREDICTION
 
 
 def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
 
     Precisions are shown where one is not float32, and threads where they differ. The caption says with how
-    many threads latencies are where no column does, and which goals are judged by a predicted latency.
+    many threads latencies are where no column does, and which goals are judged by a predicted latency. Beside
+    accuracies are the points, or of errors the per cent, by which they differ from the tuned source's.
     """
     title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
     threads = {goal.threads for goal in job.goals}
@@ -214,8 +241,9 @@ def table(job: Job, width: int = 80) -> Table:
             left = column in (_ALGORITHM, _PRECISION, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
     if source is not None:
-        row = _source_row(source, min(threads, default=1))
-        table.add_row(*(escape(row.get(column, "")) for column in columns), end_section=True)
+        for row in _source_rows(source, min(threads, default=1)):
+            table.add_row(*(escape(row.get(column, "")) for column in columns))
+        table.add_section()
     for goal in job.goals:
         for row in (_goal_row(goal, source), *_output_rows(goal), *_branch_rows(goal, source)):
             table.add_row(*(escape(row.get(column, "")) for column in columns))
@@ -246,7 +274,7 @@ def _threads(goals: Iterable[Goal]) -> str:
 
 def _predicted(goals: Iterable[Goal]) -> str | None:
     """Return which goals are judged by a predicted latency; None if none is."""
-    named = [f"{goal.id} ({_hardware(goal)})" for goal in goals if _judged_by(goal) == _PREDICTION]
+    named = [f"{goal.id} ({_hardware(goal)})" for goal in goals if judged_by(goal) == PREDICTION]
     return (
         escape(f"judged by a latency that was predicted, not measured: {', '.join(named)}") if named else None
     )
@@ -266,17 +294,21 @@ def _longest_first(spent: Mapping[str, float]) -> dict[str, float]:
     return dict(sorted(spent.items(), key=lambda item: item[1], reverse=True))
 
 
-def _source_row(source: Source, threads: int) -> dict[str, str]:
-    return {
+def _source_rows(source: Source, threads: int) -> Iterable[dict[str, str]]:
+    """Yield the row of the source as it came, and once it is measured that of the tuned one."""
+    axis = latency_axis(at_threads(HOST.name, threads))
+    yield {
         _GOAL: "source",
         **_counts(source.costs, source),
         _MEMORY: amount(MEMORY, source.costs.get(MEMORY)),
         _THREADS: str(threads),
-        _PREDICTED: amount(LATENCY, source.costs.get(latency_axis(at_threads(HOST.name, threads)))),
-        _MEASURED: amount(LATENCY, None),
+        _PREDICTED: amount(LATENCY, source.costs.get(axis)),
+        _MEASURED: amount(LATENCY, source.measured.get(axis)),
         **_plugged_in_cells(source.costs, source),
         _ACCURACY: quality(source.metric, source.accuracy),
     }
+    if source.tuned_accuracy is not None:
+        yield {_GOAL: "tuned source", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
 
 
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
@@ -287,7 +319,7 @@ def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
         _PRECISION: _precision(goal),
         _THREADS: str(goal.threads),
         **_figures(goal, goal, source),
-        _MET: "yes" if goal.state is GoalState.MET else "no",
+        _MET: _JUDGED[judged_by(goal)] if goal.state is GoalState.MET else "no",
     }
 
 
@@ -312,7 +344,7 @@ def _figures(goal: Goal, network: Goal | BranchFigures, source: Source | None) -
         _MEMORY: amount(MEMORY, network.achieved.get(memory_axis(precision))),
         _PREDICTED: amount(LATENCY, _latency(goal, network.achieved)),
         _MEASURED: amount(LATENCY, _measured_latency(goal, network)),
-        _ACCURACY: quality(goal.metric, network.accuracy),
+        _ACCURACY: compared_quality(goal, network.accuracy, source),
     }
 
 

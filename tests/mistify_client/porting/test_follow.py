@@ -1,11 +1,13 @@
 """Following a job: ids that a server must not send."""
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify_client.porting.follow import follow
+from mistify_client.porting.follow import finish, follow
 from mistify_client.porting.progress import LineDisplay
 from mistify_client.rpc.porting import PortingClient
 
@@ -26,3 +28,18 @@ def test_a_server_does_not_choose_where_packages_are_written(service, tmp_path, 
     assert caught.value.code is ErrorCode.CORRUPT_PACKAGE
     assert repr(name) in str(caught.value)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_path):
+    half = replace(service.fake.job.goals[0], budget={"latency_ms@host": 1.0}, note="lost something")
+    there = replace(half, id="there", budget={"latency_ms@pi": 1.0})
+    for goals, verdict in (
+        ((half, there), "All 2 goals are met, 1 of them as predicted, not as measured."),
+        ((half,), "All 1 goals are met."),
+    ):
+        console = Console(width=100, file=io.StringIO())
+        assert finish(replace(service.fake.job, goals=goals), tmp_path, console) == 0
+        *_, note, written, last = console.file.getvalue().splitlines()
+        assert last == verdict
+        assert note == f"{goals[-1].id} lost something"
+        assert written.startswith("report: ")

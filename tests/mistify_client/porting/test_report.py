@@ -9,14 +9,16 @@ from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
-from mistify.jobs.job import BranchFigures, Source
+from mistify.jobs.job import BranchFigures, Goal, GoalState, Source
 from mistify.parsing.quantities import measured_in
+from mistify_client.porting.comparison import compared_quality
 from mistify_client.porting.formatting import amount, label, shares
-from mistify_client.porting.report import report, table
+from mistify_client.porting.report import outcome, report, table
 
 
 def test_report_has_exactly_the_documented_form(service):
-    assert report(service.fake.job) == {
+    source = replace(service.fake.job.source, measured={"latency_ms@host": 1.0}, tuned_accuracy=0.78)
+    assert report(replace(service.fake.job, source=source)) == {
         "job": "job-1",
         "seconds": 4.5,
         "spent": {"training": 7.25, "tracing": 0.5, "other": 0.25, "saving": 0.01, "waiting": 0.0},
@@ -24,7 +26,9 @@ def test_report_has_exactly_the_documented_form(service):
             "flops": 1000.0,
             "params": 100.0,
             "memory_bytes": 4000.0,
+            "measured_latency_ms": {"1": 1.0},
             "accuracy": 0.8,
+            "tuned_accuracy": 0.78,
             "metric": "accuracy",
         },
         "metrics": {},
@@ -48,7 +52,10 @@ def test_report_has_exactly_the_documented_form(service):
                     "memory_bytes": 4000.0,
                     "latency_ms": 0.5,
                     "measured_latency_ms": None,
+                    "speedup": 1.0,
+                    "measured_speedup": None,
                     "accuracy": 0.75,
+                    "accuracy_change": pytest.approx(-0.03),
                     "metric": "accuracy",
                 },
                 "outputs": [],
@@ -78,7 +85,10 @@ def test_report_has_exactly_the_documented_form(service):
                     "memory_bytes": None,
                     "latency_ms": None,
                     "measured_latency_ms": None,
+                    "speedup": None,
+                    "measured_speedup": None,
                     "accuracy": None,
+                    "accuracy_change": None,
                     "metric": "accuracy",
                 },
                 "outputs": [],
@@ -104,22 +114,28 @@ def lines_of_table(job, width: int) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [80, 99, 100, 200])
+@pytest.mark.parametrize("width", [80, 99, 100, 110, 200])
 def test_table_shows_source_and_goals(service, width):
     lines = lines_of_table(measured(service.fake.job), width)
     assert max(map(len, lines)) <= width
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
     header = next(line for line in lines if "goal" in line).split()
-    parent = ["parent"] if width >= 100 else []
-    parent += ["algorithm"] if width >= 110 else []
-    figures = ["multiply-adds", "params", "memory", "predicted", "measured", "accuracy", "met"]
+    parent = ["parent"] if width >= 110 else []
+    parent += ["algorithm"] if width >= 120 else []
+    params = ["params"] if width >= 100 else []
+    figures = ["multiply-adds", *params, "memory", "predicted", "measured", "accuracy", "met"]
     assert header == ["goal", *parent, *figures]
-    source = next(line for line in lines if line.startswith("source "))
-    assert source.split() == ["source", "1K", "(1.00)", "100", "4KB", "500us", "-", "80.0%"]
+    count = ["100"] if width >= 100 else []
+    source, tuned = (next(line for line in lines if line.startswith(name)) for name in ("source ", "tuned "))
+    assert tuned.split() == ["tuned", "source", "78.0%"]
+    assert source.split() == ["source", "1K", "(1.00)", *count, "4KB", "500us", "1.5ms", "80.0%"]
     half, tenth = (next(line for line in lines if line.startswith(f"{name} ")) for name in ("half", "tenth"))
-    assert half.split()[-8:] == ["480", "(0.48)", "100", "4KB", "500us", "1.25ms", "75.0%", "yes"]
+    assert half.split()[-8 - len(count) :] == [
+        *("480", "(0.48)", *count, "4KB", "500us", "1.25ms"),
+        *("75.0%", "(-3.0)", "yes"),
+    ]
     assert tenth.split()[-1] == "no"
-    assert ("half" in tenth) == (width >= 100)
+    assert ("half" in tenth) == (width >= 110)
 
 
 def test_latency_on_a_measured_device_is_that_of_the_goals_precision(service):
@@ -151,7 +167,7 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         note="as int8-qat: not faster",
     )
     job = replace(service.fake.job, goals=(half, tenth))
-    lines = lines_of_table(job, 100)
+    lines = lines_of_table(job, 110)
     assert "precision" in next(line for line in lines if "goal" in line).split()
     shown = next(line for line in lines if line.startswith("half ")).split()
     assert shown == [
@@ -165,7 +181,7 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         "8ms",
         "-",
         "75.0%",
-        "yes",
+        "predicted",
     ]
     said = "judged by a latency that was predicted, not measured: half (pi)"
     assert [line.strip() for line in lines if "predicted, not" in line] == [said]
@@ -179,7 +195,10 @@ def test_precisions_and_latencies_are_those_of_the_goals(service):
         "memory_bytes": 1000.0,
         "latency_ms": 8.0,
         "measured_latency_ms": None,
+        "speedup": None,
+        "measured_speedup": None,
         "accuracy": 0.75,
+        "accuracy_change": None,
         "metric": "accuracy",
     }
 
@@ -215,7 +234,10 @@ def test_branches_are_reported_below_their_goal(service):
         "memory_bytes": 2000.0,
         "latency_ms": 3.0,
         "measured_latency_ms": None,
+        "speedup": None,
+        "measured_speedup": None,
         "accuracy": 0.7,
+        "accuracy_change": None,
     }
     assert [branch["share"] for branch in reported] == [1 / 3, 1.0]
     lines = lines_of_table(job, 120)
@@ -266,17 +288,18 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
     half, tenth = service.fake.job.goals
     own = {"latency_ms@host": 8.0, "latency_ms@host@4-threads": 3.0}
     half = replace(half, threads=4, achieved={**half.achieved, **own}, measured=own)
+    half = replace(half, budget={"latency_ms@host@4-threads": 3.5})
     job = replace(service.fake.job, goals=(half, tenth))
     reported = report(job)["goals"][0]
     assert (reported["hardware"], reported["threads"]) == ("host", 4)
     assert reported["achieved"]["latency_ms"] == reported["achieved"]["measured_latency_ms"] == 3.0
-    lines = lines_of_table(job, 120)
+    lines = lines_of_table(job, 130)
     assert "threads" in next(line for line in lines if "goal" in line).split()
     rows = {line.split()[0]: line.split() for line in lines if line.strip()}
     assert rows["source"][-4:] == ["1", "500us", "-", "80.0%"]
-    assert rows["half"][-5:] == ["4", "3ms", "3ms", "75.0%", "yes"]
+    assert rows["half"][-5:] == ["4", "3ms", "3ms", "75.0%", "measured"]
     assert not any("latencies with" in line for line in lines)
-    narrow = lines_of_table(job, 119)
+    narrow = lines_of_table(job, 129)
     assert "threads" not in next(line for line in narrow if "goal" in line).split()
     assert any(line.strip() == "latencies with 1 thread (tenth), 4 threads (half)" for line in narrow)
     source = replace(job.source, costs={**job.source.costs, "latency_ms@host@4-threads": 2.0})
@@ -286,9 +309,65 @@ def test_latencies_are_those_with_the_threads_of_the_goal(service):
 
 
 def measured(job):
-    """The job with a goal whose package was measured."""
+    """The job with its source, and a goal whose package was measured."""
     half, tenth = job.goals
-    return replace(job, goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
+    source = replace(job.source, measured={"latency_ms@host": 1.5}, tuned_accuracy=0.78)
+    return replace(job, source=source, goals=(replace(half, measured={"latency_ms@host": 1.25}), tenth))
+
+
+def test_packages_are_compared_with_their_source(service):
+    """Latencies with the same number of threads, of the source in float32; with branches, each by itself."""
+    own = {"latency_ms@host@4-threads": 2.0, "latency_ms@host@4-threads@int8": 0.5}
+    branch = BranchFigures(0.5, {"latency_ms@host@4-threads@int8": 1.0}, {}, 0.88)
+    half = replace(
+        service.fake.job.goals[0],
+        threads=4,
+        quantization=QuantizationConfig(precision=Quantization.INT8),
+        achieved=own,
+        measured={"latency_ms@host@4-threads": 0.4},
+        accuracy=0.895,
+        branch_figures=(branch,),
+    )
+    measured_source = {"latency_ms@host": 9.0, "latency_ms@host@4-threads": 2.0}
+    source = Source({**own, "latency_ms@host": 7.0}, 0.7, tuned_accuracy=0.9, measured=measured_source)
+    job = replace(service.fake.job, source=source, goals=(half, replace(half, id="b", batch=1)))
+    first, of_another_source = report(job)["goals"]
+    figures = {name: first["achieved"][name] for name in ("speedup", "measured_speedup", "accuracy_change")}
+    assert figures == pytest.approx({"speedup": 4.0, "measured_speedup": 5.0, "accuracy_change": -0.005})
+    (small,) = first["branches"]
+    assert (small["speedup"], small["measured_speedup"]) == (2.0, None)
+    assert small["accuracy_change"] == pytest.approx(-0.02)
+    assert {of_another_source["achieved"][name] for name in figures} == {None}
+    lines = lines_of_table(job, 80)
+    assert "89.5% (-0.5)" in next(line for line in lines if line.startswith("half "))
+    assert "88.0% (-2.0)" in next(line for line in lines if line.startswith("- 0.50x"))
+    assert "89.5%  " in next(line for line in lines if line.startswith("b "))
+
+
+@pytest.mark.parametrize(
+    ("metric", "accuracy", "tuned", "shown"),
+    [
+        (Metric.ACCURACY, 0.784, 0.815, "78.4% (-3.1)"),
+        (Metric.F1, 0.9, 0.9001, "90.0% (+0.0)"),
+        (Metric.MSE, 0.03, 0.02, "0.03 (+50%)"),
+        (Metric.MSE, 0.018, 0.02, "0.018 (-10%)"),
+        (Metric.MSE, 0.018, 0.0, "0.018"),
+        (Metric.ACCURACY, 0.784, None, "78.4%"),
+        (Metric.ACCURACY, None, 0.8, "-"),
+    ],
+)
+def test_accuracies_are_shown_with_their_change(metric, accuracy, tuned, shown):
+    goal = Goal("a", 0, {}, metric=metric)
+    assert compared_quality(goal, accuracy, Source({}, metric=metric, tuned_accuracy=tuned)) == shown
+
+
+@pytest.mark.parametrize("axis", ["latency_ms@host", "latency_ms@host@4-threads@int8"])
+def test_a_goal_is_met_as_measured_or_as_predicted(service, axis):
+    half = replace(service.fake.job.goals[0], budget={axis: 9.0})
+    there = replace(half, budget={axis.replace("host", "pi"): 9.0})
+    assert [outcome(goal) for goal in (half, there)] == ["met (measured)", "met (predicted)"]
+    assert outcome(service.fake.job.goals[0]) == "met"
+    assert outcome(replace(half, state=GoalState.UNMET)) == "unmet"
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 120])

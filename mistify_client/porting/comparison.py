@@ -1,0 +1,43 @@
+"""Packages compared with the source that they were made from."""
+
+from mistify.jobs.job import Goal, Source
+from mistify_client.porting.formatting import quality
+
+
+def source_of(goal: Goal, source: Source | None) -> Source | None:
+    """Return a job's source if the goal was made from it; that of another batch of the job is not known."""
+    return source if goal.batch == 0 else None
+
+
+def accuracy_change(goal: Goal, accuracy: float | None, source: Source | None) -> float | None:
+    """Return how a package's accuracy differs from the tuned source's, None if one of them is unknown.
+
+    Args:
+        goal: Of the package.
+        accuracy: Of the package, or of a branch.
+        source: Of the job.
+
+    Returns:
+        The difference of shares; of errors the growth, as a share of the tuned source's.
+    """
+    known = source_of(goal, source)
+    reference = None if known is None else known.tuned_accuracy
+    if accuracy is None or reference is None:
+        return None
+    if goal.metric.is_share:
+        return accuracy - reference
+    return accuracy / reference - 1 if reference else None
+
+
+def compared_quality(goal: Goal, accuracy: float | None, source: Source | None) -> str:
+    """Return an accuracy with its change in points, `78.4% (-3.1)`, or an error with its growth."""
+    shown, change = quality(goal.metric, accuracy), accuracy_change(goal, accuracy, source)
+    if change is None:
+        return shown
+    points = round(100 * change, 1) + 0.0  # no -0.0
+    return f"{shown} ({points:+.1f})" if goal.metric.is_share else f"{shown} ({points:+.0f}%)"
+
+
+def speedup(before: float | None, after: float | None) -> float | None:
+    """Return how many times faster a package is than its source; None if a latency is unknown."""
+    return before / after if before and after else None
