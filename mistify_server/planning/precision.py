@@ -15,8 +15,8 @@ from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
 
-#: What a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with ResNet-8, on
-#: test images, as there were no validation data then (benchmarks/RESULTS.md).
+#: What a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with ResNet-8,
+#: on test images, as there were no validation data then (benchmarks/RESULTS.md).
 KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
     Quantization.NONE: 0.0,
     Quantization.FLOAT16: 0.0003,
