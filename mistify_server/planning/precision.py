@@ -17,7 +17,8 @@ from mistify_server.planning.forecast.scaling import CostScaling
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
 
-#: What a precision has cost at the most, as a share (benchmarks/RESULTS.md, precision); the safest first.
+#: What a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with ResNet-8,
+#: on test images, as there were no validation data then (benchmarks/RESULTS.md).
 KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
     Quantization.NONE: 0.0,
     Quantization.FLOAT16: 0.0003,
@@ -25,7 +26,7 @@ KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
     Quantization.INT8: 0.0043,
 }
 
-#: What halving a network costs, likewise: ResNet-8 from 1x to 0.5x.
+#: What halving a network costs, of the same run: ResNet-8 from 1x to 0.5x.
 _LOSS_OF_HALVING: Final = 0.04
 
 #: Accuracy that a package may have lost beside what is known, as a share; and a mean squared error gained.
