@@ -118,7 +118,7 @@ class Goal:
         measured: Latencies that LiteRT measured: on this machine, and from these on other hardware.
         accuracy: The package's own, at its precision.
         reason: Why the goal was not met.
-        note: What the precision did not gain, or the compression lost, in words.
+        note: What the precision did not gain, or what was lost by the compression or beyond the forecast.
         seconds: The time that it took.
         steps: The training steps that it took.
         files: The files of the package.
