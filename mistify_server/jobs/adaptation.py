@@ -188,7 +188,16 @@ class CollectiveAdaptation:
             for name, artifact in sorted(package.files.items())
         ]
         branches = self._branches.get(goal_id)
-        self._log.record(GoalChanged(packaged_goal(goal, attempt.adapted, branches, package, files)))
+        packaged = packaged_goal(
+            goal,
+            attempt.adapted,
+            branches,
+            package,
+            files,
+            teacher_accuracy=root.teacher_accuracy,
+            foreseen=self._tree.nodes[index].foreseen,
+        )
+        self._log.record(GoalChanged(packaged))
 
     async def _attempt_precisions(
         self, index: int, goal: Goal, adapted: AdaptResult, root: SourceResult

@@ -2,10 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from mistify.costs.budget import Costs, exceeded, excess
 from mistify.jobs.job import Goal, GoalState, PackageFile
+from mistify.jobs.plan import Estimate
 from mistify_server.tasks.results import AdaptResult, BranchResult, PackageResult, Result, TaskFailure
+
+#: The share of the tuned source's accuracy that a package may lose without a remark where none is foreseen.
+_TOLERATED_LOSS: Final = 0.1
 
 
 def packaged_goal(
@@ -14,6 +19,9 @@ def packaged_goal(
     branches: BranchResult | None,
     package: PackageResult,
     files: Iterable[PackageFile],
+    *,
+    teacher_accuracy: float,
+    foreseen: Estimate | None,
 ) -> Goal:
     """Return a goal that is met or unmet by its package.
 
@@ -23,9 +31,12 @@ def packaged_goal(
         branches: Its branches, None where it asks for none.
         package: The package.
         files: The files of the package.
+        teacher_accuracy: Of the tuned source, on the validation data.
+        foreseen: The share of it that was expected to be lost; None where nothing was foreseen.
     """
     achieved = {**adapted.costs, **package.achieved}
     reason = _shortfall(goal, {**achieved, **package.measured}, adapted, package)
+    unforeseen = _unforeseen_loss(goal, package, teacher_accuracy, foreseen)
     return replace(
         goal,
         state=GoalState.UNMET if reason else GoalState.MET,
@@ -33,12 +44,32 @@ def packaged_goal(
         measured=package.measured,
         accuracy=package.accuracy,
         reason=reason,
-        note=package.note,
+        note="; ".join(filter(None, (package.note, unforeseen))),
         seconds=adapted.seconds + (branches.seconds if branches else 0.0),
         steps=adapted.steps + (branches.steps if branches else 0),
         files=tuple(files),
         branch_figures=package.branches,
         output_scores=package.output_scores,
+    )
+
+
+def _unforeseen_loss(
+    goal: Goal, package: PackageResult, teacher_accuracy: float, foreseen: Estimate | None
+) -> str:
+    """Return a remark on accuracy that is lost beyond what was foreseen; empty if it is not."""
+    metric, accuracy = goal.metric, package.validation_accuracy
+    lost = metric.lost(accuracy, teacher_accuracy)
+    if foreseen is None:
+        most, expected = _TOLERATED_LOSS, f"{_TOLERATED_LOSS:.0%}"
+    else:
+        most = foreseen.mean + foreseen.margin
+        expected = f"the {foreseen.mean:.1%} ± {foreseen.margin:.1%} that were foreseen"
+    if lost <= most:
+        return ""
+    against = f"{metric.shown(accuracy)} against {metric.shown(teacher_accuracy)}"
+    return (
+        f"lost {lost:.1%} of the tuned source's {metric}, more than {expected}: {against} on the validation "
+        "data"
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from mistify.config.porting import DatasetConfig
 from mistify.costs.profiles import Profile
+from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, BranchResult, ReferenceResult, SourceResult
@@ -16,7 +17,8 @@ class NodePlan(Message):
 
     `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source. `algorithm`
     leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
-    where nothing can be adapted.
+    where nothing can be adapted. `foreseen` is the share of the tuned source's accuracy that it is expected
+    to lose after a round of tuning; None where nothing can be adapted.
     """
 
     index: int
@@ -27,6 +29,7 @@ class NodePlan(Message):
     goals: tuple[str, ...]
     algorithm: str = ""
     choice: str = ""
+    foreseen: Estimate | None = None
 
 
 class BatchPlan(Message):

@@ -106,7 +106,7 @@ class ScriptedWorker:
             source_costs=costs,
             source_accuracy=0.9,
             teacher=self.keep(costs),
-            teacher_accuracy=0.91,
+            teacher_accuracy=0.82,
             root=root,
             root_costs=json.loads(self.artifacts.path(root).read_text()),
             steps=10,

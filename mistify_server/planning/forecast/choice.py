@@ -33,10 +33,11 @@ class Edge:
 
 @dataclass(frozen=True)
 class Choice:
-    """An algorithm, and the reason for it: a part of a sentence."""
+    """An algorithm, the reason for it (a part of a sentence), and the share of accuracy it should lose."""
 
     algorithm: str
     reason: str
+    lost: Estimate
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,8 @@ class Chooser:
     def _best(self, edge: Edge, expected: Sequence[_Expected]) -> Choice:
         least = min(one.lost.mean for one in expected)
         best = min((one for one in expected if one.lost.mean <= least + _TOLERANCE), key=lambda one: one.time)
-        return Choice(best.algorithm, self._reason(edge, best, [one for one in expected if one is not best]))
+        reason = self._reason(edge, best, [one for one in expected if one is not best])
+        return Choice(best.algorithm, reason, best.lost)
 
     def _reason(self, edge: Edge, best: _Expected, others: list[_Expected]) -> str:
         if not others:

@@ -101,13 +101,16 @@ class Forecast:
         )
 
     def _chosen(self, prepared: Collection[str] | None) -> tuple[NodePlan, ...]:
-        """Return the nodes, each with an algorithm."""
+        """Return the nodes, each with an algorithm and what it is expected to lose."""
         open_nodes = [node for node in self.plan.nodes if not node.algorithm]
         if not open_nodes:
             return self.plan.nodes
-        choices = self._chooser([self._edge(node) for node in open_nodes], prepared)
+        edges = [self._edge(node) for node in open_nodes]
+        choices = self._chooser(edges, prepared)
         chosen = {
-            node.index: node.model_copy(update={"algorithm": choice.algorithm, "choice": choice.reason})
+            node.index: node.model_copy(
+                update={"algorithm": choice.algorithm, "choice": choice.reason, "foreseen": choice.lost}
+            )
             for node, choice in zip(open_nodes, choices, strict=True)
         }
         return tuple(chosen.get(node.index, node) for node in self.plan.nodes)

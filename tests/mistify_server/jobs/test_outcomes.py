@@ -1,0 +1,69 @@
+"""Remarks on losses that nobody foresaw."""
+
+import pytest
+
+from mistify.config.metric import Metric
+from mistify.jobs.job import Goal, GoalState
+from mistify.jobs.plan import Estimate
+from mistify_server.jobs.outcomes import packaged_goal
+from mistify_server.tasks.results import AdaptResult, PackageResult
+
+
+def packaged(
+    accuracy: float,
+    teacher: float,
+    foreseen: Estimate | None,
+    metric: Metric = Metric.ACCURACY,
+    note: str = "",
+) -> Goal:
+    """Return a goal that keeps to its budget; its accuracy on the test data is another one."""
+    adapted = AdaptResult(
+        checkpoint="c", costs={"flops": 4.0}, accuracy=accuracy, met=True, reason="", steps=3
+    )
+    package = PackageResult(
+        files={}, achieved={}, measured={}, accuracy=0.5, validation_accuracy=accuracy, note=note
+    )
+    goal = Goal("a", 0, {"flops": 5.0}, metric=metric)
+    return packaged_goal(goal, adapted, None, package, [], teacher_accuracy=teacher, foreseen=foreseen)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "teacher", "foreseen", "metric"),
+    [
+        (0.86, 0.9, Estimate(0.01, 0.01), Metric.ACCURACY),  # 4.4% against 1% and 2 deviations
+        (0.80, 0.9, None, Metric.ACCURACY),
+        (0.03, 0.02, None, Metric.MSE),
+        (0.03, 0.02, Estimate(0.1, 0.1), Metric.MSE),
+    ],
+)
+def test_a_loss_beyond_the_forecast_is_announced(
+    accuracy: float, teacher: float, foreseen: Estimate | None, metric: Metric
+) -> None:
+    goal = packaged(accuracy, teacher, foreseen, metric)
+    assert goal.state is GoalState.MET
+    assert goal.note.startswith("lost ")
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "teacher", "foreseen", "metric"),
+    [
+        (0.88, 0.9, Estimate(0.01, 0.01), Metric.ACCURACY),
+        (0.50, 0.9, Estimate(0.2, 0.2), Metric.ACCURACY),
+        (0.82, 0.9, None, Metric.ACCURACY),
+        (0.95, 0.9, Estimate(0.01, 0.01), Metric.ACCURACY),
+        (0.021, 0.02, None, Metric.MSE),
+    ],
+)
+def test_a_loss_within_the_forecast_is_not(
+    accuracy: float, teacher: float, foreseen: Estimate | None, metric: Metric
+) -> None:
+    assert packaged(accuracy, teacher, foreseen, metric).note == ""
+
+
+def test_the_remark_says_what_was_lost_and_what_was_foreseen() -> None:
+    note = packaged(0.72, 0.9, Estimate(0.012, 0.005), note="as int8: not faster").note
+    assert note == (
+        "as int8: not faster; lost 20.0% of the tuned source's accuracy, more than the 1.2% ± 1.0% that were "
+        "foreseen: 72.0% against 90.0% on the validation data"
+    )
+    assert "more than 10%: 72.0% against 90.0%" in packaged(0.72, 0.9, None).note
