@@ -13,7 +13,7 @@ network is the most accurate on the other tenth of the training file.
 
 DIR has `cifar10/train.npz`, `cifar10/test.npz` (arrays x, uint8, and y) and
 `mlperf_tiny/resnet8_cifar10.h5`. The packages: `pip install -e '.[server,bench,peers]'`. `--quick` measures
-one share, with two of the learning rates.
+one share, with few steps and two of the learning rates: it shows that all works, not who is better.
 """
 
 import sys
@@ -48,11 +48,12 @@ PEER, OURS = ("Torch-Pruning", "Mistify")
 #: The peer's highest learning rates.
 RATES: Final = (0.005, 0.01, 0.02, 0.04, 0.08)
 QUICK_RATES: Final = (0.02, 0.04)
+_QUICK_STEPS: Final = 100
 
 TARGETS: Final[dict[str, Target]] = {
     "translation_difference": {"max": 1e-4},
     "shares_exceeded": {"max": 0},
-    **{f"margin_at_{share}": {"min": 0, "full_run_only": share not in QUICK_SHARES} for share in SHARES},
+    **{f"margin_at_{share}": {"min": 0, "full_run_only": True} for share in SHARES},
     "mean_margin": {"min": 3, "full_run_only": True},
 }
 
@@ -70,22 +71,25 @@ def measure(options: Namespace) -> Figures:
     rates: dict[float, float] = {}
     rows: Rows = {PEER: {}, OURS: {}}
     with TemporaryDirectory() as directory:
-        ours = resnet8(data, Path(directory), {"seed": options.seed})
+        settings = {"seed": options.seed, **({"source_steps": _QUICK_STEPS} if options.quick else {})}
+        ours = resnet8(data, Path(directory), settings)
         source = ours.source()
         train, validation = ours.learning()
         test = load_dataset(ours.data.test, signature_of(source), ours.data.train)
-        peer = Peer(source, train, validation, options.steps, options.seed)
+        steps = _QUICK_STEPS if options.quick else options.steps
+        peer = Peer(source, train, validation, steps, options.seed)
         for share in shares:
             rates[share], rows[PEER][share] = peer.best(share, QUICK_RATES if options.quick else RATES, test)
-            rows[OURS][share] = ours.case(share, options.steps)
+            rows[OURS][share] = ours.case(share, steps)
     Console().print(_table(rows))
     if options.picture:
         _draw(rows, options.picture)
-    return {
+    figures = {
         "translation_difference": _translation_difference(source, test),
         **{f"peer_rate_at_{share}": rate for share, rate in rates.items()},
         **figures_of(rows),
     }
+    return {name: of for name, of in figures.items() if not (options.quick and name.startswith("margin"))}
 
 
 @dataclass(frozen=True)
