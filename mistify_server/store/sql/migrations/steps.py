@@ -98,7 +98,7 @@ def tell_validation_from_test_data(connection: Connection) -> None:
     """Give goals scores of outputs, batches a reference, data metrics of outputs; drop what edges lost.
 
     Edges lost on test data, by which nothing may be chosen. Sources of earlier jobs have not been measured on
-    test data as their packages were.
+    test data as their packages were, and nothing says what was foreseen of their goals.
     """
     connection.execute("DELETE FROM edges")
     connection.execute("ALTER TABLE goals ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
@@ -111,6 +111,8 @@ def tell_validation_from_test_data(connection: Connection) -> None:
     def change_plan(plan: dict[str, Any]) -> None:
         plan["dataset"]["metrics"] = {}
         change_data(plan["data"])
+        for node in plan["nodes"]:
+            node["foreseen"] = None
 
     def change_root(root: dict[str, Any]) -> None:
         if root["data"] is not None:
