@@ -10,10 +10,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, Job, JobState, ProgressUpdate
+from mistify.jobs.job import GoalState, JobState, ProgressUpdate
+from mistify.jobs.part import JobPart
 from mistify.v1.tuning_pb2_grpc import TuningStub
 from mistify_server.engines.pooled_engine import PooledEngine
-from mistify_server.store.sql.rows import job_of
+from mistify_server.store.sql.rows import part_of
 from tests.mistify_server.outcomes import failure, goals
 
 Config = Callable[..., dict[str, object]]
@@ -107,11 +108,11 @@ async def test_only_the_jobs_of_a_page_are_read_and_calls_are_answered_meanwhile
         await caller.finished(job_id)
     read: list[tuple[str, bool]] = []
 
-    def noted(session: Any, row: Any) -> Job:
+    def noted(session: Any, row: Any, selection: Any) -> JobPart:
         read.append((row.id, threading.current_thread() is threading.main_thread()))
-        return job_of(session, row)
+        return part_of(session, row, selection)
 
-    monkeypatch.setattr("mistify_server.store.sql.jobs.job_of", noted)
+    monkeypatch.setattr("mistify_server.store.sql.jobs.part_of", noted)
     monkeypatch.setattr("mistify_server.jobs.service.MOST_GOALS_PER_PAGE", 2)
     page = await caller.page(10)
     assert [job.id for job in page.jobs] == [ids[2], ids[1]]
@@ -278,7 +279,7 @@ async def test_an_unforeseen_error_says_nothing_of_the_inside(
     def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("mistify_server.jobs.service.PortingService.job", broken)
+    monkeypatch.setattr("mistify_server.jobs.service.PortingService.part", broken)
     error = await failure(caller.job("x"))
     assert error.code is ErrorCode.INTERNAL
     assert "secret" not in str(error)
