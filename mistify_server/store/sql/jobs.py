@@ -111,6 +111,7 @@ class SqlJobStore(JobStore):
             insert_goals(session, job_id, addition.goals, count)
             for plan in addition.plans:
                 of_plan = BatchRow.job_id == job_id, BatchRow.number == plan.number
+                session.scalars(select(BatchRow.number).where(*of_plan)).one()  # without the old plan
                 session.execute(update(BatchRow).where(*of_plan).values(plan=plan.model_dump(mode="json")))
             queued = JobChanged(JobState.QUEUED)
             events = _applied(session, job_id, queued) if JobState(job.state).ended else []

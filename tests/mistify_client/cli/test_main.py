@@ -295,7 +295,7 @@ def test_jobs_lists_every_page(mistify, service):
 
 def test_remove(mistify, service):
     result = mistify("remove", "job-1", "--server", service.address)
-    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2.00 MB are free\n")
+    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2MB are free\n")
 
 
 def test_cancel(mistify, service):

@@ -7,6 +7,7 @@ import pytest
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import JobState
+from mistify.jobs.part import JobPart
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
 from mistify_client.rpc.porting import PortingClient
@@ -183,7 +184,8 @@ def test_fetch_downloads_those_files_that_are_wanted(service, client, tmp_path):
 def test_bytes_are_counted(service, client, tmp_path):
     client.fetch("job-1", "half", tmp_path, only=["serve.tflite"])
     data = len(service.fake.files["serve.tflite"])
-    job = porting.job_to_proto(replace(service.fake.job, goals=service.fake.job.goals[:1])).ByteSize()
+    whole = service.fake.job
+    job = porting.part_to_proto(JobPart(replace(whole, goals=whole.goals[:1]), 2, 1)).ByteSize()
     assert client.traffic.sent == sum(request.ByteSize() for request in service.fake.requests)
     assert 0 < client.traffic.received - data - job < 0.02 * data  # what frames the chunks
 
