@@ -181,23 +181,28 @@ def test_what_was_done_is_not_done_again(killed: Killed) -> None:
 def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     report = killed.report
     assert list(report) == ["job", "seconds", "spent", "source", "metrics", "goals"]
-    assert list(report["source"]) == ["flops", "params", "memory_bytes", "accuracy", "metric"]
-    *costs, metric = report["source"].values()
-    assert all(value > 0 for value in costs)
-    assert metric == "accuracy"
+    shown = ["flops", "params", "memory_bytes", "accuracy", "tuned_accuracy"]
+    assert list(report["source"]) == [*shown[:3], "measured_latency_ms", *shown[3:], "metric"]
+    assert all(report["source"][figure] > 0 for figure in shown)
+    assert report["source"]["measured_latency_ms"]["1"] > 0
+    assert report["source"]["metric"] == "accuracy"
     activities = {"loading", "tracing", "training", "measuring", "saving", "packaging", "waiting", "other"}
     assert activities <= set(report["spent"])
     assert all(seconds > 0 for seconds in report["spent"].values())
     assert sum(report["spent"].values()) <= report["seconds"]
-    figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms", "accuracy"]
+    figures = ["flops", "params", "memory_bytes", "latency_ms", "measured_latency_ms"]
+    figures += ["speedup", "measured_speedup", "accuracy"]
     asked = ["id", "parent", "algorithm", "choice", "warning"]
     asked += ["quantization", "precision_choice", "compression", "hardware", "threads"]
     asked += ["latency_judged_by", "budget"]
     for goal in report["goals"]:
         assert list(goal) == [*asked, "achieved", "branches", "met", "reason", "note", "seconds", "steps"]
         assert (goal["algorithm"], goal["choice"]) == ("morphnet", "the config names it")
-        assert (goal["quantization"]["precision"], goal["hardware"], goal["note"]) == ("none", "host", "")
-        assert list(goal["achieved"]) == [*figures, "metric"]
+        assert (goal["quantization"]["precision"], goal["hardware"]) == ("none", "host")
+        assert not goal["note"] or goal["note"].startswith("lost ")
+        assert list(goal["achieved"]) == [*figures, "accuracy_change", "metric"]
+        change = goal["achieved"]["accuracy"] - report["source"]["tuned_accuracy"]
+        assert goal["achieved"]["accuracy_change"] == pytest.approx(change)
         assert all(goal["achieved"][figure] > 0 for figure in figures)
         assert all(goal["achieved"][axis] <= limit for axis, limit in goal["budget"].items())
         assert goal["steps"] > 0

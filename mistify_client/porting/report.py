@@ -43,13 +43,13 @@ _JUDGED = {None: "yes", _MEASUREMENT: "measured", PREDICTION: "predicted"}
 #: column of the table -> the least width of the console that shows it.
 _COLUMNS = {
     _GOAL: 0,
-    _PARENT: 110,
-    _ALGORITHM: 120,
-    _PRECISION: 90,
+    _PARENT: 115,
+    _ALGORITHM: 125,
+    _PRECISION: 95,
     _MULTIPLY_ADDS: 0,
     _PARAMS: 100,
     _MEMORY: 80,
-    _THREADS: 130,
+    _THREADS: 135,
     _PREDICTED: 80,
     _MEASURED: 60,
     _ACCURACY: 0,
@@ -308,7 +308,7 @@ def _source_rows(source: Source, threads: int) -> Iterable[dict[str, str]]:
         _ACCURACY: quality(source.metric, source.accuracy),
     }
     if source.tuned_accuracy is not None:
-        yield {_GOAL: "tuned source", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
+        yield {_GOAL: "- tuned", _ACCURACY: quality(source.metric, source.tuned_accuracy)}
 
 
 def _goal_row(goal: Goal, source: Source | None) -> dict[str, str]:
