@@ -118,7 +118,7 @@ def test_blocks_go_where_widths_would_lose_more(share, gone):
 def test_of_blocks_that_save_as_much_the_one_that_counts_least_goes_first(place):
     structure = analyse(residual(blocks=3))
     names = [block.name for block in residual_blocks(structure.graph)]
-    counts = {name: 1.0 for name in names} | {names[place]: 0.5}
+    counts = dict.fromkeys(names, 1.0) | {names[place]: 0.5}
     terms = terms_of(structure, {AXIS: 0.3 * whole_latency(structure)}, counts)
     left_out = [found.left_out for found in allocations(structure, structure.widths, terms)]
     assert left_out[:2] == [frozenset(), frozenset([names[place]])]
