@@ -1,11 +1,17 @@
 """Which figures the comparison of algorithms yields."""
 
+import json
+
 import pytest
 
 from benchmarks.executors import ALGORITHMS, SHARES, Descent, configs_of, descent_of, figures_of, main
 from benchmarks.harness import EXIT_SKIPPED
 from executors.base import executor_class
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric
 from mistify.config.porting import AUTO
+from mistify.config.reading import collective_batches, parse_batch
+from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, Job, JobState
 from mistify_server.tasks.sources import DataSource, ModelSource
 
@@ -35,6 +41,19 @@ def test_configs_differ_in_the_algorithm_alone():
     for one, other in zip(of_auto, of_uniform, strict=True):
         assert one | {"algorithm": None} == other | {"algorithm": None}
         assert one["algorithm"]["config"] == other["algorithm"]["config"]
+
+
+@pytest.mark.parametrize("metric", [None, Metric.EXACT_MATCH])
+def test_configs_are_goals_of_one_batch_with_float32_packages(metric):
+    model = ModelSource(path="tuned.keras")
+    files = DataSource(train="train.npz", test="test.npz", settings=DataSettings(metric=metric))
+
+    configs = parse_batch(json.dumps(configs_of(AUTO, model, files, {"learning_rate": 0.001}, 100)))
+
+    (batch,) = collective_batches(configs)
+    assert len(batch.configs) == len(SHARES)
+    assert {config.quantization.precision for config in configs} == {Quantization.NONE}
+    assert {config.dataset.metric for config in configs} == {metric}
 
 
 def job(accuracies):
