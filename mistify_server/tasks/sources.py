@@ -50,7 +50,7 @@ class DataSource(Message):
 
     @property
     def generates_validation(self) -> bool:
-        """Whether the validation data are a share of training data that are to be generated."""
+        """True if the validation data are a share of training data that are to be generated."""
         return bool(generated_count(self.train)) and not isinstance(self.settings.validation, str)
 
     @property
