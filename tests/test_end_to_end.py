@@ -196,7 +196,11 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     asked += ["quantization", "precision_choice", "compression", "hardware", "threads"]
     asked += ["latency_judged_by", "budget"]
     for goal in report["goals"]:
-        assert list(goal) == [*asked, "achieved", "branches", "met", "reason", "note", "seconds", "steps"]
+        ended = ["achieved", "outputs", "branches", "met", "reason", "note", "seconds", "steps"]
+        assert list(goal) == [*asked, *ended]
+        assert goal["outputs"] == [
+            {"output": "digit", "metric": "accuracy", "value": goal["achieved"]["accuracy"]}
+        ]
         assert (goal["algorithm"], goal["choice"]) == ("morphnet", "the config names it")
         assert (goal["quantization"]["precision"], goal["hardware"]) == ("none", "host")
         assert not goal["note"] or goal["note"].startswith("lost ")
@@ -281,7 +285,8 @@ def test_an_accuracy_out_of_reach_is_unmet_with_a_package_and_a_reason(killed: K
     assert killed.exit_code == EXIT_UNMET
     assert not perfect["met"]
     assert perfect["reason"].startswith("accuracy 0.")
-    assert "below 1.0000 after 40 steps" in perfect["reason"]
+    assert "below 1.0000 on the test data" in perfect["reason"]
+    assert "below 1.0000 on the validation data after 40 steps" in perfect["reason"]
     assert f"perfect is unmet: {perfect['reason']}" in killed.output
     assert perfect["achieved"][FLOPS] <= 0.05 * killed.report["source"][FLOPS]
 

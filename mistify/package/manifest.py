@@ -214,6 +214,11 @@ class Manifest(_Record):
     files: dict[FileName, PackagedFile]
     created: AwareDatetime
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_format(cls, content: Any) -> Any:
+        return _upgraded(content)
+
     @model_validator(mode="after")
     def _share_is_a_share(self) -> "Manifest":
         if self.metric.is_share and max(self.accuracy, self.accuracy_target or 0.0) > 1:
@@ -251,7 +256,7 @@ class Manifest(_Record):
             )
             raise MistifyError(ErrorCode.STORE_VERSION, f"{directory} is from a newer Mistify", [problem])
         try:
-            return cls.model_validate_json(json.dumps(_upgraded(content)))
+            return cls.model_validate_json(json.dumps(content))
         except ValidationError as error:
             raise _corrupt(directory, problems_of(error, cls)) from error
 

@@ -5,7 +5,7 @@ import pytest
 from executors.base import Assignment
 from executors.data import Dataset
 from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams, worth_by_blocks
-from executors.structure import analyse
+from executors.structure import analyse, removable_blocks
 from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import constant
@@ -188,7 +188,8 @@ def test_a_group_counts_by_what_the_network_does_with_half_of_it(trained, traini
         values[slot.positions[: group.size // 2].ravel()] = 0
         variable.assign(np.moveaxis(values, 0, slot.axis))
     assignment = Assignment(model, {FLOPS: 1.0}, (), training_setup, 0, structure)
-    weights = MorphNetExecutor(MorphNetParams())._planner._weights(assignment)
+    weights, blocks = MorphNetExecutor(MorphNetParams())._planner._weights(assignment)
+    assert set(blocks) == {block.name for block in removable_blocks(structure)}
     assert set(weights) == set(structure.groups)
     assert weights[spare] == pytest.approx(0.1 * max(weights.values()))
     assert min(weights[name] for name in others) > 1.5 * weights[spare]
