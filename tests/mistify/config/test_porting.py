@@ -307,11 +307,11 @@ def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
     [
         (
             {"metric": "auc"},
-            '.metric: got "auc"; expected one of accuracy, f1, exact_match, roc_auc, mean_iou',
+            '.metric: got "auc"; expected one of accuracy, agreement, balanced_agreement',
         ),
         (
             {"metrics": {"box": "exact_match"}},
-            '.metrics.box: got "exact_match"; expected one of accuracy, f1',
+            '.metrics.box: got "exact_match"; expected one of accuracy, agreement',
         ),
         (
             {"validation": 0.9},
