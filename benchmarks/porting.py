@@ -111,6 +111,7 @@ class Porting:
         self._runner = TaskRunner(self._artifacts, lambda progress: None)
         self._settings = dict(settings)
         self._made = self._prepare(model, self._settings, {})
+        self.data = self._made.data or data  # files in place of data that were generated
         self._full = self._made.root_costs[FLOPS]
 
     @property

@@ -1,6 +1,10 @@
 """Inputs for a network without data, from which a smaller one can learn its outputs."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
+from math import ceil, inf
+from time import perf_counter
 from typing import Final
 
 import keras
@@ -12,36 +16,71 @@ from executors.data.errors import invalid
 from executors.structure import analyse
 from executors.structure.signature import Activation, Output, signature_of
 from executors.timing import activity
-from executors.training.evaluation import Evaluation, Tensors, call, examples_at_once
-from executors.training.objectives import SMALLEST
+from executors.training.evaluation import Evaluation, Tensors, call, compiled, examples_at_once
+from executors.training.mixing import with_mixed
+from executors.training.objectives import SMALLEST, Floats
+from executors.training.trainer import cosine
+from executors.training.waves import Waves
 from mistify.config.dataset import GENERATED
 from mistify.errors import Problem
 
 #: Inputs that are made at once at the most, and the steps in which they become what the network expects.
-_BATCH: Final = 250
-_STEPS: Final = 200
+_BATCH: Final = 125
+_STEPS: Final = 16
 
-#: How fast the inputs change, as a share of their scale.
-_RATE: Final = 0.05
+#: How fast the amplitudes change at first, as a share of their scale.
+_RATE: Final = 0.2
 
-#: Scales of noise that are tried for the first inputs.
+#: How much it counts that classes are seen equally often.
+_CLASSES: Final = 0.5
+
+#: First inputs that are tried, by scale and by mean as a multiple of it; then by how fast their waves fall
+#: off, at scales around the best. So many are made of each.
 _SCALES: Final = tuple(10.0 ** np.arange(-4, 5, 0.5))
+_MEANS: Final = (0.0, 2.0)
+_FALLS: Final = (0.0, 0.5, 1.0, 1.5, 2.0)
+_AROUND: Final = tuple(10.0 ** np.arange(-0.25, 0.26, 0.125))
+_TRIED: Final = 16
+
+#: Seconds between two reports.
+_PACE: Final = 1.0
+
+#: Takes the steps so far, and the steps in all.
+OnStep = Callable[[int, int], None]
 
 layers = keras.layers
 
 
+def passes(count: int) -> int:
+    """Return how many examples a network is called on, and back, for so many to be generated."""
+    return count * _STEPS
+
+
 @activity("generating")
-def generated(model: keras.Model, count: int, seed: int) -> Dataset:
+def generated(
+    model: keras.Model,
+    count: int,
+    seed: int,
+    *,
+    to_train: bool = False,
+    on_step: OnStep = lambda step, steps: None,
+) -> Dataset:
     """Return inputs that look to a network like its training data, with its predictions as targets.
 
-    Noise is changed by gradient steps until every batch norm sees the statistics that it knows from training,
-    and until as many inputs are told to be of each class (Yin et al., Dreaming to Distill, 2020). Inputs
-    that take no figures are tokens at random.
+    The waves of smooth noise are changed by gradient steps until every batch norm sees the statistics that
+    it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by
+    softmax are, in the mean, of every class as often (Chen et al., Data-Free Learning of Student Networks,
+    2019). Each input is free to be of the class that is nearest: it becomes no adversarial example of
+    another, which teaches little. Without batch norms, nothing tells what is near, and the network is made
+    sure of each. Inputs that take no figures are tokens at random.
 
     Args:
         model: The network.
         count: How many examples.
         seed: Where the randomness starts from.
+        to_train: Whether several times as many are mixed from those, so that a network cannot learn them by
+            heart.
+        on_step: Called about every second.
 
     Returns:
         The inputs; as targets the most probable class of outputs by softmax, 0 or 1 of outputs by sigmoid,
@@ -50,9 +89,10 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
     Raises:
         MistifyError: INVALID_DATASET, some of them are no numbers.
     """
-    dream = _Dream(model, min(count, _BATCH), np.random.default_rng(seed))
-    batches = [dream.inputs() for _ in range(0, count, dream.at_once)]
-    inputs = {name: np.concatenate([batch[name] for batch in batches])[:count] for name in batches[0]}
+    rng = np.random.default_rng(seed)
+    inputs = _Dream(model, count, rng).inputs(on_step)
+    if to_train:
+        inputs = with_mixed(inputs, signature_of(model), rng)
     outputs = Evaluation(model).outputs(inputs)
     for name, array in (*inputs.items(), *outputs.items()):
         if not np.isfinite(array).all():
@@ -69,95 +109,144 @@ def generated(model: keras.Model, count: int, seed: int) -> Dataset:
 class _Dream:
     """Makes inputs for one network.
 
+    Args:
+        model: The network.
+        count: How many inputs.
+        rng: Chooses noise, tokens and classes.
+
     Attributes:
-        at_once: How many, `most` or fewer, where the network is large.
+        at_once: How many are made at once: fewer where the network is large.
     """
 
-    def __init__(self, model: keras.Model, most: int, rng: np.random.Generator) -> None:
-        self._rng = rng
+    def __init__(self, model: keras.Model, count: int, rng: np.random.Generator) -> None:
+        self._count, self._rng = count, rng
         self._signature = signature_of(model)
+        self._shapes = {
+            tensor.name: tuple(size or 1 for size in tensor.shape) for tensor in self._signature.inputs
+        }
         graph = analyse(model).graph
         norms = [node for node in graph.nodes if type(node.layer) is layers.BatchNormalization]
         self._norms = [node.layer for node in norms]
         watched = (*graph.outputs, *(node.inputs[0] for node in norms))
         self._watched = replace(graph, outputs=watched).build(lambda _, layer: layer, {})
-        self.at_once = examples_at_once(self._watched, most, learning=True)
-        self._scale = self._best_scale()
-        figures = [tensor for tensor in self._signature.inputs if tensor.figures]
-        self._changing = {
-            tensor.name: tf.Variable(tf.zeros([self.at_once, *(size or 1 for size in tensor.shape)]))
-            for tensor in figures
+        most = examples_at_once(self._watched, min(count, _BATCH), learning=True)
+        self.at_once = ceil(count / ceil(count / most))
+        self._waves = self._best_waves()
+        self._amplitudes = {
+            name: tf.Variable(tf.zeros([self.at_once, *self._shapes[name]])) for name in self._waves
         }
-        self._optimizer = keras.optimizers.Adam(_RATE * self._scale)
-        self._optimizer.build(list(self._changing.values()))
+        self._optimizer = keras.optimizers.Adam()
+        self._optimizer.build(list(self._amplitudes.values()))
         self._step = tf.function(self._improve, autograph=False)
 
-    def inputs(self) -> dict[str, Array]:
-        """Return a batch of examples by the names of the inputs."""
-        wanted = {
-            output.name: tf.constant(self._rng.integers(output.shape[0] or 1, size=self.at_once))
-            for output in self._signature.outputs
-            if output.activation is Activation.SOFTMAX and len(output.shape) == 1
-        }
-        noise = self._noise(self._scale)
-        for name, variable in self._changing.items():
-            variable.assign(noise[name])
-        self._forget()
-        tokens = {name: array for name, array in noise.items() if name not in self._changing}
-        for _ in range(_STEPS if self._changing else 0):
-            self._step(keras.tree.map_structure(tf.constant, tokens), wanted)
-        return {**noise, **{name: variable.numpy() for name, variable in self._changing.items()}}
+    def inputs(self, on_step: OnStep) -> dict[str, Array]:
+        """Return the inputs by their names."""
+        rates = _RATE * cosine(_STEPS if self._waves else 0)
+        batches = ceil(self._count / self.at_once)
+        reported, made = -inf, []
+        for batch in range(batches):
+            tokens = self._start()
+            for step, rate in enumerate(rates, batch * len(rates)):
+                if perf_counter() - reported > _PACE:
+                    reported = perf_counter()
+                    on_step(step, batches * len(rates))
+                self._step(tokens, tf.constant(rate))
+            made.append(self._inputs(tokens))
+        return {name: np.concatenate([batch[name] for batch in made])[: self._count] for name in self._shapes}
 
-    def _forget(self) -> None:
-        """Let the optimizer start anew."""
+    def _start(self) -> Tensors:
+        """Start a batch from noise; return its tokens."""
+        for name, noise in self._noise(self.at_once).items():
+            self._amplitudes[name].assign(noise)
         _iterations, _rate, *moments = self._optimizer.variables
         self._optimizer.iterations.assign(0)
         for variable in moments:
             variable.assign(tf.zeros_like(variable))
+        return {name: tf.constant(array) for name, array in self._tokens(self.at_once).items()}
 
-    def _improve(self, tokens: Tensors, wanted: Tensors) -> None:
-        variables = list(self._changing.values())
+    def _improve(self, tokens: Tensors, rate: tf.Tensor) -> None:
+        variables = list(self._amplitudes.values())
         with tf.GradientTape() as tape:
-            loss = self._mismatch({**tokens, **self._changing}, wanted)
+            loss = self._mismatch(self._inputs(tokens))
+        self._optimizer.learning_rate.assign(rate)
         self._optimizer.apply(tape.gradient(loss, variables), variables)
 
-    def _best_scale(self) -> float:
-        """Return the scale of the noise that is least unlike what the batch norms know."""
+    def _inputs(self, tokens: Tensors) -> dict[str, tf.Tensor]:
+        sums = {name: self._waves[name](amplitudes) for name, amplitudes in self._amplitudes.items()}
+        return {**tokens, **sums}
+
+    def _best_waves(self) -> dict[str, Waves]:
+        """Return for each input of figures the waves that are least unlike what the batch norms know."""
+        tried = min(self.at_once, _TRIED)
+        noise, inputs = self._noise(tried), self._tokens(tried)
+        waves = {name: Waves(self._shapes[name]) for name in noise}
         if not self._norms:
-            return 1.0
-        misfits = [float(self._mismatch(self._noise(scale), {})) for scale in _SCALES]
-        return float(_SCALES[int(np.argmin(misfits))])
+            return waves
+        misfit = compiled(self._mismatch, self._watched)
+        for name in noise:
 
-    def _noise(self, scale: float) -> dict[str, Array]:
-        noise: dict[str, Array] = {}
-        for tensor in self._signature.inputs:
-            shape = (self.at_once, *(size or 1 for size in tensor.shape))
-            if tensor.figures:
-                noise[tensor.name] = (scale * self._rng.normal(size=shape)).astype(np.float32)
-            else:
-                noise[tensor.name] = self._rng.integers(tensor.ids or 2, size=shape).astype(tensor.dtype)
-        return noise
+            def unlike(those: Waves, name: str = name) -> float:
+                sums = {other: (waves | {name: those})[other](noise[other]).numpy() for other in noise}
+                return float(misfit({**inputs, **sums}))
 
-    def _mismatch(self, inputs: Tensors, wanted: Tensors) -> tf.Tensor:
-        """Return how unlike the inputs are to what the batch norms know, and to the wanted classes."""
+            shape = self._shapes[name]
+            rough = min((Waves(shape, 1.0, *at) for at in product(_SCALES, _MEANS)), key=unlike)
+            finer = product(_FALLS, (rough.scale * factor for factor in _AROUND))
+            waves[name] = min((Waves(shape, *at, rough.mean) for at in finer), key=unlike)
+        return waves
+
+    def _noise(self, count: int) -> dict[str, Floats]:
+        return {
+            tensor.name: self._rng.standard_normal((count, *self._shapes[tensor.name]), np.float32)
+            for tensor in self._signature.inputs
+            if tensor.figures
+        }
+
+    def _tokens(self, count: int) -> dict[str, Array]:
+        return {
+            tensor.name: self._rng.integers(tensor.ids or 2, size=(count, *self._shapes[tensor.name])).astype(
+                tensor.dtype
+            )
+            for tensor in self._signature.inputs
+            if not tensor.figures
+        }
+
+    def _mismatch(self, inputs: Tensors) -> tf.Tensor:
+        """Return how unlike the inputs are to what the batch norms know, and how unevenly of the classes."""
         seen = list(call(self._watched, inputs, training=False).values())
-        outputs = [output.name for output in self._signature.outputs]
+        outputs = self._signature.outputs
         normalised = seen[len(outputs) :]
         terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
-        for name, output in zip(outputs, seen, strict=False):
-            if name in wanted:
-                likely = tf.gather(output, wanted[name], batch_dims=1)
-                terms.append(-tf.reduce_mean(tf.math.log(likely + SMALLEST)))
+        terms += [
+            _CLASSES * (_unevenness(tensor) if self._norms else _unevenness(tensor) + _uncertainty(tensor))
+            for output, tensor in zip(outputs, seen, strict=False)
+            if output.activation is Activation.SOFTMAX
+        ]
         return tf.add_n(terms) if terms else tf.constant(0.0)
 
 
 def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
     """Return how far mean and variance of the channels are from those that a batch norm knows."""
-    mean, variance = tf.nn.moments(tensor, axes=list(range(len(tensor.shape) - 1)))
+    axes = list(range(len(tensor.shape) - 1))
+    off_mean = tensor - tf.convert_to_tensor(norm.moving_mean)
+    mean = tf.reduce_mean(off_mean, axes)
+    # Exact enough, as means are close to those known, and half the work of tf.nn.moments.
+    variance = tf.nn.relu(tf.reduce_mean(tf.square(off_mean), axes) - tf.square(mean))
     known = tf.convert_to_tensor(norm.moving_variance) + norm.epsilon
-    off = tf.square(mean - tf.convert_to_tensor(norm.moving_mean)) / known
+    off = tf.square(mean) / known
     wide = tf.square(tf.math.log((variance + norm.epsilon) / known))
     return tf.reduce_mean(off + wide)
+
+
+def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
+    """Return how much less than the most the entropy of the mean probabilities of classes is."""
+    mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
+    return tf.math.log(float(mean.shape[0])) + tf.reduce_sum(mean * tf.math.log(mean + SMALLEST))
+
+
+def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
+    """Return the mean entropy of the probabilities of classes."""
+    return -tf.reduce_mean(tf.reduce_sum(probabilities * tf.math.log(probabilities + SMALLEST), axis=-1))
 
 
 def _target(output: Output, predicted: Array) -> Array:

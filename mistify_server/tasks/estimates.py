@@ -69,6 +69,7 @@ class EdgeEstimates(Message):
         scaled: Costs with all channel groups scaled by one factor, the least first.
         accuracy: Of the source as it came, on a sample of the validation data; None if it was not measured.
         step_seconds: Of a training step of the source; None if it was not measured.
+        generating: Training steps of the source that take as long as generating its data.
     """
 
     traits: Traits
@@ -77,3 +78,4 @@ class EdgeEstimates(Message):
     scaled: tuple[dict[str, float], ...]
     accuracy: float | None = None
     step_seconds: float | None = None
+    generating: float = 0.0

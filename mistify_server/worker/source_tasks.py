@@ -1,5 +1,7 @@
 """Source tasks: the root of a goal tree, made once for all goals of a batch (paper 4.3)."""
 
+from functools import partial
+
 import keras
 
 from executors.base import Assignment, Params, executor_class
@@ -98,7 +100,15 @@ class RootMaker:
         for number, part in enumerate(("train", "test")):
             count = generated_count(getattr(data, part))
             if count:
-                self._on_progress(ProgressUpdate(stage=f"generating {part} data", step=0, total_steps=1))
-                dataset = generated(source, count, seed + number)
+                dataset = generated(
+                    source,
+                    count,
+                    seed + number,
+                    to_train=part == "train",
+                    on_step=partial(self._generating, part),
+                )
                 paths[part] = str(self._checkpoints.save_data(dataset))
         return data.model_copy(update=paths)
+
+    def _generating(self, part: str, step: int, steps: int) -> None:
+        self._on_progress(ProgressUpdate(stage=f"generating {part} data", step=step, total_steps=steps))

@@ -160,7 +160,8 @@ class Forecast:
     def _source_seconds(self) -> float:
         used = {node.algorithm for node in self.plan.nodes}
         preparing = sum(self._estimates.candidates[name].preparing for name in used)
-        return _STARTING + (self._estimates.source_steps + preparing) * self._step_seconds
+        steps = self._estimates.source_steps + self._estimates.generating + preparing
+        return _STARTING + steps * self._step_seconds
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         steps, accuracy = self._reached(node)

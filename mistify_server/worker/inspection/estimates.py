@@ -14,12 +14,14 @@ from executors.structure import Structure, copied, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingSetup
+from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
 from mistify.config.dataset import generated_count
 from mistify.config.porting import AUTO
 from mistify.costs.axes import costs_of
 from mistify.costs.profiles import HardwareProfile
 from mistify_server.tasks.estimates import PER_HALVING, Candidate, EdgeEstimates, Traits
+from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.params import params_of
 
@@ -66,6 +68,7 @@ def estimates_of(
             if executor.aptitude is not None or name == task.algorithm
         },
         scaled=_scaled(structure, profiles),
+        generating=_generating(task.data) / params.batch_size,
     )
 
 
@@ -86,6 +89,11 @@ def with_measurements(
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(model, setup)
     return estimates.model_copy(update=figures)
+
+
+def _generating(data: DataSource) -> int:
+    """Return the examples that a network is called on, and back, while its data are generated."""
+    return sum(passes(generated_count(part)) for part in (data.train, data.test))
 
 
 def _candidate(executor: type[AdaptationExecutor], params: Params) -> Candidate:

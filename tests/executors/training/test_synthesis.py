@@ -104,6 +104,63 @@ def test_fewer_inputs_are_made_at_once_where_a_network_is_large():
     assert at_once * 4 * 4 * 256 * 256 * 32 <= 2**31
 
 
-def test_a_few_examples_take_no_whole_batch(model):
-    """An inspection asks for one, to know what there will be."""
-    assert synthesis._Dream(model, 1, np.random.default_rng(0)).inputs()["image"].shape == (1, 6, 6, 2)
+def test_batches_are_no_larger_than_what_is_asked_for_takes(model):
+    """An inspection asks for one, to know what there will be; three batches of 250 would waste 150."""
+    sizes = [synthesis._Dream(model, count, np.random.default_rng(0)).at_once for count in (1, 250, 600)]
+    assert sizes == [1, 250, 200]
+
+
+def test_inputs_are_as_smooth_as_what_the_batch_norms_know():
+    """A batch norm that sees differences of neighbours, and one that sees the figures, tell it."""
+    inputs = keras.Input((16, 16, 1), name="image")
+    differences = layers.Conv2D(2, 2, use_bias=False, name="differences")
+    x = layers.Concatenate()([layers.Cropping2D(((0, 1), (0, 1)))(inputs), differences(inputs)])
+    norm = layers.BatchNormalization(name="norm")
+    x = layers.GlobalAveragePooling2D()(layers.ReLU()(norm(x)))
+    model = randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="said")(x)))
+    kernel = np.zeros((2, 2, 1, 2), np.float32)
+    kernel[0, 0, 0], kernel[0, 1, 0, 0], kernel[1, 0, 0, 1] = -1, 1, 1
+    differences.set_weights([kernel])
+    norm.moving_mean.assign([0, 0, 0])
+
+    def steepness(variance):
+        norm.moving_variance.assign([100, variance, variance])
+        images = generated(model, 100, 0).inputs["image"]
+        return np.diff(images, axis=1).var() / images.var(), images.std()
+
+    for variance in (5, 200):
+        steep, deviation = steepness(variance)
+        assert steep == pytest.approx(variance / 100, rel=0.25)
+        assert deviation == pytest.approx(10, rel=0.2)
+
+
+def test_each_input_gets_a_scale_of_its_own():
+    inputs = [keras.Input((4,), name="large"), keras.Input((4,), name="small")]
+    norms = [layers.BatchNormalization(name=f"{tensor.name}_norm") for tensor in inputs]
+    x = layers.Concatenate()([norm(tensor) for norm, tensor in zip(norms, inputs, strict=True)])
+    model = randomised(keras.Model(inputs, layers.Dense(3, "softmax", name="said")(x)))
+    for norm, deviation in zip(norms, (1e3, 1e-2), strict=True):
+        norm.moving_mean.assign(np.full(4, deviation))
+        norm.moving_variance.assign(np.full(4, deviation**2))
+    made = generated(model, 200, 0).inputs
+    for name, deviation in (("large", 1e3), ("small", 1e-2)):
+        np.testing.assert_allclose(made[name].mean(axis=0), deviation, rtol=0.3)
+        np.testing.assert_allclose(made[name].std(axis=0), deviation, rtol=0.3)
+
+
+def test_how_far_it_is_is_reported(model, monkeypatch):
+    monkeypatch.setattr(synthesis, "_PACE", -1.0)
+    seen = []
+    generated(model, 300, 0, lambda step, steps: seen.append((step, steps)))
+    steps = 2 * synthesis._STEPS
+    assert seen == [(step, steps) for step in range(steps)]
+
+
+def test_wanted_are_mixtures_of_two_classes_each_as_often():
+    wanted = synthesis._mixtures(300, 10, np.random.default_rng(0))
+    assert wanted.dtype == np.float32
+    np.testing.assert_allclose(wanted.sum(axis=1), 1, rtol=1e-6)
+    assert (np.count_nonzero(wanted, axis=1) == 2).all()
+    assert np.bincount(wanted.argmax(axis=1)).tolist() == [30] * 10
+    assert wanted.max(axis=1).min() < 0.55
+    assert wanted.max() > 0.95

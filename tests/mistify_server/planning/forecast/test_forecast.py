@@ -89,6 +89,14 @@ def test_what_a_step_takes_now_counts_more_than_what_it_took_before(plan: BatchP
     assert now.seconds == pytest.approx(planned(plan, timed, None).edges[0].seconds)
 
 
+def test_data_that_are_to_be_generated_take_their_time(plan: BatchPlan) -> None:
+    timed = PROSPECTS.model_copy(update={"step_seconds": 0.01})
+    given = planned(plan, timed, None)
+    made = planned(plan, timed.model_copy(update={"generating": 300}), None)
+    assert made.source_seconds - given.source_seconds == pytest.approx(3)
+    assert made.seconds - given.seconds == pytest.approx(3)
+
+
 @pytest.mark.parametrize("metric", [Metric.ACCURACY, Metric.MSE])
 @pytest.mark.parametrize(
     ("source", "lost"),

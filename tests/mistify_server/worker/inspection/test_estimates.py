@@ -4,6 +4,7 @@ import keras
 import pytest
 
 from executors.structure import analyse, residual_blocks
+from executors.training.synthesis import passes
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS
 from mistify.errors import MistifyError
@@ -92,6 +93,12 @@ def test_costs_are_known_from_one_unit_in_each_group_to_four_times_the_source() 
 def test_nothing_is_learned_of_generated_data() -> None:
     assert estimates_of(analyse(dense()), task(train="generated:10"), ()).source_steps == 0
     assert estimates_of(analyse(dense()), task(source_steps=7), ()).source_steps == 7
+
+
+def test_generating_takes_as_long_as_the_steps_of_training_on_as_many_examples() -> None:
+    estimates = estimates_of(analyse(dense()), task(train="generated:500", batch_size=50), ())
+    assert estimates.generating == passes(500) / 50 > 10
+    assert estimates_of(analyse(dense()), task(), ()).generating == 0
 
 
 def test_a_setting_of_one_algorithm_is_told_to_name_it() -> None:

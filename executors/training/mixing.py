@@ -1,0 +1,56 @@
+"""Examples that are mixed from those at hand."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from executors.data import Array
+from executors.inspection.limits import GIB
+from executors.structure.signature import Signature
+
+#: Examples that are mixed for each one at hand, and what all may take together, in bytes.
+_TIMES: Final = 7
+_BYTES: Final = GIB // 2
+
+
+def with_mixed(
+    inputs: Mapping[str, Array], signature: Signature, rng: np.random.Generator
+) -> dict[str, Array]:
+    """Return examples and several times as many that have a part of another one in them.
+
+    The part is a box along all axes but the last, whose entries are channels (Yun et al., CutMix, 2019). It
+    comes from anywhere in the other example and goes anywhere, so that it is seen in several places.
+
+    Args:
+        inputs: Name of the input -> [examples, ...].
+        signature: Of the model; inputs that are tokens or have channels alone stay as they are.
+        rng: Chooses examples and boxes.
+
+    Returns:
+        The inputs, those given first; no more of them where there is nothing to mix, or no room.
+    """
+    names = [tensor.name for tensor in signature.inputs if tensor.figures and len(tensor.shape) > 1]
+    room = _BYTES // max(sum(array.nbytes for array in inputs.values()), 1)
+    times = min(_TIMES, room) if names else 0
+    parts = [inputs, *(_mixed(inputs, names, rng) for _ in range(times))]
+    return {name: np.concatenate([part[name] for part in parts]) for name in inputs}
+
+
+def _mixed(inputs: Mapping[str, Array], names: list[str], rng: np.random.Generator) -> dict[str, Array]:
+    """Return as many examples, with a part of another one in each of the named inputs."""
+    others = rng.permutation(len(next(iter(inputs.values()))))
+    changed = {name: inputs[name].copy() for name in names}
+    for name, array in changed.items():
+        for example, other in enumerate(others):
+            boxes = [_box(length, rng) for length in array.shape[1:-1]]
+            here, there = zip(*boxes, strict=True)
+            array[(example, *here)] = inputs[name][(other, *there)]
+    return {**inputs, **changed}
+
+
+def _box(length: int, rng: np.random.Generator) -> tuple[slice, slice]:
+    """Return two places along an axis, as long as each other: a quarter to three quarters of it."""
+    size = rng.integers(max(length // 4, 1), max(3 * length // 4, 1), endpoint=True)
+    first, second = rng.integers(0, length - size, 2, endpoint=True)
+    return slice(first, first + size), slice(second, second + size)
