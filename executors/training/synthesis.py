@@ -34,6 +34,9 @@ _RATE: Final = 0.5
 #: How much it counts that classes are seen equally often.
 _CLASSES: Final = 0.05
 
+#: How much it counts without batch norms that the network is sure of each, as a share of that.
+_SURE: Final = 0.2
+
 #: First inputs that are tried: so many at once, of these scales and means, as multiples of the scale. The
 #: best are improved in so many steps, at this rate.
 _TRIED: Final = 20
@@ -173,7 +176,7 @@ class _Dream:
         return {name: waves(amplitudes[name]) for name, waves in self._waves.items()}
 
     def _find_waves(self) -> None:
-        """Give the waves the scale and the means at which batch norms see what they know, with a few inputs."""
+        """Give the waves the scale and the means that batch norms know, as a few inputs tell."""
         tried = min(self.at_once, _TRIED)
         tokens = self._tokens(tried)
         amplitudes = {name: tf.Variable(noise) for name, noise in self._noise(tried).items()}
@@ -216,7 +219,9 @@ class _Dream:
         normalised = seen[len(outputs) :]
         terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
         terms += [
-            _CLASSES * (_unevenness(tensor) if self._norms else _unevenness(tensor) + _uncertainty(tensor))
+            _CLASSES * _unevenness(tensor)
+            if self._norms
+            else _unevenness(tensor) + _SURE * _uncertainty(tensor)
             for output, tensor in zip(outputs, seen, strict=False)
             if output.activation is Activation.SOFTMAX
         ]
