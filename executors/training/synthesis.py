@@ -111,7 +111,7 @@ def generated(
 
 
 class _Dream:
-    """Makes inputs for one network.
+    """Inputs in the making, for one network: noise, where nothing tells what it expects.
 
     Args:
         model: The network.
@@ -131,6 +131,7 @@ class _Dream:
         graph = analyse(model).graph
         norms = [node for node in graph.nodes if type(node.layer) is layers.BatchNormalization]
         self._norms = [node.layer for node in norms]
+        self._guided = bool(norms) or any(map(_of_classes, self._signature.outputs))
         watched = (*graph.outputs, *(node.inputs[0] for node in norms))
         self._watched = replace(graph, outputs=watched).build(lambda _, layer: layer, {})
         most = examples_at_once(self._watched, min(count, _BATCH), learning=True)
@@ -152,7 +153,7 @@ class _Dream:
 
     def inputs(self, on_step: OnStep) -> dict[str, Array]:
         """Return the inputs by their names."""
-        rates = _RATE * cosine(_STEPS if self._waves else 0)
+        rates = _RATE * cosine(_STEPS if self._waves and self._guided else 0)
         batches = ceil(self._count / self.at_once)
         reported, made = -inf, []
         for batch in range(batches):
@@ -186,12 +187,12 @@ class _Dream:
             lambda given: self._mismatch({**given, **self._sums(amplitudes)}),
         )
 
-        def misfit(waves: Waves, fall: float, scale: float, mean: float) -> float:
-            waves.start(fall, scale, mean)
-            return descent.step(0.0, tokens)
-
         for waves in self._waves.values():
-            waves.start(*min(product(_FALLS, _SCALES, _MEANS), key=lambda at, of=waves: misfit(of, *at)))
+            misfits = {}
+            for start in product(_FALLS, _SCALES, _MEANS):
+                waves.start(*start)
+                misfits[start] = descent.step(0.0, tokens)
+            waves.start(*min(misfits, key=misfits.__getitem__))
         descent.restart()
         for rate in _FIRST_RATE * cosine(_FIRST_STEPS):
             descent.step(rate, tokens)
@@ -223,9 +224,9 @@ class _Dream:
             if self._norms
             else _unevenness(tensor) + _SURE * _uncertainty(tensor)
             for output, tensor in zip(outputs, seen, strict=False)
-            if output.activation is Activation.SOFTMAX
+            if _of_classes(output)
         ]
-        return tf.add_n(terms) if terms else tf.constant(0.0)
+        return tf.add_n(terms)
 
 
 class _Descent:
@@ -275,6 +276,10 @@ def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(off + wide)
 
 
+def _of_classes(output: Output) -> bool:
+    return output.activation is Activation.SOFTMAX
+
+
 def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
     """Return how much less than the most the entropy of the mean probabilities of classes is."""
     mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
@@ -288,6 +293,6 @@ def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
 
 def _target(output: Output, predicted: Array) -> Array:
     """Return a network's predictions in the form of targets."""
-    if output.activation is Activation.SOFTMAX:
+    if _of_classes(output):
         return np.asarray(predicted.argmax(axis=-1), np.int64)
     return np.asarray(predicted >= 0.5, np.int64) if output.activation is Activation.SIGMOID else predicted

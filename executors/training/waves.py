@@ -75,4 +75,4 @@ def _cosines(length: int) -> Floats:
     """Return the orthonormal basis of the cosine transform [frequencies, places]."""
     places = (np.arange(length) + 0.5) / length
     waves = np.cos(np.pi * np.arange(length)[:, None] * places)
-    return (waves / np.linalg.norm(waves, axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(waves / np.linalg.norm(waves, axis=1, keepdims=True), np.float32)

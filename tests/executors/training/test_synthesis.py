@@ -106,6 +106,15 @@ def test_what_is_no_number_is_refused(activation, made):
     assert caught.value.code is ErrorCode.INVALID_DATASET
 
 
+def test_a_network_that_tells_nothing_of_its_inputs_gets_noise():
+    """One of figures, without batch norms."""
+    inputs = keras.Input((4, 3), name="series")
+    model = randomised(keras.Model(inputs, layers.Dense(2, name="said")(layers.Flatten()(inputs))))
+    made = generated(model, 200, 0).inputs["series"]
+    assert made.mean() == pytest.approx(0, abs=0.1)
+    assert made.std() == pytest.approx(1, rel=0.1)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_tokens_come_from_the_vocabulary(dtype):
     inputs = keras.Input((5,), dtype=dtype, name="tokens")
