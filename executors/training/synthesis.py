@@ -1,6 +1,6 @@
 """Inputs for a network without data, from which a smaller one can learn its outputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
 from math import ceil, inf
@@ -16,7 +16,7 @@ from executors.data.errors import invalid
 from executors.structure import analyse
 from executors.structure.signature import Activation, Output, signature_of
 from executors.timing import activity
-from executors.training.evaluation import Evaluation, Tensors, call, compiled, examples_at_once
+from executors.training.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.training.mixing import with_mixed
 from executors.training.objectives import SMALLEST, Floats
 from executors.training.trainer import cosine
@@ -26,21 +26,25 @@ from mistify.errors import Problem
 
 #: Inputs that are made at once at the most, and the steps in which they become what the network expects.
 _BATCH: Final = 125
-_STEPS: Final = 16
+_STEPS: Final = 14
 
 #: How fast the amplitudes change at first, as a share of their scale.
-_RATE: Final = 0.2
+_RATE: Final = 0.5
 
 #: How much it counts that classes are seen equally often.
-_CLASSES: Final = 0.5
+_CLASSES: Final = 0.05
 
-#: First inputs that are tried, by scale and by mean as a multiple of it; then by how fast their waves fall
-#: off, at scales around the best. So many are made of each.
-_SCALES: Final = tuple(10.0 ** np.arange(-4, 5, 0.5))
+#: How much it counts without batch norms that the network is sure of each, as a share of that.
+_SURE: Final = 0.2
+
+#: First inputs that are tried: so many at once, of these scales and means, as multiples of the scale. The
+#: best are improved in so many steps, at this rate.
+_TRIED: Final = 20
+_SCALES: Final = tuple(10.0 ** np.arange(-4, 5))
 _MEANS: Final = (0.0, 2.0)
-_FALLS: Final = (0.0, 0.5, 1.0, 1.5, 2.0)
-_AROUND: Final = tuple(10.0 ** np.arange(-0.25, 0.26, 0.125))
-_TRIED: Final = 16
+_FALLS: Final = (0.0, 1.5)
+_FIRST_STEPS: Final = 30
+_FIRST_RATE: Final = 0.1
 
 #: Seconds between two reports.
 _PACE: Final = 1.0
@@ -107,7 +111,7 @@ def generated(
 
 
 class _Dream:
-    """Makes inputs for one network.
+    """Inputs in the making, for one network: noise, where nothing tells what it expects.
 
     Args:
         model: The network.
@@ -127,21 +131,29 @@ class _Dream:
         graph = analyse(model).graph
         norms = [node for node in graph.nodes if type(node.layer) is layers.BatchNormalization]
         self._norms = [node.layer for node in norms]
+        self._guided = bool(norms) or any(map(_of_classes, self._signature.outputs))
         watched = (*graph.outputs, *(node.inputs[0] for node in norms))
         self._watched = replace(graph, outputs=watched).build(lambda _, layer: layer, {})
         most = examples_at_once(self._watched, min(count, _BATCH), learning=True)
         self.at_once = ceil(count / ceil(count / most))
-        self._waves = self._best_waves()
+        self._waves = {
+            tensor.name: Waves(self._shapes[tensor.name])
+            for tensor in self._signature.inputs
+            if tensor.figures
+        }
+        if self._waves and self._norms:
+            self._find_waves()
         self._amplitudes = {
             name: tf.Variable(tf.zeros([self.at_once, *self._shapes[name]])) for name in self._waves
         }
-        self._optimizer = keras.optimizers.Adam()
-        self._optimizer.build(list(self._amplitudes.values()))
-        self._step = tf.function(self._improve, autograph=False)
+        self._descent = _Descent(
+            [*self._amplitudes.values()],
+            lambda tokens: self._mismatch({**tokens, **self._sums(self._amplitudes)}),
+        )
 
     def inputs(self, on_step: OnStep) -> dict[str, Array]:
         """Return the inputs by their names."""
-        rates = _RATE * cosine(_STEPS if self._waves else 0)
+        rates = _RATE * cosine(_STEPS if self._waves and self._guided else 0)
         batches = ceil(self._count / self.at_once)
         reported, made = -inf, []
         for batch in range(batches):
@@ -150,50 +162,40 @@ class _Dream:
                 if perf_counter() - reported > _PACE:
                     reported = perf_counter()
                     on_step(step, batches * len(rates))
-                self._step(tokens, tf.constant(rate))
-            made.append(self._inputs(tokens))
+                self._descent.step(rate, tokens)
+            made.append({**tokens, **self._sums(self._amplitudes)})
         return {name: np.concatenate([batch[name] for batch in made])[: self._count] for name in self._shapes}
 
     def _start(self) -> Tensors:
         """Start a batch from noise; return its tokens."""
         for name, noise in self._noise(self.at_once).items():
             self._amplitudes[name].assign(noise)
-        _iterations, _rate, *moments = self._optimizer.variables
-        self._optimizer.iterations.assign(0)
-        for variable in moments:
-            variable.assign(tf.zeros_like(variable))
+        self._descent.restart()
         return {name: tf.constant(array) for name, array in self._tokens(self.at_once).items()}
 
-    def _improve(self, tokens: Tensors, rate: tf.Tensor) -> None:
-        variables = list(self._amplitudes.values())
-        with tf.GradientTape() as tape:
-            loss = self._mismatch(self._inputs(tokens))
-        self._optimizer.learning_rate.assign(rate)
-        self._optimizer.apply(tape.gradient(loss, variables), variables)
+    def _sums(self, amplitudes: Tensors) -> dict[str, tf.Tensor]:
+        return {name: waves(amplitudes[name]) for name, waves in self._waves.items()}
 
-    def _inputs(self, tokens: Tensors) -> dict[str, tf.Tensor]:
-        sums = {name: self._waves[name](amplitudes) for name, amplitudes in self._amplitudes.items()}
-        return {**tokens, **sums}
-
-    def _best_waves(self) -> dict[str, Waves]:
-        """Return for each input of figures the waves that are least unlike what the batch norms know."""
+    def _find_waves(self) -> None:
+        """Give the waves the scale and the means that batch norms know, as a few inputs tell."""
         tried = min(self.at_once, _TRIED)
-        noise, inputs = self._noise(tried), self._tokens(tried)
-        waves = {name: Waves(self._shapes[name]) for name in noise}
-        if not self._norms:
-            return waves
-        misfit = compiled(self._mismatch, self._watched)
-        for name in noise:
+        tokens = self._tokens(tried)
+        amplitudes = {name: tf.Variable(noise) for name, noise in self._noise(tried).items()}
+        variables = [variable for waves in self._waves.values() for variable in waves.variables]
+        descent = _Descent(
+            [*variables, *amplitudes.values()],
+            lambda given: self._mismatch({**given, **self._sums(amplitudes)}),
+        )
 
-            def unlike(those: Waves, name: str = name) -> float:
-                sums = {other: (waves | {name: those})[other](noise[other]).numpy() for other in noise}
-                return float(misfit({**inputs, **sums}))
-
-            shape = self._shapes[name]
-            rough = min((Waves(shape, 1.0, *at) for at in product(_SCALES, _MEANS)), key=unlike)
-            finer = product(_FALLS, (rough.scale * factor for factor in _AROUND))
-            waves[name] = min((Waves(shape, *at, rough.mean) for at in finer), key=unlike)
-        return waves
+        for waves in self._waves.values():
+            misfits = {}
+            for start in product(_FALLS, _SCALES, _MEANS):
+                waves.start(*start)
+                misfits[start] = descent.step(0.0, tokens)
+            waves.start(*min(misfits, key=misfits.__getitem__))
+        descent.restart()
+        for rate in _FIRST_RATE * cosine(_FIRST_STEPS):
+            descent.step(rate, tokens)
 
     def _noise(self, count: int) -> dict[str, Floats]:
         return {
@@ -218,11 +220,47 @@ class _Dream:
         normalised = seen[len(outputs) :]
         terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
         terms += [
-            _CLASSES * (_unevenness(tensor) if self._norms else _unevenness(tensor) + _uncertainty(tensor))
+            _CLASSES * _unevenness(tensor)
+            if self._norms
+            else _unevenness(tensor) + _SURE * _uncertainty(tensor)
             for output, tensor in zip(outputs, seen, strict=False)
-            if output.activation is Activation.SOFTMAX
+            if _of_classes(output)
         ]
-        return tf.add_n(terms) if terms else tf.constant(0.0)
+        return tf.add_n(terms)
+
+
+class _Descent:
+    """Steps of Adam down a loss.
+
+    Args:
+        variables: What the steps change.
+        loss: Of the tensors that a step is given.
+    """
+
+    def __init__(self, variables: list[tf.Variable], loss: Callable[[Tensors], tf.Tensor]) -> None:
+        self._variables, self._loss = variables, loss
+        self._optimizer = keras.optimizers.Adam()
+        self._optimizer.build(variables)
+        self._run = tf.function(self._improve, autograph=False)
+
+    def step(self, rate: float, given: Mapping[str, Array | tf.Tensor]) -> float:
+        """Take a step; returns the loss before it."""
+        tensors = {name: tf.convert_to_tensor(tensor) for name, tensor in given.items()}
+        return float(self._run(tensors, tf.constant(rate, tf.float32)))
+
+    def restart(self) -> None:
+        """Forget the steps so far."""
+        _iterations, _rate, *moments = self._optimizer.variables
+        self._optimizer.iterations.assign(0)
+        for variable in moments:
+            variable.assign(tf.zeros_like(variable))
+
+    def _improve(self, tensors: Tensors, rate: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = self._loss(tensors)
+        self._optimizer.learning_rate.assign(rate)
+        self._optimizer.apply(tape.gradient(loss, self._variables), self._variables)
+        return loss
 
 
 def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
@@ -238,6 +276,10 @@ def _unlike(norm: keras.layers.Layer, tensor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(off + wide)
 
 
+def _of_classes(output: Output) -> bool:
+    return output.activation is Activation.SOFTMAX
+
+
 def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
     """Return how much less than the most the entropy of the mean probabilities of classes is."""
     mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
@@ -251,6 +293,6 @@ def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
 
 def _target(output: Output, predicted: Array) -> Array:
     """Return a network's predictions in the form of targets."""
-    if output.activation is Activation.SOFTMAX:
+    if _of_classes(output):
         return np.asarray(predicted.argmax(axis=-1), np.int64)
     return np.asarray(predicted >= 0.5, np.int64) if output.activation is Activation.SIGMOID else predicted

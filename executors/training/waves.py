@@ -22,30 +22,45 @@ class Waves:
 
     Args:
         shape: Of an input.
-        fall: How fast the strength falls; 0 for white noise.
-        scale: Of the sums, which is their deviation if amplitudes are of unit variance.
-        mean: Of the sums, as a multiple of the scale.
+
+    Attributes:
+        variables: The logarithm of the scale, and the mean of each channel as a multiple of the scale. They
+            may be trained.
     """
 
-    def __init__(
-        self, shape: tuple[int, ...], fall: float = 0.0, scale: float = 1.0, mean: float = 0.0
-    ) -> None:
-        self.scale, self.mean = scale, mean
-        lengths = shape[:-1]
-        frequencies = np.meshgrid(*(np.arange(length) / length for length in lengths), indexing="ij")
-        squares = sum((along**2 for along in frequencies), np.zeros(lengths))
-        strengths = np.maximum(squares, max(lengths, default=1) ** -2.0) ** (-fall / 2)
-        strengths *= scale / np.sqrt((strengths**2).mean())
-        self._strengths = tf.constant(strengths[..., None], tf.float32)
-        self._lengths = lengths
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._lengths = shape[:-1]
+        lowest = 1 / max(self._lengths, default=1)
+        along = np.meshgrid(*(np.arange(length) / length for length in self._lengths), indexing="ij")
+        squares = sum((frequencies**2 for frequencies in along), np.zeros(self._lengths))
+        # Relative to the lowest one, which is also what counts for the constant.
+        frequencies = np.sqrt(np.maximum(squares, lowest**2)) / lowest
+        self._frequencies = tf.constant(frequencies[..., None], tf.float32)
+        self.variables = [tf.Variable(0.0), tf.Variable(tf.zeros(shape[-1:]))]
+        self._fall = tf.Variable(0.0)
+
+    def start(self, fall: float, scale: float, mean: float) -> None:
+        """Let the sums be of some kind.
+
+        Args:
+            fall: How fast the strength falls; 0 for white noise.
+            scale: The deviation of the sums, if amplitudes are of unit variance.
+            mean: Of all channels, as a multiple of the scale.
+        """
+        log_scale, means = self.variables
+        self._fall.assign(fall)
+        log_scale.assign(np.log(scale))
+        means.assign(tf.fill(means.shape, mean))
 
     def __call__(self, amplitudes: tf.Tensor) -> tf.Tensor:
         """Return the inputs [examples, ...] of as many amplitudes."""
-        sums = amplitudes * self._strengths
+        log_scale, mean = self.variables
+        strengths = self._frequencies**-self._fall
+        sums = amplitudes * (strengths / tf.sqrt(tf.reduce_mean(tf.square(strengths))))
         rotated = [0, *range(2, len(sums.shape)), 1]
         for length in self._lengths:
             sums = _summed(tf.transpose(sums, rotated), length)
-        return tf.transpose(sums, rotated) + self.scale * self.mean
+        return tf.exp(log_scale) * (tf.transpose(sums, rotated) + mean)
 
 
 def _summed(amplitudes: tf.Tensor, length: int) -> tf.Tensor:
