@@ -48,7 +48,7 @@ def test_random_search_goes_on_with_the_best_that_it_measured(assignment):
             return qualities[-1][0]
 
     executor = Noting(RandomSearchParams(adapt_steps=1, cuts=1, candidates=5))
-    executor.init(replace(assignment, seed=1))
+    executor.init(replace(assignment, seed=2))
     executor.iterate()
     assert len(qualities) == 5
     best, widths = max(qualities, key=lambda actual: actual[0])

@@ -149,15 +149,15 @@ async def test_the_choice_and_its_reason_stand_in_the_goals_and_the_edges(
 async def test_edges_that_were_adapted_are_learned_from(
     foreseeable: Any, caller: Any, make_config: Config
 ) -> None:
-    """The scripted worker loses 0.11 of its source's 0.91 in 100 steps, which take it 2 seconds."""
+    """The scripted worker loses 0.02 of its source's 0.82 in 100 steps, which take it 2 seconds."""
     job = await caller.submit([make_config("half", algorithm=AUTO, FLOP="0.5x")])
     await caller.finished(job.id)
     with open_store(foreseeable.store) as store:
         subject = _only_subject(store)
         (record,) = store.jobs.edges(subject, "", 9)
     assert record.case == case(1.0, algorithm="morphnet", steps=100).model_copy(update={"subject": subject})
-    assert (record.source, record.source_steps, record.seconds) == (0.91, 10, 2.0)
-    assert record.lost == pytest.approx(1 - 0.8 / 0.91)
+    assert (record.source, record.source_steps, record.seconds) == (0.82, 10, 2.0)
+    assert record.lost == pytest.approx(1 - 0.8 / 0.82)
     (batch,) = (await caller.plan([make_config("again", algorithm=AUTO, FLOP="0.5x")])).batches
     assert batch.evidence == "by 1 edge of this model and data"
 
@@ -172,7 +172,7 @@ async def test_what_worked_in_the_store_changes_the_choice(
     with open_store(foreseeable.store) as store:
         subject = _only_subject(store)
         for node in range(6):
-            better = seen(case(1.0, subject=subject, algorithm="chamnet"), 0.01)
+            better = seen(case(1.0, subject=subject, algorithm="chamnet"), -0.02)
             _remember(store, job.id, node, better)
     later = await caller.submit([make_config("later", algorithm=AUTO, FLOP="0.5x")])
     assert [goal.algorithm for goal in job.goals] == ["morphnet"] * 6
