@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
-from math import ceil, inf
+from math import ceil, floor, inf
 from time import perf_counter
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import keras
 import numpy as np
@@ -33,6 +34,18 @@ _RATE: Final = 0.5
 
 #: How much it counts that classes are seen equally often.
 _CLASSES: Final = 0.05
+
+#: Share of an even number of examples that every class has at the least.
+_LEAST_SHARE: Final = 0.7
+
+#: How much it counts that examples become of the classes that are wanted of them.
+_WANTED: Final = 0.1
+
+#: How fast, as a share of how fast it became what it is.
+_STEERING: Final = 0.5
+
+#: How often a batch is changed at the most until they have.
+_MOST_STEERED: Final = 4
 
 #: How much it counts without batch norms that the network is sure of each, as a share of that.
 _SURE: Final = 0.2
@@ -75,8 +88,9 @@ def generated(
     it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by
     softmax are, in the mean, of every class as often (Chen et al., Data-Free Learning of Student Networks,
     2019). Each input is free to be of the class that is nearest: it becomes no adversarial example of
-    another, which teaches little. Without batch norms, nothing tells what is near, and the network is made
-    sure of each. Inputs that take no figures are tokens at random.
+    another, which teaches little. Only where a class has too few are some made to be of it. Without batch
+    norms, nothing tells what is near, and the network is made sure of each. Inputs that take no figures are
+    tokens at random.
 
     Args:
         model: The network.
@@ -146,9 +160,11 @@ class _Dream:
         self._amplitudes = {
             name: tf.Variable(tf.zeros([self.at_once, *self._shapes[name]])) for name in self._waves
         }
-        self._descent = _Descent(
-            [*self._amplitudes.values()],
-            lambda tokens: self._mismatch({**tokens, **self._sums(self._amplitudes)}),
+        amplitudes = [*self._amplitudes.values()]
+        self._descent = _Descent(amplitudes, lambda tokens: self._mismatch(self._made(tokens)))
+        self._steering = _Descent(
+            amplitudes,
+            lambda given: self._mismatch(self._made(given["tokens"]), given["wanted"]),
         )
 
     def inputs(self, on_step: OnStep) -> dict[str, Array]:
@@ -163,8 +179,27 @@ class _Dream:
                     reported = perf_counter()
                     on_step(step, batches * len(rates))
                 self._descent.step(rate, tokens)
-            made.append({**tokens, **self._sums(self._amplitudes)})
+            self._steer(rates, tokens)
+            made.append(self._made(tokens))
         return {name: np.concatenate([batch[name] for batch in made])[: self._count] for name in self._shapes}
+
+    def _steer(self, rates: Floats, tokens: Tensors) -> None:
+        """Change some examples of a batch into ones of classes that have too few, as often as it takes."""
+        for _ in range(_MOST_STEERED):
+            outputs = call(self._watched, self._made(tokens), training=False)
+            wanted = {
+                name: lacking_classes(np.asarray(tensor))
+                for output, (name, tensor) in zip(self._signature.outputs, outputs.items(), strict=False)
+                if _of_classes(output) and len(tensor.shape) == len(("examples", "classes"))
+            }
+            if not any(array.any() for array in wanted.values()):
+                break
+            self._steering.restart()
+            for rate in _STEERING * rates:
+                self._steering.step(rate, {"tokens": tokens, "wanted": wanted})
+
+    def _made(self, tokens: Tensors) -> dict[str, tf.Tensor]:
+        return {**tokens, **self._sums(self._amplitudes)}
 
     def _start(self) -> Tensors:
         """Start a batch from noise; return its tokens."""
@@ -213,9 +248,15 @@ class _Dream:
             if not tensor.figures
         }
 
-    def _mismatch(self, inputs: Tensors) -> tf.Tensor:
-        """Return how unlike the inputs are to what the batch norms know, and how unevenly of the classes."""
-        seen = list(call(self._watched, inputs, training=False).values())
+    def _mismatch(self, inputs: Tensors, wanted: Tensors = MappingProxyType({})) -> tf.Tensor:
+        """Return how unlike the inputs are to what the batch norms know, and how unevenly of the classes.
+
+        Args:
+            inputs: Name of the input -> [examples, ...].
+            wanted: Name of the output -> 1 for the class that an example shall be of [examples, classes].
+        """
+        named = call(self._watched, inputs, training=False)
+        seen = list(named.values())
         outputs = self._signature.outputs
         normalised = seen[len(outputs) :]
         terms = [_unlike(norm, tensor) for norm, tensor in zip(self._norms, normalised, strict=True)]
@@ -226,7 +267,31 @@ class _Dream:
             for output, tensor in zip(outputs, seen, strict=False)
             if _of_classes(output)
         ]
+        terms += [_WANTED * _unlikely(named[name], classes) for name, classes in wanted.items()]
         return tf.add_n(terms)
+
+
+def lacking_classes(probabilities: Floats) -> Floats:
+    """Return 1 for the class that an example shall be of instead, as that has too few [examples, classes].
+
+    Taken are examples of classes with more than they need, those that are likeliest of it. The examples that
+    it has stay.
+
+    Args:
+        probabilities: Of the classes [examples, classes].
+    """
+    count, classes = probabilities.shape
+    least, wanted = floor(_LEAST_SHARE * count / classes), np.zeros_like(probabilities)
+    own = probabilities.argmax(axis=1)
+    has = np.bincount(own, minlength=classes)
+    for label in np.flatnonzero(has < least):
+        wanted[own == label, label] = 1
+        for example in np.argsort(-probabilities[:, label], kind="stable"):
+            if has[label] < least < has[own[example]] and not wanted[example].any():
+                wanted[example, label] = 1
+                has[label] += 1
+                has[own[example]] -= 1
+    return wanted
 
 
 class _Descent:
@@ -243,9 +308,9 @@ class _Descent:
         self._optimizer.build(variables)
         self._run = tf.function(self._improve, autograph=False)
 
-    def step(self, rate: float, given: Mapping[str, Array | tf.Tensor]) -> float:
+    def step(self, rate: float, given: Mapping[str, Any]) -> float:
         """Take a step; returns the loss before it."""
-        tensors = {name: tf.convert_to_tensor(tensor) for name, tensor in given.items()}
+        tensors = tf.nest.map_structure(tf.convert_to_tensor, dict(given))
         return float(self._run(tensors, tf.constant(rate, tf.float32)))
 
     def restart(self) -> None:
@@ -284,6 +349,12 @@ def _unevenness(probabilities: tf.Tensor) -> tf.Tensor:
     """Return how much less than the most the entropy of the mean probabilities of classes is."""
     mean = tf.reduce_mean(probabilities, list(range(len(probabilities.shape) - 1)))
     return tf.math.log(float(mean.shape[0])) + tf.reduce_sum(mean * tf.math.log(mean + SMALLEST))
+
+
+def _unlikely(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """Return the mean cross entropy of the examples of which a class is wanted."""
+    entropy = -tf.reduce_sum(wanted * tf.math.log(probabilities + SMALLEST))
+    return tf.math.divide_no_nan(entropy, tf.reduce_sum(wanted))
 
 
 def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:

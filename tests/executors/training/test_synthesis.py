@@ -56,13 +56,17 @@ def test_batch_norms_see_what_they_know(model, data):
     assert max(off(data.inputs["image"])) < 0.5
 
 
-def test_targets_are_what_the_network_says(model, data):
+def test_every_class_is_reported_of_some(model, data):
     images = data.inputs["image"]
     assert images.shape == (400, 6, 6, 2)
-    assert data.targets["said"].tolist() == np.asarray(model(images)).argmax(axis=1).tolist()
+    predicted = np.asarray(model(images)).argmax(axis=1)
+    assert data.targets["said"].tolist() == predicted.tolist()
+    assert np.bincount(predicted, minlength=3).min() > 80
 
 
 def test_there_are_examples_of_a_class_that_is_seldom_seen(monkeypatch):
+    """Also before any are changed into ones of it."""
+    monkeypatch.setattr(synthesis, "_LEAST_SHARE", 0.0)
     model = decisive(network())
     seen = np.bincount(generated(model, 400, 0).targets["said"], minlength=3)
     monkeypatch.setattr(synthesis, "_CLASSES", 0.0)
@@ -186,3 +190,16 @@ def test_how_far_it_is_is_reported(model, monkeypatch):
     generated(model, 200, 0, on_step=lambda step, steps: seen.append((step, steps)))
     steps = 2 * synthesis._STEPS
     assert seen == [(step, steps) for step in range(steps)]
+
+
+def test_the_likeliest_of_frequent_classes_are_wanted_of_one_that_lacks_examples():
+    """Of ten examples two are to be of each class of three at the least (0.7 of a third, rounded down)."""
+    probabilities = np.full((10, 3), (0.8, 0.15, 0.05), np.float32)
+    probabilities[4:8] = (0.15, 0.8, 0.05)
+    probabilities[8] = (0.05, 0.15, 0.8)
+    probabilities[3] = (0.6, 0.1, 0.3)
+    expected = np.zeros((10, 3))
+    expected[[8, 3], 2] = 1  # its own, and the likeliest of the others
+    np.testing.assert_array_equal(synthesis.lacking_classes(probabilities), expected)
+    probabilities[9] = (0.05, 0.15, 0.8)
+    assert not synthesis.lacking_classes(probabilities).any()
