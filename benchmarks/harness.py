@@ -106,7 +106,7 @@ def add_data_option(parser: ArgumentParser) -> None:
 
 
 def data_with(files: Iterable[str], options: Namespace) -> Path:
-    """Return the directory of the data.
+    """Return the directory of the data, as an absolute path, as servers take it.
 
     Raises:
         MissingDataError: None is given, or it lacks one of the files.
@@ -114,7 +114,7 @@ def data_with(files: Iterable[str], options: Namespace) -> Path:
     directory: Path | None = options.data
     if directory is None or not all((directory / file).is_file() for file in files):
         raise MissingDataError(f"--data DIR names no directory with {', '.join(files)}")
-    return directory
+    return directory.resolve()
 
 
 def seconds(
