@@ -3,9 +3,9 @@
 MLPerf Tiny's ResNet-8 is ported to half of its multiply-adds on inputs that are generated from it alone. What
 counts is on how many of CIFAR-10's test photos, which no training saw, the package says something else than
 the source: its balanced disagreement, the mean over the classes that the source names of the share of their
-photos. As an upper reference it is ported on as many photos with the source's answers as targets. It is all
-done with several seeds (the quick run: one); the medians count. Generating is measured in seconds of the
-processor, as other programs slow it less then.
+photos. As an upper reference it is ported on as many unlabelled photos. It is all done with several seeds
+(the quick run: one); the medians count. Generating is measured in seconds of the processor, as other programs
+slow it less then.
 """
 
 import sys
@@ -52,7 +52,7 @@ Answers = npt.NDArray[np.int64]
 
 
 class Ported(NamedTuple):
-    """The disagreements of one seed in percent, with generated inputs and with photos."""
+    """The disagreements of one seed in percent, with generated inputs and with unlabelled photos."""
 
     generated: float
     photos: float
@@ -85,19 +85,22 @@ def balanced_disagreement(source: Answers, package: Answers) -> float:
 
 
 def _ported(data: Path, directory: Path, seed: int) -> Ported:
-    without = DataSource(train=f"generated:{EXAMPLES}", test=f"generated:{TEST_EXAMPLES}")
-    photos = _own_answers(data, directory / "photos.npz", seed)
+    photos = _unlabelled(data, directory / "photos.npz", seed)
+    sources = {
+        "generated": DataSource(
+            train=f"generated:{EXAMPLES}", test=f"generated:{TEST_EXAMPLES}", labelled=False
+        ),
+        "photos": DataSource(unlabelled=str(photos), labelled=False),
+    }
     return Ported(
-        _disagreement(data, without, directory / "generated", seed),
-        _disagreement(data, DataSource(train=str(photos), test=str(photos)), directory / "photos", seed),
+        **{name: _disagreement(data, source, directory / name, seed) for name, source in sources.items()}
     )
 
 
-def _own_answers(data: Path, path: Path, seed: int) -> Path:
-    """Write some of the photos with the source's answers as targets."""
+def _unlabelled(data: Path, path: Path, seed: int) -> Path:
+    """Write some of the training photos, without their labels."""
     photos = _photos(data / TRAIN)
-    chosen = np.random.default_rng(seed).permutation(len(photos))[:EXAMPLES]
-    np.savez(path, x=photos[chosen], y=_says(data, photos[chosen]))
+    np.savez(path, x=photos[np.random.default_rng(seed).permutation(len(photos))[:EXAMPLES]])
     return path
 
 
@@ -132,7 +135,7 @@ def _generation_seconds(data: Path) -> float:
 
 def _table(runs: Sequence[Ported]) -> Table:
     table = Table(title="balanced disagreement with the source, in percent", title_justify="left")
-    for column in ("seed", "generated inputs", "photos"):
+    for column in ("seed", "generated inputs", "unlabelled photos"):
         table.add_column(column, justify="right")
     for seed, ported in enumerate(runs):
         table.add_row(str(seed), *(f"{figure:.1f}" for figure in ported))

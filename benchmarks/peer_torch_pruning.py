@@ -37,8 +37,6 @@ from rich.table import Table
 from benchmarks.harness import Figures, MissingDataError, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, Reached, resnet8
 from executors.data import Array, Dataset
-from executors.readers.loading import load_dataset
-from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
 
 SHARES: Final = (0.75, 0.5, 0.25, 0.125)
@@ -75,7 +73,7 @@ def measure(options: Namespace) -> Figures:
         ours = resnet8(data, Path(directory), settings)
         source = ours.source()
         train, validation = ours.learning()
-        test = load_dataset(ours.data.test, signature_of(source), ours.data.train)
+        test = ours.test()
         steps = _QUICK_STEPS if options.quick else options.steps
         peer = Peer(source, train, validation, steps, options.seed)
         for share in shares:

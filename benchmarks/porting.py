@@ -12,7 +12,6 @@ import keras
 
 from executors.data import Dataset
 from executors.pruning.executor import LEAST_CUT
-from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.config.quantization import QuantizationConfig
@@ -133,6 +132,11 @@ class Porting:
         parts, _ = parts_of(self.data, signature_of(self.source()))
         return SourceCache(lambda progress: None).learning(parts)
 
+    def test(self) -> Dataset:
+        """Return the test data."""
+        _, part = parts_of(self.data, signature_of(self.source()))
+        return SourceCache(lambda progress: None).data(part)
+
     def widened_accuracy(self, share: float) -> float:
         """Return the source's accuracy right after it is widened to a share above 1 of its multiply-adds."""
         return 100 * self._tested(self._root(share))
@@ -252,8 +256,7 @@ class Porting:
     def _tested(self, artifact: str) -> float:
         """Return the accuracy of a network on the test file, as a share; tasks score validation data."""
         model = keras.models.load_model(self._artifacts.path(artifact), compile=False)
-        test = load_dataset(self.data.test, signature_of(model), self.data.train)
-        return evaluate(model, test, self.data.metric)
+        return evaluate(model, self.test(), self.data.metric)
 
     @property
     def _seed(self) -> int:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from executors.data.storage import Array, gathered
+from executors.data.errors import invalid
+from executors.data.storage import Array, gathered, stacked
+from mistify.errors import Problem
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,29 @@ class Dataset:
             {name: gathered(array, indices) for name, array in self.inputs.items()},
             {name: gathered(array, indices) for name, array in self.targets.items()},
         )
+
+
+def joined(first: Dataset, second: Dataset) -> Dataset:
+    """Return the examples of both.
+
+    Args:
+        first: Comes first, in the names and the order of a model.
+        second: Likewise.
+
+    Raises:
+        MistifyError: INVALID_DATASET, inputs of the second are of another shape.
+    """
+    for name, array in second.inputs.items():
+        shape, expected = array.shape[1:], first.inputs[name].shape[1:]
+        if shape != expected:
+            fix = "give all one size"
+            raise invalid(
+                Problem(name, f"examples of shape {[*shape]}", f"{[*expected]}, as in the others", fix)
+            )
+    return Dataset(
+        {name: stacked(array, second.inputs[name]) for name, array in first.inputs.items()},
+        {name: stacked(array, second.targets[name]) for name, array in first.targets.items()},
+    )
 
 
 class HeldOut(NamedTuple):

@@ -86,6 +86,18 @@ def gathered(array: Array, indices: npt.NDArray[np.int64]) -> Array:
     return rows.array()
 
 
+def stacked(first: Array, second: Array) -> Array:
+    """Return the rows of two arrays, in a type that holds both."""
+    kind = np.result_type(first, second)
+    if kind.itemsize * (first.size + second.size) <= IN_MEMORY_BYTES:
+        return np.concatenate([first, second])
+    rows = Rows()
+    for array in (first, second):
+        for part in np.array_split(array, -(-array.nbytes // _BLOCK_BYTES)):
+            rows.append(part.astype(kind, copy=False))
+    return rows.array()
+
+
 def _moved(content: io.BytesIO) -> IO[bytes]:
     """Return a file with what has grown too large for memory."""
     directory = cache_directory()

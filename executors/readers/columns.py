@@ -20,7 +20,7 @@ from executors.readers.cells import (
     names_of,
 )
 from executors.readers.formats import Arrays, Request, Schema, X, Y, append
-from executors.structure.signature import Output, Signature
+from executors.structure.signature import Output
 from mistify.errors import Problem
 
 #: A number of the file's, counted from 1, and its cells by column: texts, or what JSON has.
@@ -63,7 +63,7 @@ def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
     first = next(rows, None)
     if first is None:
         return Schema()
-    columns, outputs = list(first[1]), request.signature.outputs
+    columns, outputs = list(first[1]), request.outputs
     called = {output: _column(columns, output.name, Y, len(outputs)) for output in outputs}
     targets = {output: column for output, column in called.items() if column is not None}
     names: dict[Output, set[str]] = {output: set() for output in targets}
@@ -77,19 +77,19 @@ def schema_of_table(rows: Iterator[Row], request: Request) -> Schema:
         output.name: tuple(sorted(texts)) for output, texts in named.items() if are_classes(texts, output)
     }
     numbered = {output.name: whole[output] or output.name in classes for output in targets}
-    return Schema(classes, numbered, _figure_columns(columns, request.signature))
+    return Schema(classes, numbered, _figure_columns(columns, request))
 
 
 def _converters(path: Path, columns: list[str], request: Request) -> dict[str, Cells]:
     signature = request.signature
     converters: dict[str, Cells] = {}
-    for output in signature.outputs:
+    for output in request.outputs:
         column = _column(columns, output.name, Y, len(signature.outputs))
         if column:
             converters[output.name] = TargetCells((column,), output, request.schema)
     for tensor in signature.inputs:
         column = _column(columns, tensor.name, X, len(signature.inputs))
-        names = (column,) if column else request.schema.figure_columns or _figure_columns(columns, signature)
+        names = (column,) if column else request.schema.figure_columns or _figure_columns(columns, request)
         missing = [name for name in names if name not in columns]
         if missing:
             expected = f"the training data's {', '.join(names)}"
@@ -101,12 +101,13 @@ def _converters(path: Path, columns: list[str], request: Request) -> dict[str, C
     return converters
 
 
-def _figure_columns(columns: list[str], signature: Signature) -> tuple[str, ...]:
+def _figure_columns(columns: list[str], request: Request) -> tuple[str, ...]:
     """Return all but the targets, where no column is named after the one input."""
+    signature = request.signature
     count = len(signature.outputs)
     targets = [_column(columns, output.name, Y, count) for output in signature.outputs]
     named = [_column(columns, tensor.name, X, 1) for tensor in signature.inputs]
-    if named != [None] or None in targets:
+    if named != [None] or (request.labelled and None in targets):
         return ()
     return tuple(name for name in columns if name not in targets)
 

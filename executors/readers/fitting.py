@@ -29,7 +29,7 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
         MistifyError: INVALID_DATASET with every problem.
     """
     signature = request.signature
-    groups: tuple[tuple[Sequence[Tensor], str], ...] = ((signature.inputs, X), (signature.outputs, Y))
+    groups: tuple[tuple[Sequence[Tensor], str], ...] = ((signature.inputs, X), (request.outputs, Y))
     called = {
         tensor: first_of(list(arrays), tensor.name, alias if len(tensors) == 1 else tensor.name)
         for tensors, alias in groups
@@ -48,7 +48,7 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
             targets[tensor.name], wrong = _target(source, name, array, tensor, request.schema)
             problems += wrong
     if not problems:
-        for output in signature.outputs:
+        for output in request.outputs:
             problems += _few_names(source, targets[output.name], output, request)
     if problems:
         raise invalid(*problems)
@@ -56,13 +56,16 @@ def fitted(arrays: Arrays, request: Request, source: str) -> Dataset:
 
 
 def _missing(source: str, arrays: Arrays, request: Request, missing: list[str]) -> Problem:
-    one = len(request.signature.inputs) == len(request.signature.outputs) == 1
+    inputs, outputs = request.signature.inputs, request.outputs
     actual = f"no array {' and none '.join(missing)}, but {', '.join(arrays) or 'none at all'}"
-    needed = [tensor.name for tensor in (*request.signature.inputs, *request.signature.outputs)]
-    also = " (or x and y)" if one else ""
-    return Problem(
-        source, actual, f"{' and '.join(needed)}{also}", "name the data as the model's inputs and outputs"
-    )
+    needed = [tensor.name for tensor in (*inputs, *outputs)]
+    aliases = [alias for alias, tensors in ((X, inputs), (Y, outputs)) if tensors]
+    one = len(needed) == len(aliases)
+    also = f" (or {' and '.join(aliases)})" if one else ""
+    fix = "name the data as the model's inputs and outputs"
+    if outputs and not {tensor.name for tensor in outputs} - {*missing}:
+        fix += ', or give inputs alone as "unlabelled"'
+    return Problem(source, actual, f"{' and '.join(needed)}{also}", fix)
 
 
 def _uneven(source: str, arrays: Arrays) -> Iterator[Problem]:

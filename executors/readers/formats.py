@@ -10,7 +10,7 @@ import numpy as np
 
 from executors.data.errors import invalid
 from executors.data.storage import Array, Rows
-from executors.structure.signature import Signature, Tensor
+from executors.structure.signature import Output, Signature, Tensor
 from mistify.config.dataset import TextSettings
 from mistify.errors import Problem
 
@@ -48,11 +48,18 @@ class Request:
         signature: What the model takes and gives.
         text: How text becomes token ids.
         schema: That of the training data.
+        labelled: Whether targets are read; without, they may be missing.
     """
 
     signature: Signature
     text: TextSettings | None = None
     schema: Schema = field(default_factory=Schema)
+    labelled: bool = True
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The outputs whose targets are read."""
+        return self.signature.outputs if self.labelled else ()
 
     def expected_class(self, output: Tensor) -> str:
         """Return what an error expects in place of names that the training data do not have."""
@@ -64,7 +71,7 @@ class Request:
     def wanted(self, names: Sequence[str]) -> dict[str, Tensor]:
         """Return the arrays of a file that the model needs, by their names there."""
         needed: dict[str, Tensor] = {}
-        for tensors, alias in ((self.signature.inputs, X), (self.signature.outputs, Y)):
+        for tensors, alias in ((self.signature.inputs, X), (self.outputs, Y)):
             for tensor in tensors:
                 name = first_of(names, tensor.name, alias if len(tensors) == 1 else tensor.name)
                 if name is not None:

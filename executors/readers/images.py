@@ -1,4 +1,4 @@
-"""Image folders: a directory for each class, with JPEG, PNG, GIF or BMP files in it."""
+"""Image folders: a directory for each class, with JPEG, PNG, GIF or BMP files in it; or files alone."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,32 +25,35 @@ _MOST_PROBLEMS: Final = 10
 class ImageFolderReader(Reader):
     """Reads `CLASS/NAME.jpg`: classes are numbered in the order of their names in the training data.
 
-    Images get the size that the model takes.
+    Images get the size that the model takes. Those without labels may also lie in the folder itself.
     """
 
     def accepts(self, path: Path) -> bool:
-        """Check for a directory of directories."""
-        return path.is_dir() and any(entry.is_dir() for entry in path.iterdir())
+        """Check for a directory of directories or images."""
+        return path.is_dir() and any(entry.is_dir() or _is_image(entry) for entry in path.iterdir())
 
     def read(self, path: Path, request: Request) -> Arrays:
         """Return all images as uint8 [examples, height, width, channels] `x`, and their classes `y`."""
         signature = request.signature
-        if len(signature.inputs) != 1 or len(signature.outputs) != 1 or len(signature.inputs[0].shape) != 3:
+        several = len(signature.inputs) > 1 or len(request.outputs) > 1
+        if several or len(signature.inputs[0].shape) != 3:
             raise invalid(
                 Problem(str(path), "an image folder", "data for this model's inputs", "use another format")
             )
-        files = list(_files(path, request))
+        labelled = dict(_labelled(path, request)) if request.labelled else None
+        files = list(_all(path) if labelled is None else labelled)
         shape, images = signature.inputs[0].shape, Rows()
         with ThreadPoolExecutor(_THREADS) as pool:
             for at in range(0, len(files), _BLOCK):
-                block = list(pool.map(lambda entry: _image(entry[0], shape), files[at : at + _BLOCK]))
-                _append(images, path, block, [file for file, _ in files[at : at + _BLOCK]])
-        return {"x": images.array(), "y": np.array([label for _, label in files], np.int64)}
+                block = list(pool.map(lambda file: _image(file, shape), files[at : at + _BLOCK]))
+                _append(images, path, block, files[at : at + _BLOCK])
+        arrays = {"x": images.array()}
+        return arrays if labelled is None else {**arrays, "y": np.array([*labelled.values()], np.int64)}
 
     def schema(self, path: Path, request: Request) -> Schema:
         """Return the sorted names of the directories."""
         names = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and _shown(entry))
-        outputs = [output.name for output in request.signature.outputs]
+        outputs = [output.name for output in request.outputs]
         return Schema(dict.fromkeys(outputs, tuple(names)), dict.fromkeys(outputs, True))
 
 
@@ -71,26 +74,52 @@ def decode_image(content: bytes, shape: Shape) -> Array:
     return np.asarray(image)
 
 
-def _files(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
+def _labelled(path: Path, request: Request) -> Iterator[tuple[Path, int]]:
     """Yield every image with its class, in the order of their names.
 
     Raises:
-        MistifyError: A class that the training data do not have, or a link that leads out of the folder.
+        MistifyError: No class, one that the training data do not have, or a link out of the folder.
     """
-    root = path.resolve()
     (output,) = request.signature.outputs
     names = request.schema.classes.get(output.name, ())
-    for directory in sorted(entry for entry in path.iterdir() if entry.is_dir() and _shown(entry)):
+    directories = _directories(path)
+    if not directories:
+        fix = 'sort them by class, or give them as "unlabelled"'
+        raise invalid(Problem(str(path), "images without classes", "a directory for each class", fix))
+    for directory in directories:
         if directory.name not in names:
             expected = request.expected_class(output)
             raise invalid(Problem(str(path), f"a class {directory.name}", expected, "rename or remove it"))
-        for file in sorted(directory.iterdir()):
-            if file.suffix.lower() not in _SUFFIXES or not _shown(file):
-                continue
-            if not file.resolve().is_relative_to(root):
-                actual = f"{directory.name}/{file.name}, a link that leads out of the folder"
-                raise invalid(Problem(str(path), actual, "files", "copy the file"))
+        for file in _images(directory, path):
             yield file, names.index(directory.name)
+
+
+def _all(path: Path) -> Iterator[Path]:
+    """Yield every image of a folder and of the directories in it.
+
+    Raises:
+        MistifyError: A link that leads out of the folder.
+    """
+    for directory in (path, *_directories(path)):
+        yield from _images(directory, path)
+
+
+def _directories(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if entry.is_dir() and _shown(entry))
+
+
+def _images(directory: Path, root: Path) -> Iterator[Path]:
+    for file in sorted(directory.iterdir()):
+        if not _is_image(file):
+            continue
+        if not file.resolve().is_relative_to(root.resolve()):
+            actual = f"{directory.name}/{file.name}, a link that leads out of the folder"
+            raise invalid(Problem(str(root), actual, "files", "copy the file"))
+        yield file
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in _SUFFIXES and _shown(path)
 
 
 def _shown(path: Path) -> bool:

@@ -15,8 +15,8 @@ from executors.readers.images import ImageFolderReader
 from executors.readers.jsonl_files import JsonlReader
 from executors.readers.npz import NpzReader
 from executors.readers.tfrecords import TFRecordReader
-from executors.structure.signature import Activation, Signature
-from mistify.config.dataset import TextSettings, generated_count
+from executors.structure.signature import Signature
+from mistify.config.dataset import TextSettings
 from mistify.errors import Problem
 
 READERS: Final[tuple[Reader, ...]] = (
@@ -33,7 +33,12 @@ EXPECTED: Final = (
 
 
 def load_dataset(
-    source: str, signature: Signature, train: str | None = None, text: TextSettings | None = None
+    source: str,
+    signature: Signature,
+    train: str | None = None,
+    text: TextSettings | None = None,
+    *,
+    labelled: bool = True,
 ) -> Dataset:
     """Read data for a model.
 
@@ -42,12 +47,13 @@ def load_dataset(
         signature: What the model takes and gives.
         train: For test data, the training data, whose classes, columns and kinds of targets they share.
         text: How text becomes token ids.
+        labelled: Whether there are targets; what looks like them is not read otherwise, and none returned.
 
     Raises:
         MistifyError: INVALID_DATASET with every problem: the file, what was found, what was expected.
         StorageError: Data that are larger than memory cannot be kept in a file.
     """
-    request = Request(signature, text)
+    request = Request(signature, text, labelled=labelled)
     if source.startswith(BUILTIN):
         return fitted(read_builtin(source, request), request, source)
     try:
@@ -63,12 +69,8 @@ def load_dataset(
 
 def _schema(source: str, request: Request) -> Schema:
     """Return what training data decide."""
-    outputs = request.signature.outputs
     if source.startswith(BUILTIN):
-        return Schema(whole={output.name: True for output in outputs})
-    if generated_count(source):
-        # Their targets are what a network says: figures, unless its activation makes classes of them.
-        return Schema(whole={output.name: output.activation is not Activation.NONE for output in outputs})
+        return Schema(whole={output.name: True for output in request.outputs})
     return _reader(source).schema(Path(source), request)
 
 

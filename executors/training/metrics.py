@@ -116,7 +116,7 @@ def check_labels(metric: Metric | None) -> None:
     """
     if metric is not None and metric.without_labels is not metric:
         instead = metric.without_labels
-        expected = f"{instead}: with generated data nobody knows what is right"
+        expected = f"{instead}: without labels nobody knows what is right"
         raise InvalidValue(metric.value, expected, f'write "{instead}", or give labelled test data')
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from scipy.special import expit, softmax
 
-from executors.data.dataset import Dataset
+from executors.data.dataset import Dataset, joined
 from executors.data.storage import Array
 from executors.structure.signature import Activation, Output, Shape, Signature, signature_of
 from mistify.config.dataset import ClassWeights
@@ -34,6 +34,9 @@ SMALLEST: Final = 1e-7
 
 #: A target of this class is ignored.
 IGNORED: Final = -1
+
+#: A target that nobody knows; figures are NaN. The teacher's predictions are learned all the same.
+_UNKNOWN: Final = -2
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return the mean loss of a batch."""
+        """Return the mean loss of a batch, over the targets that are known."""
 
     @abstractmethod
     def distillation(
@@ -97,10 +100,10 @@ class Categorical(Objective):
     """One of some classes, for each example or each position of it."""
 
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """Return cross entropy over what is not ignored, weighted by class."""
+        """Return cross entropy over what is known and not ignored, weighted by class."""
         classes = tf.maximum(target, 0)
         entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(classes, self._logits(output))
-        counts = _counts(target)
+        counts = _known(target)
         if self.weights is not None:
             counts *= tf.gather(tf.constant(self.weights, tf.float32), classes)
         return _mean(entropy, counts)
@@ -111,7 +114,7 @@ class Categorical(Objective):
         """Return cross entropy with the teacher's probabilities, both softened (Hinton et al., 2015)."""
         soft = tf.nn.softmax(tf.math.log(teacher + SMALLEST) / temperature)
         entropy = tf.nn.softmax_cross_entropy_with_logits(soft, self._logits(output) / temperature)
-        return temperature**2 * _mean(entropy, _counts(target))
+        return temperature**2 * _mean(entropy, tf.cast(target != IGNORED, tf.float32))
 
     def predictions(self, output: Array) -> Floats:
         """Return probabilities of the classes."""
@@ -128,10 +131,10 @@ class Binary(Objective):
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """Return cross entropy, weighted by class."""
         target = tf.reshape(target, tf.shape(output))
-        counts = tf.ones_like(output)
+        counts, answers = _known(target), tf.maximum(target, 0)
         if self.weights is not None:
-            counts = tf.gather(tf.constant(self.weights, tf.float32), tf.cast(target, tf.int64))
-        return _mean(self._entropy(output, tf.cast(target, tf.float32)), counts)
+            counts *= tf.gather(tf.constant(self.weights, tf.float32), tf.cast(answers, tf.int64))
+        return _mean(self._entropy(output, tf.cast(answers, tf.float32)), counts)
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
@@ -155,7 +158,10 @@ class Regression(Objective):
 
     def loss(self, output: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         """Return mean squared error."""
-        return tf.reduce_mean(tf.square(output - tf.reshape(target, tf.shape(output))))
+        target = tf.reshape(target, tf.shape(output))
+        unknown = tf.math.is_nan(target)
+        off = output - tf.where(unknown, tf.zeros_like(target), target)
+        return _mean(tf.square(off), tf.cast(~unknown, tf.float32))
 
     def distillation(
         self, output: tf.Tensor, target: tf.Tensor, teacher: tf.Tensor, temperature: float
@@ -238,7 +244,7 @@ def empty_classes(signature: Signature, data: Dataset) -> list[int]:
     target = data.targets[output.name]
     if target.ndim > 1 or not isinstance(objective_of(output, target), Categorical):
         return []
-    counts = np.bincount(target, minlength=output.shape[-1] or 0)
+    counts = np.bincount(target[target >= 0], minlength=output.shape[-1] or 0)
     return np.flatnonzero(counts == 0).tolist()
 
 
@@ -270,6 +276,28 @@ def predictions(objectives: Mapping[str, Objective], outputs: Mapping[str, Array
     return {name: objective.predictions(outputs[name]) for name, objective in objectives.items()}
 
 
+def with_unlabelled(data: Dataset, inputs: Mapping[str, Array]) -> Dataset:
+    """Return labelled examples and others of which nobody knows the targets.
+
+    Args:
+        data: Labelled.
+        inputs: Name of the input -> [examples, ...].
+
+    Raises:
+        MistifyError: INVALID_DATASET, the inputs are of another shape than the labelled ones.
+    """
+    count = len(next(iter(inputs.values())))
+    targets = {
+        name: np.full(
+            (count, *target.shape[1:]),
+            _UNKNOWN if np.issubdtype(target.dtype, np.integer) else np.nan,
+            target.dtype,
+        )
+        for name, target in data.targets.items()
+    }
+    return joined(data, Dataset(inputs, targets))
+
+
 def class_count(objective: Objective, output: Output) -> int:
     """Return how many classes an output tells apart; 0 where it learns figures."""
     if isinstance(objective, Categorical):
@@ -278,7 +306,7 @@ def class_count(objective: Objective, output: Output) -> int:
 
 
 def _balanced(target: Array, classes: int) -> tuple[float, ...]:
-    counts = np.bincount(target[target != IGNORED].astype(np.int64), minlength=classes)
+    counts = np.bincount(target[target >= 0].astype(np.int64), minlength=classes)
     return tuple(float(weight) for weight in counts.sum() / (classes * np.maximum(counts, 1)))
 
 
@@ -303,8 +331,9 @@ def _expected(output: Output) -> str:
     return f"floats {same}" if output.shape[-1:] in ((), (1,)) else f"{classes} or floats {same}"
 
 
-def _counts(target: tf.Tensor) -> tf.Tensor:
-    return tf.cast(target != IGNORED, tf.float32)
+def _known(target: tf.Tensor) -> tf.Tensor:
+    """Return 1 for the targets of classes that are neither ignored nor unknown, 0 for others."""
+    return tf.cast(target >= 0, tf.float32)
 
 
 def _mean(values: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:

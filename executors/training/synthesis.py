@@ -13,17 +13,16 @@ import numpy as np
 import tensorflow as tf
 
 from executors.data import Array, Dataset
-from executors.data.errors import invalid
 from executors.structure import analyse
 from executors.structure.signature import Activation, Output, signature_of
 from executors.timing import activity
+from executors.training.answers import answered
 from executors.training.evaluation import Evaluation, Tensors, call, examples_at_once
 from executors.training.mixing import with_mixed
-from executors.training.objectives import SMALLEST, Floats
+from executors.training.objectives import SMALLEST, Floats, Objective
 from executors.training.trainer import cosine
 from executors.training.waves import Waves
 from mistify.config.dataset import GENERATED
-from mistify.errors import Problem
 
 #: Inputs that are made at once at the most, and the steps in which they become what the network expects.
 _BATCH: Final = 125
@@ -80,9 +79,10 @@ def generated(
     seed: int,
     *,
     to_train: bool = False,
+    objectives: Mapping[str, Objective] = MappingProxyType({}),
     on_step: OnStep = lambda step, steps: None,
 ) -> Dataset:
-    """Return inputs that look to a network like its training data, with its predictions as targets.
+    """Return inputs that look to a network like its training data, with its answers as targets.
 
     The waves of smooth noise are changed by gradient steps until every batch norm sees the statistics that
     it knows from training (Yin et al., Dreaming to Distill, 2020), and until the network's outputs by
@@ -98,30 +98,19 @@ def generated(
         seed: Where the randomness starts from.
         to_train: Whether several times as many are mixed from those, so that a network cannot learn them by
             heart.
+        objectives: What outputs learn, where labelled data tell.
         on_step: Called about every second.
-
-    Returns:
-        The inputs; as targets the most probable class of outputs by softmax, 0 or 1 of outputs by sigmoid,
-        and others as they are.
 
     Raises:
         MistifyError: INVALID_DATASET, some of them are no numbers.
     """
     rng = np.random.default_rng(seed)
     inputs = _Dream(model, count, rng).inputs(on_step)
+    signature = signature_of(model)
     if to_train:
-        inputs = with_mixed(inputs, signature_of(model), rng)
+        inputs = with_mixed(inputs, signature, rng)
     outputs = Evaluation(model).outputs(inputs)
-    for name, array in (*inputs.items(), *outputs.items()):
-        if not np.isfinite(array).all():
-            raise invalid(
-                Problem(
-                    f"{GENERATED}{count}", f"NaN or infinity in the {name} that was made", "finite figures",
-                    "give data: on some inputs the model computes no numbers",
-                )
-            )  # fmt: skip
-    targets = {output.name: _target(output, outputs[output.name]) for output in signature_of(model).outputs}
-    return Dataset(inputs, targets)
+    return answered(inputs, outputs, signature, source=f"{GENERATED}{count}", objectives=objectives)
 
 
 class _Dream:
@@ -360,10 +349,3 @@ def _unlikely(probabilities: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
 def _uncertainty(probabilities: tf.Tensor) -> tf.Tensor:
     """Return the mean entropy of the probabilities of classes."""
     return -tf.reduce_mean(tf.reduce_sum(probabilities * tf.math.log(probabilities + SMALLEST), axis=-1))
-
-
-def _target(output: Output, predicted: Array) -> Array:
-    """Return a network's predictions in the form of targets."""
-    if _of_classes(output):
-        return np.asarray(predicted.argmax(axis=-1), np.int64)
-    return np.asarray(predicted >= 0.5, np.int64) if output.activation is Activation.SIGMOID else predicted

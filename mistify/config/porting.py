@@ -10,13 +10,16 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     StringConstraints,
+    ValidationInfo,
     create_model,
+    field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
-from mistify.config.dataset import DataSettings
+from mistify.config.dataset import GENERATED, DataSettings, generated_count
 from mistify.config.hardware import HardwareConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.tuning import TuningConfig
@@ -55,10 +58,63 @@ Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_s
 
 
 class DatasetConfig(DataSettings):
-    """The place of the data, as names that the server resolves below its data roots, and their settings."""
+    """The place of the data, as names that the server resolves below its data roots, and their settings.
 
-    train: Text = Field(description="the name of the training data", examples=["cifar10/train.npz"])
-    test: Text = Field(description="the name of the test data", examples=["cifar10/test.npz"])
+    Attributes:
+        unlabelled: Inputs whose labels nobody knows, or that are not to be read: the source's answers stand
+            for them. In place of training data, or beside them.
+        train: Training data.
+        test: Test data; without these and training data, a part of the unlabelled inputs.
+    """
+
+    unlabelled: Text | None = Field(
+        default=None, description="the name of inputs without labels", examples=["photos.npz"]
+    )
+    train: Text | None = Field(
+        default=None,
+        validate_default=True,
+        description='the name of the training data, or of "unlabelled" inputs in their place',
+        examples=["cifar10/train.npz"],
+    )
+    test: Text | None = Field(
+        default=None,
+        validate_default=True,
+        description='the name of the test data, or "unlabelled" inputs alone',
+        examples=["cifar10/test.npz"],
+    )
+
+    @field_validator("unlabelled")
+    @classmethod
+    def _of_the_user(cls, unlabelled: str | None) -> str | None:
+        if unlabelled is not None and unlabelled.startswith(GENERATED):
+            raise InvalidValue(unlabelled, "inputs of your own", f'write "train": "{unlabelled}"')
+        return unlabelled
+
+    @field_validator("train", "test")
+    @classmethod
+    def _there_where_needed(cls, name: str | None, info: ValidationInfo) -> str | None:
+        """Take a part that is left out where unlabelled inputs stand for it, and only there."""
+        unlabelled = info.data.get("unlabelled", "")  # the latter where it has an error of its own
+        if name is None and (unlabelled is None or info.data.get("train") is not None):
+            raise PydanticCustomError("missing", "it is missing")
+        if name is not None and unlabelled is not None and name.startswith(GENERATED):
+            raise InvalidValue(name, 'nothing generated beside "unlabelled" inputs', "leave it out")
+        return name
+
+    @model_validator(mode="after")
+    def _chosen_by_one_kind_of_answers(self) -> "DatasetConfig":
+        if self.test is None and isinstance(self.validation, str):
+            raise InvalidValue(
+                {"validation": self.validation},
+                "a share of the unlabelled inputs where there are no test data",
+                'leave it out, or name labelled data as "test" as well',
+            )
+        return self
+
+    @property
+    def chosen_by_labels(self) -> bool:
+        """Whether the labels of the validation data are true, and not the source's answers."""
+        return isinstance(self.validation, str) or not (self.train is None or generated_count(self.train))
 
     @property
     def settings(self) -> DataSettings:
@@ -147,7 +203,7 @@ class PortingConfig(Settings):
     )
     model: Text = Field(description="the name of a model that the server knows", examples=["digits-resnet"])
     dataset: DatasetConfig = Field(
-        description='an object with "train" and "test"',
+        description='an object with "train" and "test", or with "unlabelled" inputs',
         examples=[{"train": "cifar10/train.npz", "test": "cifar10/test.npz"}],
     )
     algorithm: AlgorithmConfig = Field(default_factory=AlgorithmConfig)
@@ -179,6 +235,18 @@ class PortingConfig(Settings):
         if self.branches and self.quantization.inputs == "int8":
             raise InvalidValue(
                 "int8 inputs", "float32 inputs: between choices all is float32", 'leave "inputs" out'
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _accuracy_can_be_told(self) -> "PortingConfig":
+        test, accuracy = self.dataset.test, self.adaptation_goal.accuracy
+        labelled = test is not None and not generated_count(test)
+        if accuracy is not None and labelled and not self.dataset.chosen_by_labels:
+            raise InvalidValue(
+                {"accuracy": accuracy},
+                "no accuracy to reach where only the test data have labels, as they take part in no choice",
+                'name a file with labels as "validation", or leave "accuracy" out',
             )
         return self
 

@@ -57,7 +57,7 @@ def _unforeseen_loss(
     goal: Goal, package: PackageResult, teacher_accuracy: float, foreseen: Estimate | None
 ) -> str:
     """Return a remark on accuracy that is lost beyond what was foreseen; empty if it is not."""
-    metric, accuracy = goal.metric, package.validation_accuracy
+    metric, accuracy = package.validation_metric or goal.metric, package.validation_accuracy
     lost = metric.lost(accuracy, teacher_accuracy)
     if foreseen is None:
         most, expected = _TOLERATED_LOSS, f"{_TOLERATED_LOSS:.0%}"

@@ -119,9 +119,10 @@ class Attempt:
 
         Accuracies are those on the validation data.
         """
-        package, metric = attempt.result, self.goal.metric
+        package = attempt.result
         if not isinstance(package, PackageResult) or not attempt.within_limits:
             return self
+        metric = package.validation_metric or self.goal.metric
         if not isinstance(self.result, PackageResult):
             why = "as which it could not be packaged"
         elif not self.within_limits:

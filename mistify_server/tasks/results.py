@@ -55,13 +55,13 @@ class SourceResult(TaskDone):
     Attributes:
         source_costs: Of the source as it came, by axis.
         source_accuracy: Of the source as it came, on the validation data, as all accuracies here.
-        metric: Of all accuracies.
+        metric: Of the test data; the accuracies are agreement where the validation data have no labels.
         teacher: The artifact of the tuned source, the teacher of all goals.
         teacher_accuracy: Of the teacher.
         root: The artifact of the widened teacher, from which goals are adapted; the teacher if none is wider.
         root_costs: Of the root, by axis.
         steps: Training steps of the teacher.
-        data: With generated parts as files; None where nothing was generated.
+        data: With files of the source's answers; None where all parts have labels.
         prepared: The artifacts that algorithms have prepared for all goals, by algorithm.
     """
 
@@ -127,6 +127,7 @@ class PackageResult(TaskDone):
         measured: Milliseconds by axis, of this machine and, estimated from it, of the task's other hardware.
         accuracy: Of the package on the test data, for the report, and to judge whether the goal is met.
         validation_accuracy: On the validation data, to choose by.
+        validation_metric: Of that; None stands for the goal's.
         output_scores: Of each output by a metric of its own, on the test data.
         note: What was not gained by the precision, or lost by the compression; may be empty.
         branches: Those in the package, the cheapest first.
@@ -138,6 +139,7 @@ class PackageResult(TaskDone):
     measured: dict[str, float]
     accuracy: float
     validation_accuracy: float
+    validation_metric: Metric | None = None
     output_scores: tuple[OutputScore, ...] = ()
     note: str = ""
     branches: tuple[BranchFigures, ...] = ()

@@ -1,5 +1,7 @@
 """Sources of models and data."""
 
+from pydantic import Field
+
 from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.metric import Metric
 from mistify_server.tasks.base import Message
@@ -30,15 +32,23 @@ class ModelSource(Message):
 class DataSource(Message):
     """Training and test data: files, directories, or `builtin:digits-train`; and how they are used.
 
+    Where there are no labels, the source's answers stand for them: of inputs that are to be generated, as
+    `generated:COUNT` says, or of the user's own.
+
     Attributes:
-        train: Training data.
-        test: Test data.
+        train: Training data; None where the unlabelled inputs stand for them.
+        test: Test data; None where a part of the unlabelled inputs stands for them.
+        unlabelled: Inputs without labels, in place of training data or beside them.
+        answered: Files with the inputs and the source's answers, once there are any, by the part that they
+            stand for: "train", "test".
         settings: They also say what the validation data are: a share of the training data, or a path.
         labelled: Whether the targets of the test data are true, and not the source's answers.
     """
 
-    train: str
-    test: str
+    train: str | None = None
+    test: str | None = None
+    unlabelled: str | None = None
+    answered: dict[str, str] = Field(default_factory=dict)
     settings: DataSettings = DataSettings()
     labelled: bool = True
 
@@ -46,14 +56,33 @@ class DataSource(Message):
     def names(self) -> tuple[str, ...]:
         """The names of all data."""
         validation = self.settings.validation
-        return (self.train, *((validation,) if isinstance(validation, str) else ()), self.test)
+        own = validation if isinstance(validation, str) else None
+        named = (self.train, own, self.test, self.unlabelled, *self.answered.values())
+        return tuple(name for name in named if name is not None)
 
     @property
-    def generates_validation(self) -> bool:
-        """True if the validation data are a share of training data that are to be generated."""
-        return bool(generated_count(self.train)) and not isinstance(self.settings.validation, str)
+    def learns_answers(self) -> bool:
+        """Whether the targets of the training data are the source's answers."""
+        return self.train is None or bool(generated_count(self.train))
+
+    @property
+    def chosen_by_labels(self) -> bool:
+        """Whether the targets of the validation data are true, and not the source's answers."""
+        return isinstance(self.settings.validation, str) or not self.learns_answers
+
+    @property
+    def deciding(self) -> str | None:
+        """The data with labels whose classes, columns and kinds of targets all others share, if any have."""
+        if not self.learns_answers:
+            return self.train
+        return self.test if self.labelled else None
 
     @property
     def metric(self) -> Metric:
-        """The metric; accuracy until an inspection has chosen one that suits the data."""
+        """The metric of the test data; accuracy until an inspection has chosen one that suits them."""
         return self.settings.metric or Metric.ACCURACY
+
+    @property
+    def validation_metric(self) -> Metric:
+        """The same figure of the validation data: agreement where their targets are the source's answers."""
+        return self.metric if self.chosen_by_labels else self.metric.without_labels

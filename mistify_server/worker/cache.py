@@ -53,42 +53,62 @@ class SourceCache:
 
 @dataclass(frozen=True)
 class DataPart:
-    """Training data, or validation or test data with the training data whose classes they share."""
+    """A part of the data, and the part whose classes it shares, if any: mostly the training data.
+
+    Nothing but inputs is read where it is not `labelled`.
+    """
 
     source: str
-    train: str | None
+    deciding: str | None
     signature: Signature
     text: TextSettings | None
+    labelled: bool = True
 
     def paths(self) -> list[str]:
         """Return the paths from which the data are read."""
         vocabulary = self.text.vocabulary if self.text else None
-        return [path for path in (self.source, self.train, vocabulary) if path]
+        return [path for path in (self.source, self.deciding, vocabulary) if path]
 
 
 @dataclass(frozen=True)
 class LearningData:
-    """Training data, and validation data: a share of them, or a part of its own."""
+    """Training data, and validation data: a share of them, or a part of its own.
+
+    Beside training data with labels there may be some without.
+    """
 
     train: DataPart
     validation: DataPart | float
+    unlabelled: DataPart | None = None
 
     def paths(self) -> list[str]:
         """Return the paths from which the data are read."""
-        own = self.validation.paths() if isinstance(self.validation, DataPart) else []
-        return [*self.train.paths(), *own]
+        others = (part for part in (self.validation, self.unlabelled) if isinstance(part, DataPart))
+        return [*self.train.paths(), *(path for part in others for path in part.paths())]
 
 
 def parts_of(data: DataSource, signature: Signature) -> tuple[LearningData, DataPart]:
-    """Return what a model with this signature learns from, and the test data."""
-    text, validation = data.settings.text, data.settings.validation
-    train, test = (
-        DataPart(data.train, None, signature, text),
-        DataPart(data.test, data.train, signature, text),
+    """Return what a model with this signature learns from, and the test data.
+
+    As long as the source has not answered, unlabelled inputs stand for the parts that a config leaves out.
+    """
+
+    def part(source: str | None) -> DataPart:
+        deciding = None if source == data.deciding else data.deciding
+        return DataPart(
+            source or data.unlabelled or "", deciding, signature, data.settings.text, source is not None
+        )
+
+    train, test = (part(data.answered.get(name, getattr(data, name))) for name in ("train", "test"))
+    validation = data.settings.validation
+    return (
+        LearningData(
+            train,
+            part(validation) if isinstance(validation, str) else validation,
+            None if data.train is None or data.unlabelled is None else part(None),
+        ),
+        test,
     )
-    if isinstance(validation, str):
-        return LearningData(train, DataPart(validation, data.train, signature, text)), test
-    return LearningData(train, validation), test
 
 
 def version_of(data: LearningData) -> DataVersion:
@@ -107,7 +127,7 @@ def _load_learning(data: LearningData) -> tuple[Dataset, Dataset]:
 
 
 def _load_data(part: DataPart) -> Dataset:
-    return load_dataset(part.source, part.signature, part.train, part.text)
+    return load_dataset(part.source, part.signature, part.deciding, part.text, labelled=part.labelled)
 
 
 def _source_paths(source: ModelSource) -> list[str]:

@@ -1,6 +1,5 @@
-"""Networks and generated data among the artifacts of the store."""
+"""Networks, and data with the source's answers, among the artifacts of the store."""
 
-import io
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -38,12 +37,14 @@ class Checkpoints:
             model.save(path)
             return self._artifacts.put(path)
 
+    @activity("saving")
     def save_data(self, data: Dataset) -> Path:
-        """Put generated data into the artifacts; return the path of the file."""
-        content = io.BytesIO()
+        """Put data with the source's answers into the artifacts; return the path of the file."""
         arrays: dict[str, Any] = {**data.inputs, **data.targets}
-        np.savez(content, **arrays)
-        return self._artifacts.path(self._artifacts.put(content.getvalue(), ".npz"))
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "data.npz"
+            np.savez(path, **arrays)
+            return self._artifacts.path(self._artifacts.put(path))
 
     def save_prepared(self, content: bytes) -> str:
         """Put what an algorithm prepares for all goals into the artifacts."""

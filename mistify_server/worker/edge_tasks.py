@@ -185,7 +185,7 @@ class EdgeRunner:
             assignment,
             params,
             accuracy_target,
-            reporter(self._on_progress, task.data.metric),
+            reporter(self._on_progress, task.data.validation_metric),
             measure=_stopwatch(task, assignment),
         )
 

@@ -92,7 +92,7 @@ class GraphRunner:
             if cost is not None:
                 profiles = at_each_precision(calibrated_by(profiles, cost, network))
                 costs = costs_of(cost, profiles)
-            if not generated_count(task.data.train) and not generated_count(task.data.test):
+            if not task.data.learns_answers and task.data.labelled:
                 metric = self._inspect_data(problems, task.data, graph)
         return Inspection(
             costs=dict(costs),
@@ -156,7 +156,7 @@ class GraphRunner:
         graph = self._graph(task.checkpoint)
         train, validation = self._learning(task.data, graph)
         held_out = HeldOut(validation, self._cache.data(parts_of(task.data, graph.signature)[1]))
-        return store_package(package_graph(graph, task, train, held_out), self._artifacts)
+        return store_package(package_graph(graph, task, train, held_out), task, self._artifacts)
 
     @activity("measuring")
     def _reference(self, task: ReferenceTask) -> ReferenceResult:
@@ -193,10 +193,8 @@ def _unused_settings(data: DataSource) -> list[Problem]:
     """Return problems with settings of the data that a graph has no use for."""
     settings = {f"dataset.{name}": getattr(data.settings, name) for name in _UNUSED}
     unused = {place: str(value) for place, value in settings.items() if value is not None}
-    unused |= {
-        f"dataset.{part}": getattr(data, part)
-        for part in ("train", "test")
-        if generated_count(getattr(data, part))
-    }
+    parts = {part: getattr(data, part) for part in ("train", "test")}
+    unused |= {f"dataset.{part}": name for part, name in parts.items() if name and generated_count(name)}
+    unused |= {"dataset.unlabelled": data.unlabelled} if data.unlabelled else {}
     expected = "nothing of the kind for a model without Keras structure, which is neither changed nor trained"
     return [Problem(place, value, expected, "leave it out, or give data") for place, value in unused.items()]

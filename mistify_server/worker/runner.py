@@ -89,7 +89,7 @@ class TaskRunner:
 
     @activity("packaging")
     def _package(self, task: PackageTask) -> PackageResult:
-        report = reporter(self._on_progress, task.data.metric)
+        report = reporter(self._on_progress, task.data.validation_metric)
         report("packaging", 0, 1, task.costs, task.accuracy)
         params = params_of(task.algorithm, task.algorithm_config)
         model = self._checkpoints.shared(task.checkpoint)
@@ -98,7 +98,7 @@ class TaskRunner:
         test = self._setups.test(task.teacher, task.data)
         steps = params.tune_steps
         package = package_model(model, task, setup, test, training_steps=steps, branches=branches)
-        made = store_package(package, self._artifacts)
+        made = store_package(package, task, self._artifacts)
         reason = task.branches.reason if task.branches else ""
         return made.model_copy(update={"note": "; ".join(filter(None, (made.note, reason)))})
 

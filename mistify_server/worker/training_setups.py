@@ -7,7 +7,7 @@ from executors.base import Params
 from executors.data import Array, Dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.objectives import objectives_of, predictions
+from executors.training.objectives import objectives_of, predictions, with_unlabelled
 from executors.training.setup import TrainingSetup
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker.cache import DataPart, DataVersion, LearningData, SourceCache, parts_of, version_of
@@ -47,7 +47,10 @@ class TrainingSetups:
             distilled: Whether students learn from the teacher's predictions, too.
         """
         version = self.version(teacher, data)  # before the data are loaded: a file may change meanwhile
-        train, validation = self._cache.learning(self._parts(teacher, data)[0])
+        learning = self._parts(teacher, data)[0]
+        train, validation = self._cache.learning(learning)
+        if learning.unlabelled is not None and params.distillation:
+            train = with_unlabelled(train, self._cache.data(learning.unlabelled).inputs)
         predicted = self._predictions(teacher, version.data, train) if distilled else None
         return TrainingSetup(train, validation, predicted, params, data.settings)
 

@@ -89,7 +89,7 @@ class Forecast:
         whole = sum(edge.seconds for edge in edges.values())
         return PlannedBatch(
             model=plan.model_name,
-            metric=plan.data.metric,
+            metric=plan.data.validation_metric,
             source_costs=plan.source_costs,
             source_accuracy=self._source,
             source_steps=self._estimates.source_steps,

@@ -19,7 +19,14 @@ from mistify_server.tasks.sources import ModelSource
 BUILTIN_MODELS = ("digits-resnet",)
 
 #: Data that the server makes itself: role in a config -> its name.
-BUILTIN_DATA = {"train": "builtin:digits-train", "test": "builtin:digits-test"}
+BUILTIN_DATA = {
+    "train": "builtin:digits-train",
+    "test": "builtin:digits-test",
+    "unlabelled": "builtin:digits-train",
+}
+
+#: The parts of data that a config names.
+PARTS = tuple(BUILTIN_DATA)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -98,7 +105,7 @@ def find_data(name: str, role: str, roots: DataRoots) -> str:
 
     Args:
         name: As in the config.
-        role: "train" or "test".
+        role: Which of `PARTS`.
         roots: Directories with files.
 
     Raises:

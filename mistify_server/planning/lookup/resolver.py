@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mistify.config.dataset import DataSettings, generated_count
 from mistify.config.porting import AUTO
@@ -11,7 +12,7 @@ from mistify.plugins import plug_ins
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
-from mistify_server.planning.lookup.models import ModelRepository, find_data, find_model
+from mistify_server.planning.lookup.models import PARTS, ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
@@ -54,15 +55,26 @@ class BatchResolver:
         return ResolvedBatch(number, batch, model, data, devices)
 
     def _find_data(self, batch: CollectiveBatch, place: str, problems: ProblemCollector) -> DataSource | None:
-        dataset = batch.dataset
-        train = problems.check(f"{place}.train", lambda: find_data(dataset.train, "train", self.roots))
-        test = problems.check(f"{place}.test", lambda: find_data(dataset.test, "test", self.roots))
+        dataset, count = batch.dataset, len(problems.problems)
+        named = {part: getattr(dataset, part) for part in PARTS}
+        found = {
+            part: problems.check(f"{place}.{part}", partial(find_data, name, part, self.roots))
+            for part, name in named.items()
+            if name is not None
+        }
         settings = problems.check(f"{place}.text.vocabulary", lambda: self._find_vocabulary(dataset.settings))
         validation = problems.check(f"{place}.validation", lambda: self._find_validation(dataset.validation))
-        if train is None or test is None or settings is None or validation is None:
+        if len(problems.problems) > count or settings is None or validation is None:
             return None
         settings = settings.model_copy(update={"validation": validation})
-        return DataSource(settings=settings, train=train, test=test, labelled=not generated_count(test))
+        labelled = dataset.test is not None and not generated_count(dataset.test)
+        return DataSource(
+            train=found.get("train"),
+            test=found.get("test"),
+            unlabelled=found.get("unlabelled"),
+            settings=settings,
+            labelled=labelled,
+        )
 
     def _find_validation(self, validation: float | str) -> float | str:
         """Return the share of the training data as it is, or the path of the data below its root."""

@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import keras
+import numpy as np
 
 from executors.base import Params
 from executors.data import Dataset
+from executors.data.errors import invalid
 from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
 from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
-from executors.training.objectives import check_balanced, objectives_of
+from executors.training.objectives import Objective, check_balanced, objectives_of, with_unlabelled
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
@@ -22,7 +24,7 @@ from mistify.config.metric import Metric
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
-from mistify.errors import ErrorCode, MistifyError
+from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
@@ -30,10 +32,14 @@ from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
 from mistify_server.worker.adaptation.latency import Profiles, calibrated, calibrated_host
+from mistify_server.worker.answers import answers
 from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles
 from mistify_server.worker.params import params_of
+
+#: Unlabelled inputs that the source answers in an inspection.
+_ANSWERED: Final = 64
 
 
 class _Data(NamedTuple):
@@ -103,9 +109,13 @@ class SourceInspector:
     def _inspect_data(self, problems: ProblemCollector, data: DataSource, model: keras.Model) -> _Data | None:
         """Return the data and the metric; add problems with either."""
         learning, test_part = parts_of(data, signature_of(model))
-        loaded = self._load_learning(problems, learning, model)
-        test = problems.load("dataset.test", partial(self._load_part, test_part, model))
-        if loaded is None or test is None:
+        # Labels tell what the source's answers are; unlabelled inputs are no test data as yet.
+        test = None
+        if data.labelled:
+            test = problems.load("dataset.test", partial(self._load_part, test_part, model, {}))
+        answering = {} if test is None else objectives_of(model, test)
+        loaded = self._load_learning(problems, data, learning, model, answering)
+        if loaded is None or (data.labelled and test is None):
             return None
         train, validation = loaded
         objectives = objectives_of(model, train)
@@ -114,16 +124,16 @@ class SourceInspector:
         if not data.labelled:
             problems.check("dataset.metric", partial(check_labels, data.settings.metric))
         weights = data.settings.class_weights
-        # An example of generated data says nothing of the classes that there will be.
-        given = {} if data.generates_validation else {"validation": validation}
-        given |= {} if generated_count(data.test) else {"test": test}
+        # A few answers of the source say nothing of the classes that there will be.
+        given = {"validation": validation} if data.chosen_by_labels else {}
+        given |= {} if test is None else {"test": test}
         problems.check("dataset.metric", partial(check_metric, metric, objectives, given))
         for name, own in data.settings.metrics.items():
             problems.check(
                 f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
             )
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
-        if not generated_count(data.train):
+        if not data.learns_answers:
             problems.check(
                 "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
             )
@@ -131,22 +141,57 @@ class SourceInspector:
         return _Data(train, validation, metric)
 
     def _load_learning(
-        self, problems: ProblemCollector, learning: LearningData, model: keras.Model
+        self,
+        problems: ProblemCollector,
+        data: DataSource,
+        learning: LearningData,
+        model: keras.Model,
+        objectives: Mapping[str, Objective],
     ) -> tuple[Dataset, Dataset] | None:
-        """Return training and validation data; one example for both where they are to be generated."""
-        if isinstance(learning.validation, DataPart):
-            place, part = "dataset.validation", learning.validation
-            validation = problems.load(place, partial(self._load_part, part, model))
-            train = problems.load("dataset.train", partial(self._load_part, learning.train, model))
-            return None if train is None or validation is None else (train, validation)
-        if generated_count(learning.train.source):
-            example = generated(model, 1, 0)
-            return example, example
-        return problems.load("dataset.train", partial(self._cache.learning, learning))
+        """Return training and validation data; some examples for both where the source is to answer."""
+        place = "dataset.train" if learning.train.labelled else "dataset.unlabelled"
+        if not data.learns_answers and not isinstance(learning.validation, DataPart):
+            learned = problems.load(place, partial(self._cache.learning, learning))
+        else:
+            train = problems.load(place, partial(self._load_part, learning.train, model, objectives))
+            validation = train
+            if isinstance(learning.validation, DataPart):
+                own = partial(self._load_part, learning.validation, model, {})
+                validation = problems.load("dataset.validation", own)
+            learned = None if train is None or validation is None else (train, validation)
+        beside = learning.unlabelled
+        if beside is not None:
+            inputs = problems.load("dataset.unlabelled", partial(self._cache.data, beside))
+            if inputs is not None and learned is not None:
+                joining = partial(with_unlabelled, learned[0], inputs.inputs)
+                problems.load("dataset.unlabelled", joining)
+        elif learned is not None and not learning.train.labelled:
+            problems.load(place, partial(self._check_number, data, learning.train))
+        return learned
 
-    def _load_part(self, part: DataPart, model: keras.Model) -> Dataset:
-        """Return a part of the data; one example of a part that is to be generated."""
-        return generated(model, 1, 0) if generated_count(part.source) else self._cache.data(part)
+    def _load_part(self, part: DataPart, model: keras.Model, objectives: Mapping[str, Objective]) -> Dataset:
+        """Return a part of the data; where the source is to answer, some examples that it has answered."""
+        if generated_count(part.source):
+            return generated(model, 1, 0, objectives=objectives)
+        data = self._cache.data(part)
+        if part.labelled:
+            return data
+        some = data.subset(np.arange(min(len(data), _ANSWERED)))
+        return answers(model, some, part, objectives)
+
+    def _check_number(self, data: DataSource, part: DataPart) -> None:
+        """Make sure that unlabelled inputs are as many as the parts that they stand for.
+
+        Raises:
+            MistifyError: INVALID_DATASET, they are not.
+        """
+        parts = ["to train on"]
+        parts += [] if isinstance(data.settings.validation, str) else ["to choose by"]
+        parts += [] if data.test else ["to test on"]
+        count = len(self._cache.data(part))
+        if count < len(parts):
+            expected = f"{len(parts)} at least, one {', one '.join(parts)}"
+            raise invalid(Problem(part.source, f"{count} inputs", expected, "add some"))
 
 
 def _with_measurements(
@@ -156,23 +201,23 @@ def _with_measurements(
     settings = task.data.settings.model_copy(update={"metric": data.metric})
     setup = TrainingSetup(data.train, data.validation, None, params, settings)
     measures = set(task.measures) - {"host"}
-    if "accuracy" in measures and task.data.generates_validation:
-        # Generated data have the source's own predictions as targets.
+    if "accuracy" in measures and not task.data.chosen_by_labels:
+        # The source agrees with its own answers.
         estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
         measures.remove("accuracy")
     return with_measurements(estimates, model, setup, measures)
 
 
-def check_generated(
+def check_answered(
     model: keras.Model, source: DataSource, train: Dataset, parts: Mapping[str, Dataset]
 ) -> None:
-    """Check that generated data have the classes that their settings need.
+    """Check that data with the source's answers have the classes that their settings need.
 
     Args:
         model: The source.
-        source: As in the config, where parts are to be generated.
+        source: The data.
         train: The training data.
-        parts: Of the validation and the test data those that were generated.
+        parts: Of the validation and the test data those that the source has answered.
 
     Raises:
         MistifyError: INVALID_DATASET, with all problems.
@@ -180,10 +225,10 @@ def check_generated(
     problems = ProblemCollector()
     objectives = objectives_of(model, train)
     problems.check("dataset.metric", partial(check_metric, source.metric, objectives, parts))
-    if generated_count(source.train):
+    if source.learns_answers:
         weights = source.settings.class_weights
         problems.check("dataset.class_weights", partial(check_balanced, signature_of(model), train, weights))
     if problems:
         raise MistifyError(
-            ErrorCode.INVALID_DATASET, "the data that were generated cannot be used", problems.problems
+            ErrorCode.INVALID_DATASET, "the source's answers cannot be used as labels", problems.problems
         )

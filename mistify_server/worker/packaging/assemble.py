@@ -48,8 +48,8 @@ def assemble(
     return Package({**files, MANIFEST: description}, manifest)
 
 
-def store_package(package: Package, artifacts: Artifacts) -> PackageResult:
-    """Put the files of a package into the artifacts, and return their digests with its figures."""
+def store_package(package: Package, task: PackageTask, artifacts: Artifacts) -> PackageResult:
+    """Put the files of a task's package into the artifacts, and return their digests with its figures."""
     manifest = package.manifest
     return PackageResult(
         files={name: artifacts.put(content, Path(name).suffix) for name, content in package.files.items()},
@@ -57,6 +57,7 @@ def store_package(package: Package, artifacts: Artifacts) -> PackageResult:
         measured=manifest.measured,
         accuracy=manifest.accuracy,
         validation_accuracy=manifest.validation_accuracy,
+        validation_metric=task.data.validation_metric,
         output_scores=manifest.output_scores,
         note=manifest.note,
         branches=tuple(

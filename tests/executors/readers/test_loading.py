@@ -193,9 +193,55 @@ def test_test_data_need_not_have_every_class(saved):
     assert len(load_dataset(source, ONE, train=source)) == 6
 
 
-def test_test_data_are_read_where_training_data_are_generated(saved):
-    data = load_dataset(saved(x=X, y=Y), ONE, "generated:4000")
-    np.testing.assert_array_equal(data.targets["scores"], Y)
+@pytest.mark.parametrize("also", [{}, {"y": np.full(6, 99)}, {"scores": np.array(["?"] * 6)}])
+def test_targets_of_unlabelled_inputs_may_be_missing_and_are_not_read(saved, also):
+    data = load_dataset(saved(x=X, **also), ONE, labelled=False)
+    np.testing.assert_array_equal(data.inputs["image"], X)
+    assert data.targets == {}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_unlabelled_inputs_are_read_in_every_format(labelled, suffix):
+    path = labelled(f"data.{suffix}", [0.5, 1.5, 2.5])
+    with_targets = load_dataset(path, OPEN)
+    without = load_dataset(path, OPEN, labelled=False)
+    np.testing.assert_array_equal(without.inputs["figures"], with_targets.inputs["figures"])
+    assert without.targets == {}
+
+
+@pytest.mark.parametrize("header", ["b,a,c", "b,a,c,y"])
+def test_columns_of_unlabelled_inputs_are_in_the_order_of_the_training_data(tmp_path, header):
+    (tmp_path / "train.csv").write_text("a,b,c,y\n1,2,3,0.5\n")
+    (tmp_path / "more.csv").write_text(f"{header}\n{','.join('2132'[: header.count(',') + 1])}\n")
+    train, more = (str(tmp_path / name) for name in ("train.csv", "more.csv"))
+    data = load_dataset(more, OPEN, train, labelled=False)
+    assert data.inputs["figures"].tolist() == [[1, 2, 3]]
+    alone = load_dataset(more, OPEN, labelled=False)
+    assert alone.inputs["figures"].tolist() == [[2, 1, 3]]
+
+
+def test_unlabelled_images_lie_in_a_folder_or_in_folders_of_any_names(tmp_path):
+    image = Signature((Input("image", (6, 5, 3), "float32"),), (SCORES,))
+    names = ["2.png", "b/1.png", "b/3.png"]
+    pictures = {name: np.full((6, 5, 3), number, np.uint8) for number, name in enumerate(names)}
+    folder = write_images(tmp_path / "photos", pictures)
+    data = load_dataset(str(folder), image, labelled=False)
+    assert data.inputs["image"][:, 0, 0, 0].tolist() == [0, 1, 2]
+    flat = write_images(tmp_path / "flat", {"1.png": pictures["2.png"]})
+    reported = problem_of(flat, image)
+    assert "images without classes" in reported
+    assert '"unlabelled"' in reported
+
+
+def test_unlabelled_inputs_are_checked_as_others_are(saved):
+    with pytest.raises(MistifyError, match="cannot be used") as caught:
+        load_dataset(saved(x=np.full((3, 2, 2), np.nan)), ONE, labelled=False)
+    assert "NaN or infinity in x[0]" in str(caught.value.problems[0])
+    with pytest.raises(MistifyError, match="cannot be used") as caught:
+        load_dataset(saved(pixels=X), ONE, labelled=False)
+    assert "no array image, but pixels; expected image (or x)" in str(caught.value.problems[0])
+    (problem,) = problems_of(saved(x=X))
+    assert 'give inputs alone as "unlabelled"' in problem
 
 
 def test_all_problems_are_reported_at_once(saved):
@@ -237,10 +283,10 @@ def test_what_is_not_there_or_unknown_is_refused(tmp_path, name):
     problems_of(str(tmp_path / name))
 
 
-@pytest.mark.parametrize("train", [*FORMATS, "generated"])
+@pytest.mark.parametrize("train", FORMATS)
 @pytest.mark.parametrize("test", FORMATS)
 def test_whole_figures_are_figures_where_the_training_data_have_others(labelled, train, test):
-    known = "generated:10" if train == "generated" else labelled(f"train.{train}", [2.5, 4.0])
+    known = labelled(f"train.{train}", [2.5, 4.0])
     target = load_dataset(labelled(f"test.{test}", [1, 0, 3]), OPEN, known).targets["price"]
     assert (target.tolist(), target.dtype) == ([1, 0, 3], np.float32)
 
@@ -265,7 +311,7 @@ def test_test_data_are_not_blamed_for_the_training_data(saved, tmp_path, labelle
     assert len(load_dataset(test, sig, saved(labels=Y))) == 2
 
 
-@pytest.mark.parametrize("train", ["train.npz", "generated:10", "builtin:digits-train"])
+@pytest.mark.parametrize("train", ["train.npz", "builtin:digits-train"])
 def test_names_of_classes_are_none_of_training_data_without(labelled, tmp_path, train):
     known = labelled(train, [0, 1, 2]) if train == "train.npz" else train
     sig = Signature((FIGURES,), (SCORES,))

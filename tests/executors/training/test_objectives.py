@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from executors.data import Dataset
 from executors.structure.signature import Activation, Output, Signature, signature_of
@@ -14,6 +15,7 @@ from executors.training.objectives import (
     empty_classes,
     objective_of,
     objectives_of,
+    with_unlabelled,
 )
 from mistify.parsing.validation import InvalidValue
 
@@ -208,3 +210,29 @@ def test_an_activation_that_is_called_twice_is_that_of_both():
     inputs, shared = keras.Input((6,)), layers.Activation("linear", name="said")
     model = keras.Model(inputs, [shared(layers.Dense(4, "softmax")(inputs)), shared(layers.Dense(4)(inputs))])
     assert [output.activation for output in signature_of(model).outputs] == [SOFTMAX, NONE]
+
+
+@pytest.mark.parametrize("activation", [SOFTMAX, SIGMOID, NONE])
+def test_unknown_targets_count_in_the_distillation_alone(activation):
+    """The loss is that of the labelled examples, and NaN spoils no gradient."""
+    width = 3 if activation is SOFTMAX else 1
+    raw, taught = RNG.normal(size=(2, 6, width)).astype("float32")
+    shown = {SOFTMAX: softmax, SIGMOID: sigmoid, NONE: lambda figures: figures}[activation]
+    output, taught = shown(raw), shown(taught)
+    target = RNG.normal(size=4).astype("float32") if activation is NONE else RNG.integers(0, 2, 4)
+    known = Dataset({"x": np.zeros((4, 2))}, {"y": target})
+    joined = with_unlabelled(known, {"x": np.ones((2, 2))})
+    assert joined.inputs["x"][:, 0].tolist() == [0, 0, 0, 0, 1, 1]
+    objective = {SOFTMAX: Categorical, SIGMOID: Binary, NONE: Regression}[activation](activation)
+    variable = tf.Variable(output)
+    with tf.GradientTape() as tape:
+        loss = objective.loss(variable, tf.constant(joined.targets["y"]))
+    assert float(loss) == pytest.approx(float(objective.loss(output[:4], target)), rel=1e-6)
+    gradient = np.asarray(tape.gradient(loss, variable))
+    assert np.isfinite(gradient).all()
+    assert gradient[:4].any(axis=1).all()
+    assert not gradient[4:].any()
+    learned = float(objective.distillation(output, joined.targets["y"], taught, 2.0))
+    parts = [objective.distillation(*(a[rows] for a in (output, np.zeros(6, int), taught)), 2.0)
+             for rows in (slice(0, 4), slice(4, 6))]  # fmt: skip
+    assert learned == pytest.approx(np.average([float(part) for part in parts], weights=[4, 2]), rel=1e-5)

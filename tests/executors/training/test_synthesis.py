@@ -105,7 +105,7 @@ def test_what_is_no_number_is_refused(activation, made):
     model = network(activation)
     kernel, bias = model.get_layer("said").get_weights()
     model.get_layer("said").set_weights([kernel, np.full_like(bias, np.nan)])
-    with pytest.raises(MistifyError, match=f"NaN or infinity in the {made}") as caught:
+    with pytest.raises(MistifyError, match=f"NaN or infinity in {made}") as caught:
         generated(model, 3, 0)
     assert caught.value.code is ErrorCode.INVALID_DATASET
 

@@ -325,8 +325,53 @@ def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
         ({"scale": {"factor": 2, "mean": [1], "std": [1]}}, '"factor" and "offset", or "mean" and "std"'),
         ({"class_weights": "equal"}, ".class_weights"),
         ({"text": {}}, 'either "vocabulary" or "hashing"'),
+        ({"unlabelled": "generated:9"}, '.unlabelled: got "generated:9"; expected inputs of your own'),
+        (
+            {"unlabelled": "c", "train": "generated:9"},
+            '.train: got "generated:9"; expected nothing',
+        ),
+        ({"train": None}, '.train: got nothing; expected the name of the training data, or of "unlabelled"'),
+        ({"unlabelled": "c", "test": None}, ".test: got nothing; expected the name of the test data"),
+        (
+            {"unlabelled": "c", "train": None, "test": None, "validation": "d"},
+            "expected a share of the unlabelled inputs where there are no test data",
+        ),
     ],
 )
 def test_wrong_settings_of_the_data_are_reported(settings, text):
     reported = problems(entry(dataset={"train": "a", "test": "b", **settings}))
     assert any(text in str(problem) for problem in reported), reported
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        {"unlabelled": "photos"},
+        {"unlabelled": "photos", "test": "b"},
+        {"unlabelled": "photos", "train": "a", "test": "b"},
+    ],
+)
+def test_unlabelled_inputs_stand_for_other_data_or_beside_them(dataset):
+    (config,) = parse_batch(json.dumps(entry(dataset=dataset)))
+    named = {part: getattr(config.dataset, part) for part in ("unlabelled", "train", "test")}
+    assert {part: name for part, name in named.items() if name} == dataset
+
+
+@pytest.mark.parametrize(
+    ("dataset", "allowed"),
+    [
+        ({"unlabelled": "photos", "test": "b"}, False),
+        ({"train": "generated:9", "test": "b"}, False),
+        ({"unlabelled": "photos", "test": "b", "validation": "c"}, True),
+        ({"unlabelled": "photos"}, True),
+        ({"train": "generated:9", "test": "generated:9"}, True),
+    ],
+)
+def test_an_accuracy_is_asked_for_only_where_something_tells_it_before_the_test(dataset, allowed):
+    text = json.dumps(entry(dataset=dataset, adaptation_goal={"FLOP": "0.5x", "accuracy": 0.8}))
+    if allowed:
+        assert parse_batch(text)
+        return
+    with pytest.raises(MistifyError) as caught:
+        parse_batch(text)
+    assert 'name a file with labels as "validation"' in str(caught.value.problems[0])

@@ -16,7 +16,7 @@ from tests.mistify_server.digits_tasks import COMMON, saved_source
 def test_generating_is_reported_and_training_data_are_mixed_further(tmp_path: Path) -> None:
     updates: list[ProgressUpdate] = []
     runner = TaskRunner(artifacts_of(tmp_path), updates.append)
-    common = {**COMMON, "data": DataSource(train="generated:6", test="generated:4")}
+    common = {**COMMON, "data": DataSource(train="generated:6", test="generated:4", labelled=False)}
     result = runner.run(SourceTask(model=saved_source(tmp_path), exceed={}, seed=0, **common))
     assert isinstance(result, SourceResult)
     assert result.data is not None
@@ -24,6 +24,6 @@ def test_generating_is_reported_and_training_data_are_mixed_further(tmp_path: Pa
         reported = [update for update in updates if update.stage == f"generating {part} data"]
         assert (reported[0].step, reported[0].total_steps) == (0, reported[-1].total_steps)
         assert reported[-1].total_steps >= 10
-        with np.load(getattr(result.data, part)) as arrays:
+        with np.load(result.data.answered[part]) as arrays:
             assert {len(array) for array in arrays.values()} == {examples}
     assert "generating" in result.spent

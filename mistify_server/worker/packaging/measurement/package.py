@@ -11,6 +11,7 @@ from mistify.costs.budget import Costs, at_threads, conditions_of, latency_axis
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
 from mistify.package.manifest import MeasuredLatency, branch_signature, fixed_batch_signature
+from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import PackageSettings, PackageTask
 from mistify_server.worker.packaging.conversion.result import Conversion
 from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
@@ -20,11 +21,16 @@ from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.flatbuffer import measured_compression
 from mistify_server.worker.packaging.tflite.runner import SIGNATURE, Runner, signatures
 
-#: The note of packages whose test data were generated.
-_UNLABELLED: Final = (
+#: The notes of packages whose test data, or only the data they were chosen by, have the source's answers.
+_GENERATED: Final = (
     "is measured on inputs that were generated, by how far it agrees with the source: on real inputs it may "
     "agree far less"
 )
+_UNLABELLED: Final = (
+    "is measured on unlabelled inputs of your own, by how far it agrees with the source: how often that is "
+    "right, nobody knows"
+)
+_CHOSEN_BY_AGREEMENT: Final = "was chosen by how far it agrees with the source, without labels"
 
 
 @dataclass(frozen=True)
@@ -129,9 +135,9 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
 
     The compression came to `stored`.
     """
-    metric, compression = task.data.metric, task.settings.compression
+    metric, compression = task.data.validation_metric, task.settings.compression
     precision = task.settings.quantization.precision
-    notes = [*_predictions(task), "" if task.data.labelled else _UNLABELLED]
+    notes = [*_predictions(task), _on_answers(task.data)]
     if compression is not None:
         notes.append(compression_losses(compression, stored, conversion.accuracy, task.accuracy, metric))
     if precision is not Quantization.NONE and not conversion.branches:
@@ -140,6 +146,13 @@ def _note(conversion: Conversion, task: PackageTask, own: Measurement, stored: C
         float32 = Served(network, measure_latency(network, threads).median_ms, conversion.accuracy)
         notes.append(drawbacks(precision, package, float32, metric))
     return "; ".join(filter(None, notes))
+
+
+def _on_answers(data: DataSource) -> str:
+    """Say where the source's answers stand for labels; empty where nothing is measured by them."""
+    if not data.labelled:
+        return _UNLABELLED if data.test is None else _GENERATED
+    return "" if data.chosen_by_labels else _CHOSEN_BY_AGREEMENT
 
 
 def _predictions(task: PackageTask) -> Iterator[str]:

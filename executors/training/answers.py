@@ -1,0 +1,62 @@
+"""The answers of a network in the form of targets, for inputs whose labels nobody knows."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from executors.data import Array, Dataset
+from executors.data.errors import invalid
+from executors.structure.signature import Activation, Output, Signature
+from executors.training.objectives import Binary, Categorical, Objective, Regression
+from mistify.errors import Problem
+
+
+def answered(
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    signature: Signature,
+    *,
+    source: str,
+    objectives: Mapping[str, Objective],
+) -> Dataset:
+    """Return inputs with a network's answers as targets.
+
+    Args:
+        inputs: Name of the input -> [examples, ...].
+        outputs: Those of the network for these inputs, likewise.
+        signature: Of the network.
+        source: What errors call the inputs.
+        objectives: What outputs learn, where labelled data tell; else it is told by the activation.
+
+    Returns:
+        The inputs; as targets the most probable class, 0 or 1, or figures as they are.
+
+    Raises:
+        MistifyError: INVALID_DATASET, some of them are no numbers.
+    """
+    for name, array in (*inputs.items(), *outputs.items()):
+        if not np.isfinite(array).all():
+            fix = "give other data: on some of these the model computes no numbers"
+            raise invalid(Problem(source, f"NaN or infinity in {name}", "finite figures", fix))
+    targets = {
+        output.name: _target(objectives.get(output.name) or _objective(output), outputs[output.name])
+        for output in signature.outputs
+    }
+    return Dataset(dict(inputs), targets)
+
+
+def _objective(output: Output) -> Objective:
+    match output.activation:
+        case Activation.SOFTMAX:
+            return Categorical(output.activation)
+        case Activation.SIGMOID:
+            return Binary(output.activation)
+        case _:
+            return Regression(output.activation)
+
+
+def _target(objective: Objective, output: Array) -> Array:
+    predicted = objective.predictions(output)
+    if isinstance(objective, Categorical):
+        return np.asarray(predicted.argmax(axis=-1), np.int64)
+    return np.asarray(predicted >= 0.5, np.int64) if isinstance(objective, Binary) else predicted
