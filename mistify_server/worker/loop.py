@@ -21,6 +21,7 @@ from typing import TextIO, TypeAlias
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import make_files_private
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.messages import (
@@ -46,6 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
+    make_files_private()
     work(lambda report: _runner(options.store, report))
 
 

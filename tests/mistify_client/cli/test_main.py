@@ -15,6 +15,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
+from tests.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
 CONFIG = [
@@ -186,7 +187,7 @@ def test_no_server(service, port):
 
 
 def test_the_token_comes_from_a_file(service, port, tmp_path):
-    (tmp_path / "token").write_text("s3cret\n")
+    write_token(tmp_path / "token", "s3cret\n")
     port("--token-file", tmp_path / "token")
     assert service.fake.metadata[0]["authorization"] == "Bearer s3cret"
     assert port("--token-file", tmp_path / "none").exit_code == 2
