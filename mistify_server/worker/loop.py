@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,6 +49,8 @@ def main() -> None:
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
     make_files_private()
+    # TensorFlow's converter itself makes such an interpreter, each time.
+    warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")
     work(lambda report: _runner(options.store, report))
 
 
