@@ -246,7 +246,7 @@ def test_add_waits_for_the_added_goals_alone(service, add, config, tmp_path):
     assert result.exit_code == 0
     assert "job job-1, 1 of 2 goals" in result.stdout
     assert "half: adapting 75/150" in result.stdout
-    assert "All 1 goals are met." in result.stdout
+    assert "The goal is met." in result.stdout
     assert "source: tuning" not in result.stdout
     assert "tenth is failed" not in result.stdout
     report = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -258,7 +258,7 @@ def test_an_added_goal_that_is_not_met(service, add, config):
     result = add()
     assert result.exit_code == 11
     assert "tenth is failed: no room" in result.stdout
-    assert "1 of 1 goals are not met." in result.stdout
+    assert "The goal is not met." in result.stdout
     assert service.fake.requests_of(pb.FetchPackageRequest) == []
 
 
