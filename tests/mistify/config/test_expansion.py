@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mistify.config.reading import parse_batch, problems_at_their_places
 from mistify.errors import ErrorCode, MistifyError, Problem
+from tests.paths import REPOSITORY
 
 DATASET = {"train": "train.npz", "test": "test.npz"}
 COMMON = {"model": "net.keras", "dataset": DATASET}
@@ -52,6 +53,15 @@ def test_a_file_in_short_is_the_same_as_the_list_of_all_goals() -> None:
         }
     )
     assert parse_batch(json.dumps(short)) == parse_batch(json.dumps(long))
+
+
+def test_the_fleet_of_the_documentation_has_thirty_goals() -> None:
+    text = (REPOSITORY / "configs/fleet.json").read_text()
+    configs = parse_batch(text)
+    assert len({config.id for config in configs}) == 30
+    assert {config.id for config in configs} >= {"jetson-nano-0.7x", "camera-2026-0.35x"}
+    assert {config.adaptation_goal.accuracy for config in configs} == {0.9}
+    assert text in (REPOSITORY / "docs/config.md").read_text()
 
 
 def test_lists_need_no_defaults_and_name_goals_by_what_differs() -> None:
