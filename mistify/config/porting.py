@@ -68,7 +68,10 @@ class DatasetConfig(DataSettings):
     """
 
     unlabelled: Text | None = Field(
-        default=None, description="the name of inputs without labels", examples=["photos.npz"]
+        default=None,
+        exclude_if=lambda name: name is None,
+        description="the name of inputs without labels",
+        examples=["photos.npz"],
     )
     train: Text | None = Field(
         default=None,

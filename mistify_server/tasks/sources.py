@@ -33,7 +33,7 @@ class DataSource(Message):
     """Training and test data: files, directories, or `builtin:digits-train`; and how they are used.
 
     Where there are no labels, the source's answers stand for them: of inputs that are to be generated, as
-    `generated:COUNT` says, or of the user's own.
+    `generated:COUNT` says, or of the user's own. JSON of data with labels says nothing of that.
 
     Attributes:
         train: Training data; None where the unlabelled inputs stand for them.
@@ -47,8 +47,8 @@ class DataSource(Message):
 
     train: str | None = None
     test: str | None = None
-    unlabelled: str | None = None
-    answered: dict[str, str] = Field(default_factory=dict)
+    unlabelled: str | None = Field(default=None, exclude_if=lambda name: name is None)
+    answered: dict[str, str] = Field(default_factory=dict, exclude_if=lambda files: not files)
     settings: DataSettings = DataSettings()
     labelled: bool = True
 

@@ -215,5 +215,5 @@ def test_where_there_are_no_labels_there_is_no_accuracy():
     assert price.metric is Metric.MSE
     check_labels(None)
     check_labels(Metric.AGREEMENT)
-    with pytest.raises(InvalidValue, match="agreement: with generated data"):
+    with pytest.raises(InvalidValue, match="agreement: without labels"):
         check_labels(Metric.ACCURACY)
