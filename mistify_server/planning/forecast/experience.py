@@ -127,12 +127,7 @@ class Experience:
             for case in cases
         ]
         positions = [position(case.halvings, case.distance, case.steps) for case in cases]
-        labels = {
-            names: np.array(
-                [self._code(names, *(getattr(case, name) for name in names)) for case in cases], np.int64
-            )
-            for names in SPREADS
-        }
+        labels = {names: np.array(self._codes_of(names, cases), np.int64) for names in SPREADS}
         return Features(
             weighted_halvings=weighted,
             mean=(MEAN_RATE - np.array(gains)) * weighted,
@@ -144,6 +139,10 @@ class Experience:
     def _group(self, subject: str) -> int:
         """Return the group of a subject: one of its own if it is undertrained, else that of all others."""
         return self._code((), subject if subject in self._undertrained else "")
+
+    def _codes_of(self, names: tuple[str, ...], cases: Sequence[Case]) -> list[int]:
+        values = zip(*([getattr(case, name) for case in cases] for name in names), strict=True)
+        return [self._code(names, *of_case) for of_case in values]
 
     def _code(self, names: tuple[str, ...], *values: str) -> int:
         """Return a number for values of labels, the same whenever they are the same."""

@@ -136,7 +136,12 @@ class Forecast:
         )
 
     def _costs(self, index: int | None) -> Costs:
-        return self._scaling.costs(self._scales[index])
+        return self._costs_of_nodes[index]
+
+    @cached_property
+    def _costs_of_nodes(self) -> dict[int | None, Costs]:
+        """The costs of the root (None) and of each node's network."""
+        return dict(zip(self._scales, self._scaling.costs_at([*self._scales.values()]), strict=True))
 
     @cached_property
     def _source(self) -> Estimate | None:
