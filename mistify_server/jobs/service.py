@@ -111,7 +111,7 @@ class PortingService:
         configs = await self._parsed(config_text)
         problems = ProblemCollector()
         resolved = await asyncio.to_thread(self._resolver.resolve, collective_batches(configs), problems)
-        inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step"))
+        inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step", "trial"))
         return await asyncio.to_thread(self._plan, inspected, problems)
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> None:
@@ -251,7 +251,7 @@ class PortingService:
     ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
         """Return the tree of a batch with its algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
-        forecast = forecast_of(plan, self._store.jobs)
+        forecast = forecast_of(plan, self._store.jobs, outlook=inspection.outlook)
         if forecast is None:
             return plan, goals, None
         return forecast.plan, with_forecast(goals, forecast), forecast

@@ -31,6 +31,9 @@ _UNDERTRAINED: Final = 4 * NOISE
 #: The least residuals from which the uncertainty of predictions is estimated.
 _LEAST_RESIDUALS: Final = 3
 
+#: Degrees of freedom of what the edges of a new model lose.
+_DEGREES: Final = 4.0
+
 #: Edges that are predicted at once.
 _CHUNK: Final = 1_000
 
@@ -85,6 +88,14 @@ class Experience:
         for case, lost, deviation in zip(cases, mean, deviations, strict=True):
             yield Estimate(float(lost), factors[case.subject] * float(deviation))
 
+    def knows(self, subject: str) -> bool:
+        """Check whether edges of a model and its data were seen."""
+        return self._count(subject) > 0
+
+    def degrees(self, subject: str) -> float:
+        """Return the degrees of freedom of what edges lose: the more of them were seen, the more."""
+        return _DEGREES + self._count(subject)
+
     def source(self, subject: str, source_steps: int) -> float | None:
         """Return what the tuned source reached in the last job with it; None where there was none."""
         reached = [
@@ -109,7 +120,7 @@ class Experience:
 
     def evidence(self, subject: str, kind: str) -> str:
         """Describe the edges on which predictions rest."""
-        same = sum(record.case.subject == subject for record in self._records)
+        same = self._count(subject)
         similar = sum(
             record.case.kind == kind and record.case.subject not in self._undertrained
             for record in self._records
@@ -119,6 +130,9 @@ class Experience:
         if similar:
             return f"by {similar} edge{'s'[: similar > 1]} of other {kind} networks"
         return "by benchmarks, as nothing like it was adapted here yet"
+
+    def _count(self, subject: str) -> int:
+        return sum(record.case.subject == subject for record in self._records)
 
     def _features(self, cases: Sequence[Case]) -> Features:
         weighted = np.array([weighted_halvings(case.halvings, case.steps) for case in cases])
