@@ -155,7 +155,7 @@ CASES: Final = (
     Case("convolutional, untrained", _convolutional, _digits, 0, _QUICK, fitted=True),
     Case("convolutional, trained", _convolutional, _digits, 20, _QUICK, fitted=True),
     Case("perceptron, untrained", _perceptron(64, 10, "softmax"), _flat_digits, 0, _QUICK, fitted=True),
-    Case("residual, untrained", _residual, _digits, 0, _QUICK),
+    Case("residual, untrained", _residual, _digits, 0, _QUICK, fitted=True),
     Case("plain, trained", _plain, _digits, 15, _QUICK, algorithm="chamnet"),
     Case("perceptron, cancer", _perceptron(30, 2, "softmax"), _cancer, 0, _QUICK),
     Case("convolutional, noisy digits", _convolutional, _noisy_digits, 0, _LONG, algorithm="morphnet"),

@@ -24,7 +24,7 @@ from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 _REPETITION: Final = 0.25
 
 #: How much more or less a doubling of the steps gains than those before it: as a part of these, and besides.
-_PART: Final = 0.5
+_PART: Final = 1.0
 _BESIDES: Final = 0.15
 
 #: Of a source that is tuned without a trial: the part of the way to a good one that it goes, on the scale,
