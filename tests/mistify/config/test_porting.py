@@ -226,7 +226,7 @@ def test_a_goal_limits_at_least_one_cost(goal):
         for key in ("FLOP", "num_of_params", "memory", "size", "latency")
         for value in (0, "-1x", "5 apples")
     ]
-    + [("accuracy", 0), ("accuracy", "101%"), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", [1])],
+    + [("accuracy", 0), ("accuracy", "101%"), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", {"a": 1})],
 )
 def test_impossible_goals(key, value):
     assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
