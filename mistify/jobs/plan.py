@@ -26,6 +26,19 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A predicted figure: it lies between `low` and `high` 19 times of 20, and above `middle` every other."""
+
+    middle: float
+    low: float
+    high: float
+
+    def holds(self, figure: float) -> bool:
+        """Check whether a figure is within the interval."""
+        return self.low <= figure <= self.high
+
+
+@dataclass(frozen=True)
 class PlannedEdge:
     """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
 
@@ -51,7 +64,7 @@ class PlannedEdge:
     algorithm: str
     choice: str
     costs: Costs
-    accuracy: Estimate | None
+    accuracy: Interval | None
     accuracy_target: float | None
     steps: int
     seconds: float
@@ -79,7 +92,7 @@ class PlannedBatch:
     model: str
     metric: Metric
     source_costs: Costs
-    source_accuracy: Estimate | None
+    source_accuracy: Interval | None
     source_steps: int
     source_seconds: float
     edges: tuple[PlannedEdge, ...]

@@ -95,14 +95,14 @@ class PlannedBatch(_message.Message):
     model: str
     metric: str
     source_costs: _containers.ScalarMap[str, float]
-    source_accuracy: Estimate
+    source_accuracy: Interval
     source_steps: int
     source_seconds: float
     edges: _containers.RepeatedCompositeFieldContainer[PlannedEdge]
     seconds: float
     evidence: str
     formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
-    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ...) -> None: ...
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Interval, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ...) -> None: ...
 
 class PlannedEdge(_message.Message):
     __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "accuracy_target", "steps", "seconds", "warning", "precisions")
@@ -145,21 +145,23 @@ class PlannedEdge(_message.Message):
     algorithm: str
     choice: str
     costs: _containers.ScalarMap[str, float]
-    accuracy: Estimate
+    accuracy: Interval
     accuracy_target: float
     steps: int
     seconds: float
     warning: str
     precisions: _containers.ScalarMap[str, str]
-    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., accuracy_target: _Optional[float] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ..., precisions: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Interval, _Mapping]] = ..., accuracy_target: _Optional[float] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ..., precisions: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
-class Estimate(_message.Message):
-    __slots__ = ("mean", "deviation")
-    MEAN_FIELD_NUMBER: _ClassVar[int]
-    DEVIATION_FIELD_NUMBER: _ClassVar[int]
-    mean: float
-    deviation: float
-    def __init__(self, mean: _Optional[float] = ..., deviation: _Optional[float] = ...) -> None: ...
+class Interval(_message.Message):
+    __slots__ = ("middle", "low", "high")
+    MIDDLE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    middle: float
+    low: float
+    high: float
+    def __init__(self, middle: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class OutOfReach(_message.Message):
     __slots__ = ("goal", "limit", "value", "nearest")

@@ -88,7 +88,8 @@ def insert_goals(
     """
     insertion = _Insertion(plan, promised, goals)
     joining, founding = insertion.place_goals()
-    nodes = {node.index: _with_goals(node, joining.get(node.index, ())) for node in plan.nodes}
+    nodes = {node.index: node for node in plan.nodes}
+    nodes |= {index: _with_goals(nodes[index], joined) for index, joined in joining.items()}
     nodes |= insertion.new_nodes(founding)
     first_goal_of_parent = {
         goal_id: None if node.parent is None else nodes[node.parent].goals[0]

@@ -13,18 +13,10 @@ from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
+from mistify_server.planning.forecast.precisions import KNOWN_LOSS
 from mistify_server.planning.forecast.scaling import CostScaling
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
-
-#: What a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with ResNet-8,
-#: on test images, as there were no validation data then (benchmarks/RESULTS.md).
-KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
-    Quantization.NONE: 0.0,
-    Quantization.FLOAT16: 0.0003,
-    Quantization.DYNAMIC: 0.0023,
-    Quantization.INT8: 0.0043,
-}
 
 #: What halving a network costs, of the same run: ResNet-8 from 1x to 0.5x.
 _LOSS_OF_HALVING: Final = 0.04

@@ -79,3 +79,19 @@ class EdgeEstimates(Message):
     accuracy: float | None = None
     step_seconds: float | None = None
     generating: float = 0.0
+
+
+class Outlook(Message):
+    """Facts that narrow the forecast of a source, as measured now; plans do not keep them.
+
+    Attributes:
+        tested: Examples of the test data; None where they are still to be generated.
+        sampled: Validation examples on which the source was measured.
+        trial_steps: Steps of a trial, the beginning of tuning the source; 0 where there was none.
+        trial_accuracy: Of the trial's network, on these examples.
+    """
+
+    tested: int | None = None
+    sampled: int | None = None
+    trial_steps: int = 0
+    trial_accuracy: float | None = None

@@ -9,7 +9,7 @@ from mistify.costs.profiles import Profile
 from mistify.errors import Problem
 from mistify.jobs.job import BranchFigures
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 from mistify_server.tasks.sources import DataSource
 
 
@@ -35,6 +35,7 @@ class Inspection(TaskDone):
         hardware: That of the task, with this machine's profile calibrated by measuring the source.
         metric: Of the config, or else one that suits the data; None if the data cannot be used.
         estimates: For the edges to come; None where nothing can be adapted.
+        outlook: For their accuracies, likewise.
         problems: With places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
     """
 
@@ -46,6 +47,7 @@ class Inspection(TaskDone):
     hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None
     estimates: EdgeEstimates | None = None
+    outlook: Outlook | None = None
     problems: tuple[Problem, ...] = ()
 
 

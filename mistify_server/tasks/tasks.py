@@ -13,8 +13,9 @@ from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import BranchResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-#: Measurements: of the source as it came, its accuracy and a training step's seconds; of this machine.
-Measure: TypeAlias = Literal["accuracy", "host", "step"]
+#: Measurements: of the source as it came, its accuracy and a training step's seconds; of a trial of
+#: tuning it; of this machine.
+Measure: TypeAlias = Literal["accuracy", "host", "step", "trial"]
 
 
 class InspectTask(Message):

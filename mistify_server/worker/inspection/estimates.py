@@ -85,7 +85,7 @@ def with_measurements(
     """
     figures: dict[str, float] = {}
     if "accuracy" in measures:
-        figures["accuracy"] = evaluate(model, _sample(setup.validation), setup.metric)
+        figures["accuracy"] = evaluate(model, sample(setup.validation), setup.metric)
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(model, setup)
     return estimates.model_copy(update=figures)
@@ -122,7 +122,7 @@ def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tupl
     return tuple(reversed(costs))
 
 
-def _sample(data: Dataset) -> Dataset:
+def sample(data: Dataset) -> Dataset:
     """Return the same few examples each time."""
     chosen = np.sort(np.random.default_rng(0).permutation(len(data))[:_EXAMPLES])
     return data.subset(chosen)

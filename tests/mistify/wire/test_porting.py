@@ -23,7 +23,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
-from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Interval, OutOfReach, Plan, PlannedBatch, PlannedEdge
 from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
@@ -108,7 +108,7 @@ jobs = st.builds(
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,
 )
-estimates = st.none() | st.builds(Estimate, finite, finite)
+intervals = st.none() | st.builds(Interval, finite, finite, finite)
 edges = st.builds(
     PlannedEdge,
     goals=st.lists(names, min_size=1, max_size=3).map(tuple),
@@ -117,7 +117,7 @@ edges = st.builds(
     algorithm=texts,
     choice=texts,
     costs=costs,
-    accuracy=estimates,
+    accuracy=intervals,
     accuracy_target=st.none() | finite,
     steps=int64,
     seconds=finite,
@@ -128,7 +128,7 @@ batches = st.builds(
     model=texts,
     metric=st.sampled_from(Metric),
     source_costs=costs,
-    source_accuracy=estimates,
+    source_accuracy=intervals,
     source_steps=int64,
     source_seconds=finite,
     edges=st.lists(edges, max_size=2).map(tuple),

@@ -23,7 +23,8 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
             make_config("small", num_of_params=100),
         ]
     )
-    assert (submitted.state, set(goals(submitted).values())) == (JobState.QUEUED, {GoalState.WAITING})
+    assert not submitted.state.ended  # it may run already
+    assert goals(submitted).keys() == {"half", "quarter", "small"}
     job = await caller.finished(submitted.id)
     assert job.state is JobState.DONE
     costs = {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}
