@@ -54,19 +54,39 @@ def output_scores(
         objectives: What each output learns.
         outputs: The network's own, [examples, ...] by name.
         targets: [examples, ...] by name; positions of -1 are ignored.
-        chosen: Metrics of some outputs; others have that of their kind.
-        labelled: Whether the targets are true, and not the source's answers.
+        chosen: As in `output_metrics`.
+        labelled: Likewise.
     """
     metrics = []
-    for name, objective in objectives.items():
-        metric = chosen.get(name, metric_of(objective, targets[name]))
-        metrics.append((name, metric if labelled else metric.without_labels))
-        if metrics[-1][1] is Metric.AGREEMENT:
+    for name, metric in output_metrics(objectives, targets, chosen, labelled=labelled).items():
+        metrics.append((name, metric))
+        if metric is Metric.AGREEMENT:
             metrics.append((name, Metric.BALANCED_AGREEMENT))
     return tuple(
         OutputScore(name, metric, score(metric, {name: objectives[name]}, outputs, targets))
         for name, metric in metrics
     )
+
+
+def output_metrics(
+    objectives: Mapping[str, Objective],
+    targets: Mapping[str, Array],
+    chosen: Mapping[str, Metric],
+    *,
+    labelled: bool,
+) -> dict[str, Metric]:
+    """Return the metric of each output.
+
+    Args:
+        objectives: What each output learns.
+        targets: [examples, ...] by name.
+        chosen: Metrics of some outputs; others have that of their kind.
+        labelled: Whether the targets are true, and not the source's answers.
+    """
+    own = {
+        name: chosen.get(name, metric_of(objective, targets[name])) for name, objective in objectives.items()
+    }
+    return own if labelled else {name: metric.without_labels for name, metric in own.items()}
 
 
 def metric_of(objective: Objective, target: Array) -> Metric:

@@ -2,21 +2,18 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from pydantic import (
     ValidationError,
 )
 
-from mistify.config.metric import Metric
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
-from mistify.parsing.quantities import parse_figure, parse_share
 from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
 
 
@@ -71,7 +68,7 @@ def parse_batch(
             problems += [problem for problem in invalid if problem.place not in known]
     if not server_knows_more:
         problems += _unknown_limits(entries)
-    problems += [*_repeated_ids(entries), *_above_one(entries), *_unequal_hardware(configs)]
+    problems += [*_repeated_ids(entries), *_unequal_hardware(configs)]
     if problems:
         raise invalid_config(problems, source)
     return tuple(configs.values())
@@ -94,31 +91,6 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
             if key not in known:
                 place = json_path([key], f"[{index}].adaptation_goal")
                 yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
-
-
-def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
-    """Yield the problems of accuracies that are neither a share nor a limit of a mean squared error."""
-    for index, entry in enumerate(entries):
-        parts = (entry.get(key) for key in ("adaptation_goal", "dataset")) if isinstance(entry, dict) else ()
-        match list(parts):
-            case [{"accuracy": _}, {"metric": Metric.MSE}]:
-                continue
-            case [{"accuracy": accuracy}, _] if _is_figure(accuracy):
-                try:
-                    parse_share(accuracy)
-                except InvalidValue as error:
-                    fix = f'{error.fix}, or ask for "metric": "mse" in the dataset'
-                    yield InvalidValue(accuracy, error.expected, fix).problem(
-                        f"[{index}].adaptation_goal.accuracy"
-                    )
-
-
-def _is_figure(value: object) -> bool:
-    """Check whether a value is a figure at all; one that is none has been reported."""
-    with suppress(InvalidValue):
-        parse_figure(value)
-        return True
-    return False
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:

@@ -9,14 +9,16 @@ from typing import Final
 import numpy as np
 
 from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Costs, hardware_of
 from mistify.jobs.job import Goal
-from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Estimate, OutputEstimate, PlannedBatch, PlannedEdge
 from mistify_server.planning.forecast.choice import Chooser, Edge
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
+from mistify_server.planning.forecast.targets import expected_to_reach, warning
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
@@ -68,11 +70,11 @@ class Forecast:
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan) -> str:
-        """Describe the target that a node is likely to miss; empty if it is likely to meet it."""
-        if node.accuracy_target is None:
+        """Describe the targets that a node is likely to miss; empty if it is likely to meet them."""
+        if not node.targets:
             return ""
-        steps, accuracy = self._reached(node)
-        return _warning(self.plan.data.metric, accuracy, node.accuracy_target, steps)
+        steps, expected = self._reached(node)
+        return warning(node.targets, expected, steps)
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
         """Return the expected course of the batch.
@@ -92,6 +94,7 @@ class Forecast:
             metric=plan.data.metric,
             source_costs=plan.source_costs,
             source_accuracy=self._source,
+            source_outputs=self._source_outputs,
             source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
             edges=tuple(edges.values()),
@@ -147,9 +150,21 @@ class Forecast:
         accuracy = self._estimates.accuracy
         if accuracy is None:
             return None
-        error = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
+        return self._tuned(self.plan.data.metric, accuracy)
+
+    @cached_property
+    def _source_outputs(self) -> tuple[OutputEstimate, ...]:
+        """The scores of the tuned source's outputs; empty where they were not measured."""
+        return tuple(
+            OutputEstimate(score.output, score.metric, self._tuned(score.metric, score.value))
+            for score in self._estimates.output_scores
+        )
+
+    def _tuned(self, metric: Metric, figure: float) -> Estimate:
+        """Return what a figure of the source becomes by tuning."""
+        error = 1 - figure if metric.is_share else -figure
         gain = _GAIN if self._estimates.source_steps else Estimate(0.0, _REPETITION)
-        return Estimate(accuracy + gain.mean * error, gain.deviation * abs(error) + _REPETITION * accuracy)
+        return Estimate(figure + gain.mean * error, gain.deviation * abs(error) + _REPETITION * figure)
 
     @property
     def _step_seconds(self) -> float:
@@ -164,12 +179,11 @@ class Forecast:
         return _STARTING + steps * self._step_seconds
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
-        steps, accuracy = self._reached(node)
+        steps, expected = self._reached(node)
         case = self._chooser.case(self._edge(node), node.algorithm)
         work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
         adapting = work * self._step_seconds
         own = [goals[goal_id] for goal_id in node.goals]
-        target = node.accuracy_target
         return PlannedEdge(
             goals=node.goals,
             parent=own[0].parent,
@@ -177,26 +191,35 @@ class Forecast:
             algorithm=node.algorithm,
             choice=node.choice,
             costs=self._costs(node.index),
-            accuracy=accuracy,
-            accuracy_target=target,
+            accuracy=expected[0].estimate if expected else None,
+            outputs=expected[1:],
+            targets=node.targets,
             steps=steps,
             seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
-            warning=_warning(self.plan.data.metric, accuracy, target, steps),
+            warning=warning(node.targets, expected, steps),
             precisions=_precisions(own),
         )
 
-    def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
-        """Return the steps of an edge and its accuracy, tuned until the target is met if it can be."""
-        edge, metric, source = self._edge(node), self.plan.data.metric, self._source
+    def _reached(self, node: NodePlan) -> tuple[int, tuple[OutputEstimate, ...]]:
+        """Return the steps of an edge and its scores, tuned until the targets are met if they can be.
+
+        The first score is by the metric of the batch; none is known where the source's is not. What an output
+        loses is not known apart: it is expected to lose the same share of its own score.
+        """
+        edge, source = self._edge(node), self._source
         if source is None:
-            return self._chooser.case(edge, node.algorithm).steps, None
+            return self._chooser.case(edge, node.algorithm).steps, ()
+        scores = (OutputEstimate(OVERALL, self.plan.data.metric, source), *self._source_outputs)
         most_rounds = 1
-        if node.accuracy_target is not None:
+        if node.targets:
             most_rounds = self._estimates.candidates[node.algorithm].rounds(edge.distance)
         rounds = np.unique(np.geomspace(1, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
-        expected = [after_losing(metric, source, lost) for lost in self._experience.lost(cases)]
-        reached = [metric.reaches(estimate.mean, node.accuracy_target) for estimate in expected]
+        expected = [
+            tuple(replace(one, estimate=after_losing(one.metric, one.estimate, lost)) for one in scores)
+            for lost in self._experience.lost(cases)
+        ]
+        reached = [expected_to_reach(node.targets, estimates) for estimates in expected]
         first = reached.index(True) if any(reached) else -1
         return cases[first].steps, expected[first]
 
@@ -226,7 +249,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
             goal,
             algorithm=node_of[goal.id].algorithm,
             choice=node_of[goal.id].choice,
-            warning="" if goal.accuracy_target is None else forecast.warning(node_of[goal.id]),
+            warning=forecast.warning(node_of[goal.id]) if goal.targets else "",
         )
         for goal in goals
     ]
@@ -243,7 +266,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
             choice="",
             costs=plan.source_costs,
             accuracy=None,
-            accuracy_target=node.accuracy_target,
+            targets=node.targets,
             steps=0,
             seconds=_PACKAGING * len(node.goals),
             precisions=_precisions(goals[goal_id] for goal_id in node.goals),
@@ -283,16 +306,3 @@ def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
 def _networks(goal: Goal) -> int:
     """Return how many networks are adapted for a goal's package."""
     return goal.branches.count if goal.branches else 1
-
-
-def _warning(metric: Metric, accuracy: Estimate | None, target: float | None, steps: int) -> str:
-    """Describe a target that is missed by more than the uncertainty; empty otherwise."""
-    if accuracy is None or target is None:
-        return ""
-    best = accuracy.mean + (accuracy.margin if metric.is_share else -accuracy.margin)
-    if metric.reaches(best, target):
-        return ""
-    shown = f"{metric.shown(accuracy.mean)} ± {metric.shown(accuracy.margin)}"
-    return (
-        f"{metric} {metric.shown(target)} is likely to be missed: {shown} is expected after {steps:,} steps"
-    )

@@ -13,12 +13,18 @@ from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
-from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
+from executors.training.metrics import (
+    check_labels,
+    check_metric,
+    check_output_metric,
+    default_metric,
+    output_metrics,
+)
 from executors.training.objectives import check_balanced, objectives_of
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
@@ -37,11 +43,12 @@ from mistify_server.worker.params import params_of
 
 
 class _Data(NamedTuple):
-    """Data of a model and the metric that suits them."""
+    """Data of a model, the metric that suits them, and those of the outputs."""
 
     train: Dataset
     validation: Dataset
     metric: Metric
+    metrics: Mapping[str, Metric]
 
 
 class SourceInspector:
@@ -82,6 +89,7 @@ class SourceInspector:
             inputs=tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
+            metrics={} if data is None else dict(data.metrics),
             estimates=estimates,
             problems=tuple(problems.problems),
         )
@@ -128,7 +136,8 @@ class SourceInspector:
                 "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
             )
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
-        return _Data(train, validation, metric)
+        metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
+        return _Data(train, validation, metric, metrics)
 
     def _load_learning(
         self, problems: ProblemCollector, learning: LearningData, model: keras.Model
@@ -153,12 +162,15 @@ def _with_measurements(
     estimates: EdgeEstimates, task: InspectTask, model: keras.Model, data: _Data, params: Params
 ) -> EdgeEstimates:
     """Return the estimates with the measurements of the source that a task asks for."""
-    settings = task.data.settings.model_copy(update={"metric": data.metric})
+    settings = task.data.settings.model_copy(update={"metric": data.metric, "metrics": data.metrics})
     setup = TrainingSetup(data.train, data.validation, None, params, settings)
     measures = set(task.measures) - {"host"}
     if "accuracy" in measures and task.data.generates_validation:
         # Generated data have the source's own predictions as targets.
-        estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
+        perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
+        estimates = estimates.model_copy(
+            update={"accuracy": data.metric.perfect, "output_scores": tuple(perfect)}
+        )
         measures.remove("accuracy")
     return with_measurements(estimates, model, setup, measures)
 

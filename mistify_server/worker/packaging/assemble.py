@@ -58,6 +58,7 @@ def store_package(package: Package, artifacts: Artifacts) -> PackageResult:
         accuracy=manifest.accuracy,
         validation_accuracy=manifest.validation_accuracy,
         output_scores=manifest.output_scores,
+        validation_output_scores=manifest.validation_output_scores,
         note=manifest.note,
         branches=tuple(
             BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)

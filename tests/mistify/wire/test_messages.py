@@ -12,8 +12,8 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Target:
-    accuracy_target: float | None
+class Achieved:
+    accuracy: float | None
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ def test_a_declared_codec_comes_before_the_derived_one() -> None:
     assert converter.from_message(message, Mean) == Mean(20.0)
 
 
-@pytest.mark.parametrize("target", [Target(0.0), Target(None)])
-def test_zero_is_not_none_where_a_message_tells_them_apart(target: Target) -> None:
-    message = Converter().to_message(target, pb.Goal)
-    assert Converter().from_message(message, Target) == target
+@pytest.mark.parametrize("goal", [Achieved(0.0), Achieved(None)])
+def test_zero_is_not_none_where_a_message_tells_them_apart(goal: Achieved) -> None:
+    message = Converter().to_message(goal, pb.Goal)
+    assert Converter().from_message(message, Achieved) == goal
 
 
 def test_a_type_without_a_form_on_the_wire_is_an_error() -> None:

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import Target
 from mistify.config.tuning import TuningConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
@@ -23,7 +24,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
-from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Estimate, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
@@ -54,12 +55,14 @@ tunings = st.builds(
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 4096),
 )
+metrics = st.sampled_from(Metric)
+targets = st.lists(st.builds(Target, texts, metrics, finite), max_size=3).map(tuple)
 goals = st.builds(
     Goal,
     id=names,
     batch=st.integers(0, 2**31 - 1),
     budget=costs,
-    accuracy_target=st.none() | finite,
+    targets=targets,
     metric=st.sampled_from(Metric),
     quantization=quantizations,
     threads=st.integers(1, 1024),
@@ -79,6 +82,7 @@ goals = st.builds(
     seconds=finite,
     steps=int64,
     files=st.lists(files, max_size=3).map(tuple),
+    output_scores=st.lists(st.builds(OutputScore, texts, metrics, finite), max_size=2).map(tuple),
     branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
     precision_choice=texts,
 )
@@ -109,6 +113,9 @@ jobs = st.builds(
     reason=texts,
 )
 estimates = st.none() | st.builds(Estimate, finite, finite)
+output_estimates = st.lists(
+    st.builds(OutputEstimate, texts, metrics, st.builds(Estimate, finite, finite)), max_size=2
+).map(tuple)
 edges = st.builds(
     PlannedEdge,
     goals=st.lists(names, min_size=1, max_size=3).map(tuple),
@@ -118,7 +125,8 @@ edges = st.builds(
     choice=texts,
     costs=costs,
     accuracy=estimates,
-    accuracy_target=st.none() | finite,
+    outputs=output_estimates,
+    targets=targets,
     steps=int64,
     seconds=finite,
     warning=texts,
@@ -129,6 +137,7 @@ batches = st.builds(
     metric=st.sampled_from(Metric),
     source_costs=costs,
     source_accuracy=estimates,
+    source_outputs=output_estimates,
     source_steps=int64,
     source_seconds=finite,
     edges=st.lists(edges, max_size=2).map(tuple),

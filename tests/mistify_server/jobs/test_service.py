@@ -68,7 +68,7 @@ async def test_equal_budgets_share_a_checkpoint(caller: Any, site: Any, make_con
     )
     job = await caller.finished(job.id)
     (task,) = site.tasks("adapt")
-    assert task["accuracy_target"] == 0.9
+    assert task["targets"] == [{"output": "", "metric": "accuracy", "value": 0.9}]
     assert goals(job) == {"easy": GoalState.MET, "hard": GoalState.UNMET}
     assert [goal.reason for goal in job.goals] == [
         "",
