@@ -1,13 +1,14 @@
 """A batch of porting configs: reading it, checking it as a whole, and grouping what is adapted together."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import (
     ValidationError,
 )
 
+from mistify.config.metric import known_metrics
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
@@ -43,7 +44,8 @@ def parse_batch(
     Args:
         text: JSON, in which comments and trailing commas are allowed.
         source: The name of the text in errors, such as its file name.
-        server_knows_more: whether limits on axes that are not known here are kept, for a server to judge.
+        server_knows_more: whether limits on axes and metrics that are not known here are kept, for a server
+            to judge.
         check_count: gets the number of configs before they are checked, and may raise an error.
 
     Raises:
@@ -67,7 +69,7 @@ def parse_batch(
             invalid = problems_of(error, PortingConfig, f"[{index}]")
             problems += [problem for problem in invalid if problem.place not in known]
     if not server_knows_more:
-        problems += _unknown_limits(entries)
+        problems += [*_unknown_limits(entries), *_unknown_metrics(configs)]
     problems += [*_repeated_ids(entries), *_unequal_hardware(configs)]
     if problems:
         raise invalid_config(problems, source)
@@ -91,6 +93,16 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
             if key not in known:
                 place = json_path([key], f"[{index}].adaptation_goal")
                 yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
+
+
+def _unknown_metrics(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
+    known = known_metrics()
+    for index, config in configs.items():
+        metrics = {f"metrics.{output}": metric for output, metric in config.dataset.metrics.items()}
+        for setting, metric in {"metric": config.dataset.metric, **metrics}.items():
+            if metric is not None and metric not in known:
+                invalid = InvalidValue(metric.value, *unknown_name(metric, known))
+                yield invalid.problem(f"[{index}].dataset.{setting}")
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:

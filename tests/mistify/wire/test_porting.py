@@ -55,7 +55,7 @@ tunings = st.builds(
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 4096),
 )
-metrics = st.sampled_from(Metric)
+metrics = st.sampled_from([*Metric, Metric("top_two"), Metric("pinball_error")])
 targets = st.lists(st.builds(Target, texts, metrics, finite), max_size=3).map(tuple)
 goals = st.builds(
     Goal,
@@ -63,7 +63,7 @@ goals = st.builds(
     batch=st.integers(0, 2**31 - 1),
     budget=costs,
     targets=targets,
-    metric=st.sampled_from(Metric),
+    metric=metrics,
     quantization=quantizations,
     threads=st.integers(1, 1024),
     branches=st.none() | branches,
@@ -134,7 +134,7 @@ edges = st.builds(
 batches = st.builds(
     PlannedBatch,
     model=texts,
-    metric=st.sampled_from(Metric),
+    metric=metrics,
     source_costs=costs,
     source_accuracy=estimates,
     source_outputs=output_estimates,
