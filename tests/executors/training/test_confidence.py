@@ -70,12 +70,18 @@ def test_a_single_example_assures_nothing_of_an_error():
 
 
 def test_every_target_has_to_be_reached_by_its_own_bound():
-    """Nine of ten are right: 0.855 is assured (see above). The error is 0.2 everywhere."""
+    """Nine of ten kinds are right: 0.855 is assured (see above). The error is 0.2 everywhere."""
     kinds = np.zeros(100, np.int64)
     told = np.eye(3, dtype=np.float32)[np.r_[np.zeros(90, int), np.ones(10, int)]]
     prices = np.arange(100, dtype=np.float32)[:, None]
-    objectives = {"kind": Categorical(Activation.SOFTMAX), "price": Regression(Activation.NONE)}
-    arguments = objectives, {"kind": told, "price": prices + 0.2}, {"kind": kinds, "price": prices}
+    right = np.eye(3, dtype=np.float32)[kinds]
+    objectives = {
+        "kind": Categorical(Activation.SOFTMAX),
+        "brand": Categorical(Activation.SOFTMAX),
+        "price": Regression(Activation.NONE),
+    }
+    outputs = {"kind": told, "brand": right, "price": prices + 0.2}
+    arguments = objectives, outputs, {"kind": kinds, "brand": kinds, "price": prices}
 
     def reached(kind, price, whole=0.0):
         wanted = (
@@ -88,5 +94,5 @@ def test_every_target_has_to_be_reached_by_its_own_bound():
     assert reached(0.85, 0.21, 0.9)
     assert not reached(0.86, 0.21, 0.9)
     assert not reached(0.85, 0.19, 0.9)
-    assert not reached(0.85, 0.21, 0.95)
+    assert not reached(0.85, 0.21, 0.97)
     assert assured((), *arguments)

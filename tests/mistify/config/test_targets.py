@@ -30,7 +30,7 @@ def test_what_is_missed_says_of_which_output_by_how_much() -> None:
 def test_a_score_by_another_metric_is_not_that_of_the_target() -> None:
     balanced = OutputScore("kind", Metric.BALANCED_AGREEMENT, 0.4)
     plain = OutputScore("kind", Metric.AGREEMENT, 0.9)
-    assert reached([Target("kind", Metric.AGREEMENT, 0.8)], Scores(0.0, (plain, balanced)))
+    assert reached([Target("kind", Metric.AGREEMENT, 0.8)], Scores(0.0, (balanced, plain)))
     assert not reached([Target("kind", Metric.AGREEMENT, 0.8)], Scores(0.0, (balanced,)))
 
 
