@@ -53,6 +53,11 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
     write_bytes(path, text.encode(), durable=durable)
 
 
+def make_files_private() -> None:
+    """Let no file that this process makes, or one that it starts, be open to other users."""
+    os.umask(0o077)
+
+
 def cache_directory() -> Path:
     """Return the directory of the user's caches: `$XDG_CACHE_HOME/mistify`, or else `~/.cache/mistify`."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mistify"

@@ -22,15 +22,6 @@ def read_text(path: Path) -> str:
         raise invalid_config([problem], str(path)) from error
 
 
-def read_token(path: Path | None) -> str | None:
-    """Return the access token in a file; None if no file is named.
-
-    Raises:
-        MistifyError: INVALID_CONFIG if it cannot be read.
-    """
-    return None if path is None else read_text(path).strip()
-
-
 def output_directory(path: Path, option: str = "--out") -> None:
     """Create a directory if it is absent, and check that files can be created in it.
 

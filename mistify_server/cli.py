@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mistify.errors import MistifyError
-from mistify.files import write_text
+from mistify.files import make_files_private, write_text
 from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
 from mistify_server.config import load_config, with_flags
@@ -176,7 +176,8 @@ def _reported_errors() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; what it writes is for the user who runs it."""
+    make_files_private()
     app()
 
 

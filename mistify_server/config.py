@@ -21,8 +21,9 @@ from pydantic_settings import (
 )
 from typer.models import OptionInfo
 
-from mistify.errors import ErrorCode, MistifyError, Problem, invalid_config
+from mistify.errors import Problem, invalid_config
 from mistify.parsing.validation import problems_of
+from mistify.tokens import token_in
 from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
@@ -121,7 +122,7 @@ class ServeConfig(BaseSettings):
         """Return the settings of the server, with the token read.
 
         Raises:
-            MistifyError: NOT_FOUND or INVALID_CONFIG, of the token or the certificate.
+            MistifyError: INVALID_CONFIG, of the token or the certificate.
         """
         return ServerSettings(
             store=self.store.resolve(),
@@ -132,7 +133,7 @@ class ServeConfig(BaseSettings):
             max_goals=self.max_goals,
             index=self.index,
             certificate=_certificate(self.tls_certificate, self.tls_key),
-            token=None if self.token_file is None else _token(self.token_file),
+            token=token_in(self.token_file),
             resume=self.resume,
             until_stdin_closes=self.until_stdin_closes,
         )
@@ -215,13 +216,3 @@ def _certificate(chain: Path | None, key: Path | None) -> Certificate | None:
     )
     problem = Problem(missing, "nothing", f"a PEM file, as {given} is given", "give both, or neither")
     raise invalid_config([problem], "the command line")
-
-
-def _token(path: Path) -> str:
-    try:
-        token = path.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MistifyError(ErrorCode.NOT_FOUND, f"the token file {path} cannot be read: {error}") from error
-    if not token:
-        raise MistifyError(ErrorCode.INVALID_CONFIG, f"the token file {path} is empty; write a token into it")
-    return token

@@ -168,6 +168,12 @@ def test_every_goal_is_there_after_a_kill(killed: Killed) -> None:
         }
 
 
+def test_everything_in_the_store_is_closed_to_other_users(killed: Killed) -> None:
+    paths = [killed.store, *killed.store.rglob("*")]
+    assert {"mistify.db", "logs", "artifacts"} <= {path.name for path in paths}
+    assert [path for path in paths if path.stat().st_mode & 0o077] == []
+
+
 def test_what_was_done_is_not_done_again(killed: Killed) -> None:
     assert killed.before.root is not None
     assert killed.after.root == killed.before.root

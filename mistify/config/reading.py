@@ -1,19 +1,21 @@
 """A batch of porting configs: reading it, checking it as a whole, and grouping what is adapted together."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pydantic import (
     ValidationError,
 )
 
+from mistify.config.expansion import entries_of, in_the_file
 from mistify.config.metric import known_metrics
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile
-from mistify.errors import Problem, invalid_config
+from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
 from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
 
@@ -39,14 +41,16 @@ def parse_batch(
     server_knows_more: bool = False,
     check_count: Callable[[int], object] = lambda _: None,
 ) -> tuple[PortingConfig, ...]:
-    """Read a batch of configs: a JSON list as in Figure 3, or a single object, read as a list of one.
+    """Read a batch of configs: a JSON list as in Figure 3, one config, or goals written in short.
+
+    `mistify.config.expansion` has the short way. Problems are at their places in the file.
 
     Args:
         text: JSON, in which comments and trailing commas are allowed.
         source: The name of the text in errors, such as its file name.
         server_knows_more: whether limits on axes and metrics that are not known here are kept, for a server
             to judge.
-        check_count: gets the number of configs before they are checked, and may raise an error.
+        check_count: gets the number of goals before they are checked, and may raise an error.
 
     Raises:
         MistifyError: INVALID_CONFIG with every problem of the text. A value that already has a problem
@@ -56,33 +60,54 @@ def parse_batch(
         value, problems = read_json(text)
     except JsonError as error:
         raise invalid_config([error.problem], source) from error
-    entries = value if isinstance(value, list) else [value]
-    check_count(len(entries))
-    if not entries:
-        problems.append(Problem("the list", "no config", "at least one", "add a config"))
+    entries = entries_of(value, problems, check_count)
     known = {problem.place for problem in problems}
+    if not entries and not problems:
+        problems.append(Problem("the list", "no config", "at least one", "add a config"))
+    values = [entry.value for entry in entries]
     configs: dict[int, PortingConfig] = {}
-    for index, entry in enumerate(entries):
+    invalid: list[Problem] = []
+    for index, written_out in enumerate(values):
         try:
-            configs[index] = PortingConfig.model_validate(entry)
+            configs[index] = PortingConfig.model_validate(written_out)
         except ValidationError as error:
-            invalid = problems_of(error, PortingConfig, f"[{index}]")
-            problems += [problem for problem in invalid if problem.place not in known]
-    if not server_knows_more:
-        problems += [*_unknown_limits(entries), *_unknown_metrics(configs)]
-    problems += [*_repeated_ids(entries), *_unequal_hardware(configs)]
+            invalid += problems_of(error, PortingConfig, f"[{index}]")
+    problems += [problem for problem in in_the_file(invalid, entries) if problem.place not in known]
+    places = [entry.place for entry in entries]
+    others = [] if server_knows_more else [*_unknown_limits(values), *_unknown_metrics(configs)]
+    others += [*_repeated_ids(values, places), *_unequal_hardware(configs, places)]
+    problems += in_the_file(others, entries)
     if problems:
-        raise invalid_config(problems, source)
+        raise invalid_config(dict.fromkeys(problems), source)
     return tuple(configs.values())
 
 
-def _repeated_ids(entries: Sequence[object]) -> Iterable[Problem]:
+@contextmanager
+def problems_at_their_places(text: str) -> Iterator[None]:
+    """Let problems of configs that leave the block be at their places in the text that they came from.
+
+    Args:
+        text: As `parse_batch` took it.
+    """
+    try:
+        yield
+    except MistifyError as error:
+        if not error.problems:
+            raise
+        entries = entries_of(read_json(text)[0], [])
+        raise MistifyError(error.code, error.message, in_the_file(error.problems, entries)) from error
+
+
+def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[Problem]:
     first: dict[str, int] = {}
     for index, entry in enumerate(entries):
         identifier = entry.get("id") if isinstance(entry, dict) else None
         if isinstance(identifier, str) and first.setdefault(identifier.casefold(), index) != index:
-            expected = f"an id unlike that of [{first[identifier.casefold()]}], also without regard to case"
-            yield InvalidValue(identifier, expected, "rename one of them").problem(f"[{index}].id")
+            other = places[first[identifier.casefold()]]
+            expected = f"an id unlike that of {other}, also without regard to case"
+            of_one_list = other == places[index]
+            fix = 'say in braces what differs, such as "{hardware}"' if of_one_list else "rename one of them"
+            yield InvalidValue(identifier, expected, fix).problem(f"[{index}].id")
 
 
 def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
@@ -105,7 +130,7 @@ def _unknown_metrics(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
                 yield invalid.problem(f"[{index}].dataset.{setting}")
 
 
-def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
+def _unequal_hardware(configs: dict[int, PortingConfig], places: Sequence[str]) -> Iterable[Problem]:
     first: dict[str, tuple[int, NominalProfile | None]] = {}
     for index, config in configs.items():
         profile = None if config.profile is None else config.profile.with_threads(1)
@@ -113,7 +138,7 @@ def _unequal_hardware(configs: dict[int, PortingConfig]) -> Iterable[Problem]:
         earlier, agreed = first.setdefault(name or "", (index, profile))
         if profile != agreed:
             figures = "no figures" if profile is None else str(profile)
-            expected = f"the same figures for {name} as in [{earlier}]"
+            expected = f"the same figures for {name} as in {places[earlier]}"
             problem = InvalidValue(figures, expected, "give one of them another name")
             yield problem.problem(f"[{index}].hardware")
 

@@ -1,10 +1,10 @@
 """Profiles of device classes, which predict the latency of any network (paper 4.1)."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from math import exp, inf, log
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 from typing_extensions import override
@@ -96,6 +96,13 @@ class NominalProfile(HardwareProfile):
         return replace(self, factor=factor * self.factor)
 
 
+class MeasuredNetwork(NamedTuple):
+    """The costs of a network, and its latency as it was measured, in milliseconds."""
+
+    cost: NetworkCost
+    measured_ms: float
+
+
 @dataclass(frozen=True)
 class MeasuredProfile(HardwareProfile):
     """A device at one precision and with one number of threads, on which operators were measured.
@@ -105,6 +112,7 @@ class MeasuredProfile(HardwareProfile):
         integer: whether it is that of int8 networks, instead of float32 ones.
         threads: with which it runs networks.
         factor: the measured time of networks, as a multiple of the model's prediction.
+        fixed_ms: what all networks take besides, in milliseconds.
         watts: the device's power meanwhile; None where it does not measure it.
         kernels: what operators with large kernels take, of a precision that computes these alone with
             integers (`dynamic`); None where all operators compute alike.
@@ -115,6 +123,7 @@ class MeasuredProfile(HardwareProfile):
     integer: bool
     threads: int = 1
     factor: float = 1.0
+    fixed_ms: float = 0.0
     watts: float | None = None
     kernels: LatencyModel | None = None
     kind: Literal["measured"] = "measured"
@@ -130,7 +139,8 @@ class MeasuredProfile(HardwareProfile):
             *network.operations,
             *self._borders(OperatorKind.DEQUANTIZE, network.outputs, network),
         ]
-        return self.factor * (self.model.latency_ms(operations) - self._saved_ms(operations))
+        predicted_ms = self.model.latency_ms(operations) - self._saved_ms(operations)
+        return self.fixed_ms + self.factor * predicted_ms
 
     @override
     def energy_mj(self, network: NetworkCost) -> float | None:
@@ -138,8 +148,23 @@ class MeasuredProfile(HardwareProfile):
         return None if self.watts is None else self.latency_ms(network) * self.watts
 
     def slower(self, factor: float) -> "MeasuredProfile":
-        """Multiply the factor of all networks."""
-        return replace(self, factor=factor * self.factor)
+        """Multiply the time of all networks."""
+        return replace(self, factor=factor * self.factor, fixed_ms=factor * self.fixed_ms)
+
+    def fitted(self, large: MeasuredNetwork, small: MeasuredNetwork) -> "MeasuredProfile":
+        """Return the profile on the line through two networks that were measured.
+
+        If the small one took no less than the large one, all networks take the same. If the line says that
+        some take less than nothing, or the profile holds both alike, the large one alone counts.
+        """
+        plain = replace(self, factor=1.0, fixed_ms=0.0)
+        predicted_ms = plain.latency_ms(large.cost)
+        less_ms = predicted_ms - plain.latency_ms(small.cost)
+        factor = max(large.measured_ms - small.measured_ms, 0.0) / less_ms if less_ms > 0 else inf
+        fixed_ms = large.measured_ms - factor * predicted_ms
+        if fixed_ms < 0:
+            return replace(plain, factor=large.measured_ms / predicted_ms)
+        return replace(plain, factor=factor, fixed_ms=fixed_ms)
 
     def _saved_ms(self, operations: Iterable[Operation]) -> float:
         """Return the time that is saved where large kernels are computed with integers, in milliseconds."""
@@ -161,7 +186,7 @@ def shrunk_factor(deviations: Collection[float]) -> float:
 
     Their geometric mean, drawn towards 1 as if so many had taken just what was predicted.
     """
-    return math.exp(sum(map(math.log, deviations)) / (len(deviations) + _AS_PREDICTED))
+    return exp(sum(map(log, deviations)) / (len(deviations) + _AS_PREDICTED))
 
 
 def device_profile_name(device: str, integer: bool, threads: int = 1) -> str:

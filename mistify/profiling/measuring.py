@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from ai_edge_litert.interpreter import Interpreter
 
 from mistify.costs.devices import DeviceTable, OperatorTiming, Power
+from mistify.litert import open_interpreter
 from mistify.machine import machine, runtime
 from mistify.profiling.energy import EnergyCounter
 from mistify.profiling.networks import network_of
@@ -116,7 +116,7 @@ def best_ms(load: Loading, budget_seconds: float) -> float:
 
 def load_network(content: bytes, threads: int) -> Callable[[], object]:
     """Load a `.tflite` and return its inference on random inputs, at batch 1 where that is free."""
-    interpreter: Any = Interpreter(model_content=content, num_threads=threads)
+    interpreter: Any = open_interpreter(content, threads)
     for entry in interpreter.get_input_details():
         # The batch of a package is free; that of other networks may be fixed.
         if entry["shape_signature"][:1] == [-1]:

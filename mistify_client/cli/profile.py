@@ -20,9 +20,10 @@ from mistify.files import write_json
 from mistify.package.manifest import Manifest
 from mistify.profiling.energy import energy_counter
 from mistify.profiling.measuring import measure_device
+from mistify.tokens import token_in
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile
-from mistify_client.files import output_directory, read_text, read_token
+from mistify_client.files import output_directory, read_text
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.profiling import measure_package
 from mistify_client.rpc.devices import DevicesClient
@@ -174,7 +175,7 @@ def _connected(
     server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
 ) -> Iterator[DevicesClient]:
     """Yield a client of the server, or of one that runs for this command."""
-    token = read_token(token_file)
+    token = token_in(token_file)
     if server is not None:
         with DevicesClient(server, token, backoff=backoff) as client:
             yield client

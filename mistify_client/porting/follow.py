@@ -97,6 +97,7 @@ def finish(job: Job, out: Path, console: Console, only: Collection[str] | None =
 def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
     """Return the last line, and the exit code; `goals` are those that count."""
     unmet = sum(goal.state is not GoalState.MET for goal in goals)
+    all_are = f"All {len(goals)} goals are" if len(goals) != 1 else "The goal is"
     predicted = sum(judged_by(goal) == PREDICTION for goal in goals)
     match job.state:
         case JobState.FAILED:
@@ -104,8 +105,10 @@ def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
         case JobState.CANCELLED:
             return "The job was cancelled.", ErrorCode.CANCELLED.exit_code
         case _ if unmet:
-            return f"{unmet} of {len(goals)} goals are not met.", EXIT_UNMET
+            some_are = f"{unmet} of {len(goals)} goals are" if len(goals) != 1 else "The goal is"
+            return f"{some_are} not met.", EXIT_UNMET
         case _ if predicted:
-            return f"All {len(goals)} goals are met, {predicted} of them as predicted, not as measured.", 0
+            by = "as predicted" if predicted == len(goals) else f"{predicted} of them as predicted"
+            return f"{all_are} met, {by}, not as measured.", 0
         case _:
-            return f"All {len(goals)} goals are met.", 0
+            return f"{all_are} met.", 0

@@ -56,7 +56,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
 def plan_tree(plan: Plan) -> RenderableType:
     """Return the trees of a plan, the limits that cannot be met, and the duration of the job."""
     lines = [_unreachable(limit) for limit in plan.out_of_reach]
-    lines.append(f"The job takes about {_duration(plan.seconds)}.")
+    lines.append(f"The job takes {_about(plan.seconds)}.")
     return Group(*map(_batch, plan.batches), *map(escape, lines))
 
 
@@ -112,7 +112,13 @@ def _unreachable(limit: OutOfReach) -> str:
     )
 
 
+def _about(seconds: float) -> str:
+    return f"about {_duration(seconds)}" if seconds >= 1 else _duration(seconds)
+
+
 def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return "less than a second"
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:.1f} h"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.litert import open_interpreter
 from mistify.package.manifest import BRANCH_INPUT, Manifest, branch_signature
 from mistify_client.runtime.inputs import Array
 from mistify_client.runtime.resizable import resizable
@@ -117,7 +117,7 @@ class _Allocation:
     """
 
     def __init__(self, manifest: Manifest, content: bytes, threads: int) -> None:
-        self._interpreter = Interpreter(model_content=content, num_threads=threads)
+        self._interpreter = open_interpreter(content, threads)
         signature = self._interpreter.get_signature_runner(SIGNATURE)
         takes, gives = signature.get_input_details(), signature.get_output_details()
         branch = {BRANCH_INPUT} if manifest.branches else set()

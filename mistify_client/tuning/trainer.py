@@ -12,6 +12,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.files import write_bytes
+from mistify.litert import open_interpreter
 from mistify.package.manifest import Manifest, TensorInfo, verify
 from mistify.package.training import (
     ADAPT_STEP,
@@ -233,7 +234,7 @@ def load_trainer(package: str | os.PathLike[str], threads: int | None = None) ->
     directory = Path(package)
     manifest = verify(directory)
     training = training_of(directory, manifest)
-    interpreter = Interpreter(model_path=str(directory / TRAIN), num_threads=threads)
+    interpreter = open_interpreter(directory / TRAIN, threads)
     trainer = Trainer(manifest, training, interpreter)
     trainer.restore(weights_in((directory / NETWORK).read_bytes(), training))
     return trainer

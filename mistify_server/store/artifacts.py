@@ -23,6 +23,9 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
 _CHUNK = 1 << 20
 _LOCK = "lock"
 
+#: The name of a store's directory of artifacts.
+ARTIFACTS = "artifacts"
+
 
 def digest_of(name: str) -> str:
     """Return the SHA-256 (hex) of an artifact's content, which is part of its name."""
@@ -143,7 +146,7 @@ class Artifacts:
     def _locked(self, reason: str, *, shared: bool) -> Iterator[None]:
         with writing(self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not try_lock(handle, shared=shared):
                 raise MistifyError(
@@ -183,7 +186,7 @@ class Artifacts:
 
 def artifacts_of(store: Path) -> Artifacts:
     """Return the artifacts of the store in a directory: all that a worker needs of it."""
-    return Artifacts(store / "artifacts")
+    return Artifacts(store / ARTIFACTS)
 
 
 @contextmanager

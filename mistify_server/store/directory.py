@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import try_lock
-from mistify_server.store.artifacts import Artifacts, artifacts_of
+from mistify_server.store.artifacts import ARTIFACTS, Artifacts, artifacts_of
 from mistify_server.store.devices import DeviceStore
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.models import ModelStore
@@ -23,6 +23,9 @@ _LOCK = "lock"
 _DATABASE = "mistify.db"
 _LOGS = "logs"
 _WEIGHTS = "weights"
+
+#: Mode of a store's directories: what is in it is for the user who runs the server.
+_PRIVATE = 0o700
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def serving(directory: Path) -> Iterator[None]:
     """
     _make(directory)
     with _translated(directory):
-        handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if not try_lock(handle):
             raise MistifyError(
@@ -94,6 +97,7 @@ def serving(directory: Path) -> Iterator[None]:
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         for files in (artifacts_of(directory), Artifacts(directory / _WEIGHTS)):
             files.clear_incoming()
+        _close_to_others(directory)
         migrate(directory / _DATABASE)
         make_shrinkable(directory / _DATABASE)
         yield
@@ -105,10 +109,17 @@ def _holder(handle: int) -> str:
     return os.pread(handle, 32, 0).decode(errors="replace") or "unknown"
 
 
+def _close_to_others(directory: Path) -> None:
+    """Take from other users what earlier versions let them read."""
+    for path in (directory / name for name in (_DATABASE, _LOGS, ARTIFACTS, _WEIGHTS)):
+        if path.exists():
+            path.chmod(path.stat().st_mode & _PRIVATE)
+
+
 def _make(directory: Path) -> None:
     with _translated(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / _LOGS).mkdir(exist_ok=True)
+        directory.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+        (directory / _LOGS).mkdir(mode=_PRIVATE, exist_ok=True)
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import AdaptTask, InspectTask, PackageTask, ReferenceTask, SourceTask, Task
-from mistify_server.worker.adaptation.latency import at_each_precision, calibrated_by
+from mistify_server.worker.adaptation.calibration import at_each_precision, calibrated_by
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph

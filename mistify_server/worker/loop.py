@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TextIO, TypeAlias
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from mistify.errors import ErrorCode, MistifyError
+from mistify.files import make_files_private
 from mistify.jobs.job import ProgressUpdate
 from mistify_server.tasks.base import Message
 from mistify_server.tasks.messages import (
@@ -46,6 +48,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the server's store directory")
     options = parser.parse_args()
+    make_files_private()
+    # TensorFlow's converter itself makes such an interpreter, each time.
+    warnings.filterwarnings("ignore", r"\s*Warning: tf.lite.Interpreter is deprecated")
     work(lambda report: _runner(options.store, report))
 
 

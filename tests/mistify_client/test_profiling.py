@@ -21,8 +21,7 @@ def test_packages_are_measured_with_the_threads_of_their_goal(
         used.add(num_threads)
         return Interpreter(num_threads=num_threads, **options)
 
-    for module in ("mistify.profiling.measuring", "mistify_client.runtime.interpreter"):
-        monkeypatch.setattr(f"{module}.Interpreter", interpreter)
+    monkeypatch.setattr("mistify.litert.Interpreter", interpreter)
     monkeypatch.setattr("mistify_client.profiling._SECONDS", 0.01)
     package: Path = request.getfixturevalue(kind)
     manifest = Manifest.load(package)

@@ -19,6 +19,7 @@ from mistify_server.store.directory import open_store, serving
 from mistify_server.store.models import NamedModel
 from tests.plug_ins import environment, installed
 from tests.servers import server
+from tests.tokens import write_token
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -114,13 +115,10 @@ def test_a_data_root_has_to_exist(tmp_path: Path) -> None:
     refused(ErrorCode.NOT_FOUND, "nowhere", *arguments)
 
 
-@pytest.mark.parametrize(
-    ("content", "code"), [(None, ErrorCode.NOT_FOUND), (" \n", ErrorCode.INVALID_CONFIG)]
-)
-def test_a_token_file_has_to_hold_a_token(tmp_path: Path, content: str | None, code: ErrorCode) -> None:
-    if content is not None:
-        (tmp_path / "token").write_text(content)
-    refused(code, "token", "--store", tmp_path, "--token-file", tmp_path / "token")
+def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    token = write_token(tmp_path / "token", "s3cret")
+    token.chmod(0o644)
+    refused(ErrorCode.INVALID_CONFIG, "chmod 600", "--store", tmp_path, "--token-file", token)
 
 
 def test_a_metric_that_cannot_be_used_is_reported_at_the_start(tmp_path: Path) -> None:

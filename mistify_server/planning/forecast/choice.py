@@ -127,8 +127,10 @@ class Chooser:
             f"{one.algorithm} {one.lost.mean:.1%} in {one.time / best.time:.1f} times as long"
             for one in others
         )
+        distance = f"{2**edge.distance:.2g}"
+        way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "as large as its parent"
         return (
-            f"down to 1/{2**edge.distance:.2g} of its parent's costs in {steps:,} steps, on a "
+            f"{way} in {steps:,} steps, on a "
             f"{self._traits.kind} network, it should lose {best.lost.mean:.1%} of the source's accuracy, "
             f"{against}, " + self._experience.evidence(self._subject, self._traits.kind)
         )

@@ -1,7 +1,7 @@
 """The data roots: models and data are read only from below these directories."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -85,9 +85,9 @@ class DataRoots:
         """Suggest the name of a file beside the missing one that looks like it."""
         name = os.path.basename(path)
         for candidate in self._candidates(path):
-            close = get_close_matches(name, self._names_in(os.path.dirname(candidate)), n=1)
-            if close:
-                return f'did you mean "{os.path.join(os.path.dirname(path), close[0])}"?'
+            near = _nearest(name, self._names_in(os.path.dirname(candidate)))
+            if near is not None:
+                return f'did you mean "{os.path.join(os.path.dirname(path), near)}"?'
         return "check the path; a relative one is looked up below every root"
 
     def _names_in(self, directory: str) -> list[str]:
@@ -98,6 +98,16 @@ class DataRoots:
         with suppress(OSError):
             return sorted(os.listdir(real))[:_MOST_SUGGESTIONS_FROM]
         return []
+
+
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that is most like one, with or without its suffix; None if none is like it both ways.
+
+    `nan.npz` is like `nope2.npz` by its suffix alone.
+    """
+    stem = Path(name).stem
+    like = [each for each in names if get_close_matches(stem, [Path(each).stem], n=1)]
+    return next(iter(get_close_matches(name, like, n=1)), None)
 
 
 def _exists(kind: PathKind, path: Path) -> bool:

@@ -1,8 +1,7 @@
 """Latency by measurement: profiles corrected by what LiteRT takes for a network (paper 4.1)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import keras
@@ -15,9 +14,8 @@ from mistify.config.quantization import QuantizationConfig
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, conditions_of, hardware_of, threads_of
 from mistify.costs.catalogue import HOST, host_profile_name, is_host
-from mistify.costs.network import NetworkCost
 from mistify.costs.profiles import MeasuredProfile, Profile
-from mistify.costs.quantization import STORED, Quantization
+from mistify.costs.quantization import Quantization
 from mistify_server.worker.packaging.conversion.converter import convert
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 
@@ -121,84 +119,6 @@ def deviation_at(budget: Budget, readings: Sequence[LatencyReading]) -> float:
     if limit_ms <= fixed_ms:
         return _MOST_STEEP * last.deviation
     return min(slope * limit_ms / (limit_ms - fixed_ms), _MOST_STEEP * last.deviation)
-
-
-def calibrated(profiles: Profiles, source: keras.Model) -> Profiles:
-    """Return the profiles, with this machine's corrected to predict the latency of the source in LiteRT."""
-    return calibrated_by(profiles, analyse(source).network(), convert(source))
-
-
-def calibrated_by(profiles: Profiles, cost: NetworkCost, network: bytes) -> Profiles:
-    """Return the profiles, with this machine's corrected to predict the latency of a converted network.
-
-    It is measured with the threads of each.
-    """
-    return tuple(
-        profile.slower(measure_latency(network, profile.threads).median_ms / profile.latency_ms(cost))
-        if is_host(profile.name)
-        else profile
-        for profile in profiles
-    )
-
-
-def calibrated_host(
-    host: Sequence[MeasuredProfile],
-    source: keras.Model,
-    train: Dataset,
-    threads: int = 1,
-) -> Iterator[MeasuredProfile]:
-    """Yield this machine's profile at each precision, corrected to predict the latency of the source.
-
-    With threads that it was not measured with, all networks are held to gain as much as the source does over
-    one. Where the source cannot be converted, they are held to take as long as in float32.
-
-    Args:
-        host: As measured in float32 and int8, with one thread and perhaps with others.
-        source: The network.
-        train: Has some examples, to convert it with.
-        threads: With which the profiles predict latencies.
-    """
-    cost = analyse(source).network()
-    with_one = {profile.integer: profile for profile in host if profile.threads == 1}
-    known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}
-    float32_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
-    for precision in STORED:
-        profile, measured_ms = _at(known, precision), _measured_ms(source, precision, train, threads)
-        if measured_ms is None:
-            profile, measured_ms = known[False], float32_ms
-        profile = profile.slower(measured_ms / profile.latency_ms(cost))
-        yield replace(profile, name=host_profile_name(precision, threads), threads=threads)
-
-
-def _at(known: Mapping[bool, MeasuredProfile], precision: Quantization) -> MeasuredProfile:
-    """Return this machine's profile at a precision.
-
-    Args:
-        known: As measured in float32 and int8, by whether it is that of integers.
-        precision: The precision.
-    """
-    if precision is Quantization.DYNAMIC:
-        return replace(known[False], kernels=known[True].model)
-    return known[precision.integer]
-
-
-def _measured_ms(source: keras.Model, precision: Quantization, train: Dataset, threads: int) -> float | None:
-    """Return the latency of a source at a precision; None where it cannot be converted."""
-    try:
-        return stopwatch((QuantizationConfig(precision=precision),), train, threads)(source)
-    except Exception:  # a converter raises what it likes of a model that it cannot convert
-        return None
-
-
-def at_each_precision(profiles: Profiles) -> Profiles:
-    """Return the profiles with this machine's at each precision, where networks are held to take the same."""
-    hosts = [profile for profile in profiles if is_host(profile.name)]
-    others = (profile for profile in profiles if not is_host(profile.name))
-    at_each = (
-        replace(host, name=host_profile_name(precision, host.threads))
-        for host, precision in product(hosts, STORED)
-    )
-    return (*at_each, *others)
 
 
 def limits_latency(budget: Budget) -> bool:

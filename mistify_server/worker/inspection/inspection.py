@@ -35,7 +35,8 @@ from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource
 from mistify_server.tasks.tasks import InspectTask
-from mistify_server.worker.adaptation.latency import Profiles, calibrated, calibrated_host
+from mistify_server.worker.adaptation.calibration import calibrated, calibrated_host
+from mistify_server.worker.adaptation.latency import Profiles
 from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles

@@ -226,7 +226,7 @@ def test_a_goal_limits_at_least_one_cost(goal):
         for key in ("FLOP", "num_of_params", "memory", "size", "latency")
         for value in (0, "-1x", "5 apples")
     ]
-    + [("accuracy", 0), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", [1])],
+    + [("accuracy", 0), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", {"a": 1})],
 )
 def test_impossible_goals(key, value):
     assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
@@ -310,7 +310,7 @@ def test_a_target_is_of_all_outputs_or_of_those_that_are_named():
         ("often", "", '"often"'),
         ({"price": -1, "kind": 0.9}, ".price", "-1"),
         ({"price of it": "much"}, '["price of it"]', '"much"'),
-        ([0.9], "", "[0.9]"),
+        (True, "", "true"),
     ],
 )
 def test_a_target_that_is_no_figure_is_named_by_its_place(given, place, value):

@@ -213,7 +213,7 @@ GOAL = Goal("a", 0, {}, branches=BranchesConfig(), compression=CompressionConfig
     ("field", "value", "named"),
     [
         ("state", 99, "goal state 99"),
-        ("metric", "perplexity", "metric perplexity"),
+        ("metric", "no word", "metric no word"),
         ("quantization.precision", "int2", "quantization int2"),
         ("quantization.inputs", "int2", "quantization config"),
         ("branches.count", 99, "branches config"),

@@ -15,6 +15,7 @@ from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
+from tests.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
 CONFIG = [
@@ -186,7 +187,7 @@ def test_no_server(service, port):
 
 
 def test_the_token_comes_from_a_file(service, port, tmp_path):
-    (tmp_path / "token").write_text("s3cret\n")
+    write_token(tmp_path / "token", "s3cret\n")
     port("--token-file", tmp_path / "token")
     assert service.fake.metadata[0]["authorization"] == "Bearer s3cret"
     assert port("--token-file", tmp_path / "none").exit_code == 2
@@ -245,7 +246,7 @@ def test_add_waits_for_the_added_goals_alone(service, add, config, tmp_path):
     assert result.exit_code == 0
     assert "job job-1, 1 of 2 goals" in result.stdout
     assert "half: adapting 75/150" in result.stdout
-    assert "All 1 goals are met." in result.stdout
+    assert "The goal is met." in result.stdout
     assert "source: tuning" not in result.stdout
     assert "tenth is failed" not in result.stdout
     report = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -257,7 +258,7 @@ def test_an_added_goal_that_is_not_met(service, add, config):
     result = add()
     assert result.exit_code == 11
     assert "tenth is failed: no room" in result.stdout
-    assert "1 of 1 goals are not met." in result.stdout
+    assert "The goal is not met." in result.stdout
     assert service.fake.requests_of(pb.FetchPackageRequest) == []
 
 

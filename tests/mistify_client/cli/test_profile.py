@@ -13,6 +13,7 @@ from mistify.profiling.samples import samples
 from mistify_client.cli.main import app
 from tests.mistify_client.coordinators import running
 from tests.mistify_client.device_service import Devices, serve
+from tests.tokens import write_token
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_what_was_measured_is_kept_in_a_directory_that_is_made(tmp_path, measure
 
 
 def test_a_wrong_way_to_the_server_is_reported_before_measuring(tmp_path, measured):
-    (tmp_path / "token").write_text("wrong")
+    write_token(tmp_path / "token", "wrong")
     (tmp_path / "file").write_text("no directory")
     with running(tmp_path / "store", token="right") as address:  # noqa: S106
         for options, exit_code, message in (

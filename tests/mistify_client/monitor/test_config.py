@@ -7,6 +7,7 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify_client.monitor.config import goal_template, load_config
 from mistify_client.monitor.state.targets import Targets
 from tests.paths import REPOSITORY
+from tests.tokens import write_token
 
 GOAL = {
     "id": "phone",
@@ -39,7 +40,7 @@ def test_everything_has_a_default(write):
 
 
 def test_a_whole_config(write, tmp_path):
-    (tmp_path / "token").write_text("secret\n")
+    write_token(tmp_path / "token", "secret\n")
     text = 'interval = "100ms"\n[targets]\nlatency = "20ms"\n[policy]\ndwell = "5s"\n'
     config = load_config(write(text + REPLACEMENT + 'after = "2min"\njob = "j"\ntoken_file = "token"\n'))
     assert (config.interval, config.targets.latency) == (0.1, 20.0)
@@ -49,7 +50,7 @@ def test_a_whole_config(write, tmp_path):
 
 
 def test_reporting(write, tmp_path):
-    (tmp_path / "token").write_text("secret\n")
+    write_token(tmp_path / "token", "secret\n")
     reporting = load_config(write(REPORTING + 'token_file = "token"\n')).reporting
     assert (reporting.device, reporting.free) == ("my-board", 0.9)
     assert reporting.token_file == tmp_path / "token"

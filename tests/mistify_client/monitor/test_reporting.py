@@ -13,6 +13,7 @@ from mistify_client.runtime.versions import current, install
 from tests.mistify_client.conftest import make_package
 from tests.mistify_client.device_service import Devices, serve
 from tests.mistify_client.monitor.adapting import Entries
+from tests.tokens import write_token
 
 
 class Site:
@@ -123,7 +124,7 @@ def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
     site.daemon(token_file=tmp_path / "token")
     site.let_pass(11, 1.0)
     assert "the token cannot be read" in site.entries.until(event="problem")["reason"]
-    (tmp_path / "token").write_text("right")
+    write_token(tmp_path / "token", "right")
     assert "predicted" in site.entries.until(event="latency")["reason"]
     assert len(site.devices.reports) == 1
 

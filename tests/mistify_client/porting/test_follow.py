@@ -35,7 +35,9 @@ def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_pat
     there = replace(half, id="there", budget={"latency_ms@pi": 1.0})
     for goals, verdict in (
         ((half, there), "All 2 goals are met, 1 of them as predicted, not as measured."),
-        ((half,), "All 1 goals are met."),
+        ((half,), "The goal is met."),
+        ((there,), "The goal is met, as predicted, not as measured."),
+        ((there, there), "All 2 goals are met, as predicted, not as measured."),
     ):
         console = Console(width=100, file=io.StringIO())
         assert finish(replace(service.fake.job, goals=goals), tmp_path, console) == 0

@@ -92,6 +92,14 @@ def test_the_tree_has_each_output_where_there_are_several():
     assert "kind" not in lines_of(Plan((one,)))[0]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "less than a second"), (1.4, "about 1 s"), (7_200.0, "about 2.0 h")]
+)
+def test_the_time_of_a_job_is_said_in_words(seconds, said):
+    (*_, last) = lines_of(Plan((replace(BATCH, seconds=seconds),), ()))
+    assert last.strip() == f"The job takes {said}."
+
+
 @pytest.fixture
 def plan(tmp_path, service, monkeypatch):
     monkeypatch.delenv("MISTIFY_SERVER", raising=False)

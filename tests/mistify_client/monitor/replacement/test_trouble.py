@@ -11,6 +11,7 @@ from mistify_client.runtime.versions import current
 from tests.disks import files_limited_to
 from tests.mistify_client.conftest import serve
 from tests.mistify_client.monitor.adapting import held
+from tests.tokens import write_token
 
 
 def test_the_server_is_away_at_first(site, service):
@@ -39,11 +40,11 @@ def test_the_server_goes_away_in_between(site, service, call, phase):
 
 
 def test_a_token_that_is_refused_may_be_mended(site, service, tmp_path):
-    (tmp_path / "token").write_text("wrong")
+    write_token(tmp_path / "token", "wrong")
     service.fake.error = MistifyError(ErrorCode.UNAUTHENTICATED, "the token is wrong")
     site.ask(token_file=tmp_path / "token")
     assert "the token is wrong" in site.entries.until(event="problem")["reason"]
-    (tmp_path / "token").write_text("right")
+    write_token(tmp_path / "token", "right")
     service.fake.error = None
     site.until("probation")
     sent = [dict(metadata)["authorization"] for metadata in service.fake.metadata]
@@ -55,7 +56,7 @@ def test_a_token_that_is_not_there_for_a_moment_is_waited_for(site, tmp_path):
     problem = site.entries.until(event="problem")["reason"]
     assert problem.startswith("the token cannot be read")
     assert str(tmp_path / "token") in problem
-    (tmp_path / "token").write_text("right")
+    write_token(tmp_path / "token", "right")
     site.until("probation")
 
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,25 @@ def test_what_is_wanted_is_found(roots: DataRoots, tmp_path: Path) -> None:
     assert roots.find("test.npz", PathKind.EITHER) == tmp_path / "second" / "test.npz"
     with pytest.raises(InvalidValue, match="a directory below a data root"):
         roots.find("test.npz", PathKind.DIRECTORY)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "suggested"),
+    [
+        ("nope2.npz", ["nan.npz"], None),
+        ("mobilenet.keras", ["mobilenet.h5", "test.keras"], "mobilenet.h5"),
+        ("trian.npz", ["train.npz", "test.npz"], "train.npz"),
+        ("photos", ["photo", "notes"], "photo"),
+    ],
+)
+def test_a_name_is_suggested_that_is_alike_without_its_suffix_too(
+    tmp_path: Path, wanted: str, there: list[str], suggested: str | None
+) -> None:
+    for name in there:
+        (tmp_path / name).touch()
+    advice = f'did you mean "{suggested}"' if suggested else "check the path"
+    with pytest.raises(InvalidValue, match=re.escape(advice)):
+        DataRoots.of([tmp_path]).find(wanted)
 
 
 def test_a_name_that_is_nearly_right_is_suggested(roots: DataRoots, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import keras
-import numpy as np
 import pytest
 
 from executors.base import Assignment
@@ -14,58 +13,23 @@ from executors.structure import analyse
 from executors.training.setup import TrainingParams, TrainingSetup
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
-from mistify.costs.latency import LatencyModel, RoutineModel, Tile
-from mistify.costs.profiles import MeasuredProfile, NominalProfile, Profile, device_profile
+from mistify.costs.profiles import NominalProfile, Profile
 from mistify.costs.quantization import Quantization
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     aimed,
-    calibrated,
-    calibrated_host,
     corrected,
     deviation_at,
     limits_latency,
     stopwatch,
 )
+from tests.mistify_server.worker.adaptation.machines import examples, measured_board, predicted
 
 LATENCY = "mistify_server.worker.adaptation.latency"
 
-layers = keras.layers
 PI = NominalProfile("pi", 5.0, 1.0)
 PARAMS = MorphNetParams(adapt_steps=8, tune_steps=1, max_steps=400, batch_size=8)
-
-
-@pytest.fixture(scope="module")
-def model() -> keras.Model:
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((16,), name="x")
-    x = layers.Dense(96, "relu")(layers.Dense(96, "relu")(inputs))
-    return keras.Model(inputs, layers.Dense(4, "softmax", name="scores")(x))
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return examples(0)
-
-
-def examples(seed: int) -> Dataset:
-    rng = np.random.default_rng(seed)
-    return Dataset({"x": rng.normal(size=(40, 16)).astype(np.float32)}, {"scores": rng.integers(0, 4, 40)})
-
-
-def predicted(network: keras.Model, profile: Profile = HOST) -> float:
-    return profile.latency_ms(analyse(network).network())
-
-
-def measured_board(integer: bool = False) -> MeasuredProfile:
-    """A device on which multiply-adds alone take time: 1 ns each, in tiles of one."""
-    figures = {routine: (0.0, 1e-3, *[0.0] * 9) for routine in ("dense", "dense-vector")}
-    routines = {routine: RoutineModel(tile=Tile(), figures=terms) for routine, terms in figures.items()}
-    passes = dict.fromkeys(
-        ("softmax", "quantize", "dequantize"), RoutineModel(tile=Tile(), figures=(0.0,) * 7)
-    )
-    return device_profile("board", LatencyModel(start=0.0, routines={**routines, **passes}), integer)
 
 
 class Machine:
@@ -185,75 +149,6 @@ def test_correction_is_one_factor_for_all_networks_on_this_machine(model: keras.
     host, pi = corrected((HOST, PI), 2.0)
     assert predicted(model, host) == pytest.approx(2 * predicted(model, HOST))
     assert pi == PI
-
-
-def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
-    host, four, pi = calibrated((HOST.slower(1e6), HOST.with_threads(4), PI), model)
-    assert pi == PI
-    assert (four.name, four == HOST.with_threads(4)) == ("host@4-threads", False)
-    assert (host.name, host == HOST.slower(1e6)) == ("host", False)
-    assert 1e-5 < predicted(model, host) < 100
-
-
-def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
-    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Float32 takes three times as long as int8."""
-    taken = {"none": 3.0, "float16": 2.9, "dynamic": 2.0, "int8": 1.0}
-    monkeypatch.setattr(
-        f"{LATENCY}.stopwatch",
-        lambda asked, train, threads: lambda _: taken[asked[0].precision.value] / threads,
-    )
-    host = measured_board(), measured_board(integer=True)
-    profiles = {profile.name: profile for profile in calibrated_host(host, model, data)}
-    assert list(profiles) == ["host", "host@float16", "host@dynamic", "host@int8"]
-    assert [predicted(model, profile) for profile in profiles.values()] == pytest.approx(list(taken.values()))
-    assert [profile.integer for profile in profiles.values()] == [False, False, False, True]
-    kernels = [profile.kernels for profile in profiles.values()]
-    assert kernels == [None, None, host[1].model, None]
-    four = list(calibrated_host(host, model, data, 4))
-    assert [profile.name for profile in four] == [
-        *("host@4-threads", "host@4-threads@float16", "host@4-threads@dynamic", "host@4-threads@int8")
-    ]
-    assert {profile.threads for profile in four} == {4}
-    assert [4 * predicted(model, profile) for profile in four] == pytest.approx(list(taken.values()))
-
-
-def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
-    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With two threads, which it was not measured with, networks gain as much as the source does over one."""
-    monkeypatch.setattr(f"{LATENCY}.stopwatch", lambda asked, train, threads: lambda _: 1.0)
-    with_one = measured_board(), measured_board(integer=True)
-    model_of_four = with_one[0].model.model_copy(update={"start": 1e6})
-    with_four = [replace(board, threads=4, model=model_of_four) for board in with_one]
-    by_threads = {
-        threads: next(calibrated_host([*with_four, *with_one], model, data, threads)) for threads in (1, 2, 4)
-    }
-    assert {threads: profile.model.start for threads, profile in by_threads.items()} == {
-        1: with_one[0].model.start,
-        2: with_one[0].model.start,
-        4: 1e6,
-    }
-    assert by_threads[4].name == "host@4-threads"
-
-
-def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
-    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopwatch_of(asked: Any, train: Dataset, threads: int) -> Any:
-        def measure(network: keras.Model) -> float:
-            if asked[0].precision.integer:
-                raise RuntimeError("cannot be converted")
-            return 3.0
-
-        return measure
-
-    monkeypatch.setattr(f"{LATENCY}.stopwatch", stopwatch_of)
-    host = measured_board(), measured_board(integer=True)
-    *_, integers = calibrated_host(host, model, data)
-    assert integers.name == "host@int8"
-    assert predicted(model, integers) == pytest.approx(3.0)
 
 
 def test_an_edge_is_held_to_the_profile_of_its_precision(model: keras.Model, data: Dataset) -> None:

@@ -1,0 +1,193 @@
+"""Goals written in short: defaults for all of them, and lists of hardware and of limits.
+
+    {"defaults": {"id": "{hardware}-{latency}", "model": "net.keras"},
+     "goals": [{"hardware": ["jetson-nano", "pi-4"], "adaptation_goal": {"latency": ["30ms", "60ms"]}}]}
+
+is four goals. They are the goals of Figure 3 once they are written out, and whoever reads them need not know
+how they were written.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from mistify.errors import Problem
+from mistify.parsing.validation import InvalidValue, json_path, unknown_name
+
+Object: TypeAlias = dict[str, Any]
+
+_DEFAULTS: Final = "defaults"
+_GOALS: Final = "goals"
+_HARDWARE: Final = "hardware"
+_LIMITS: Final = "adaptation_goal"
+
+#: Objects that a goal takes as a whole from the defaults, or not at all.
+_WHOLE: Final = frozenset({_HARDWARE, "algorithm"})
+
+#: Written out of one file; more are a mistake, and would fill the memory.
+MOST_GOALS: Final = 100_000
+
+_PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One goal, written out.
+
+    Attributes:
+        value: As in a list of configs.
+        place: The JSON path of the goal in the file.
+        moved: JSON paths in the file of what stands elsewhere there, by their paths in the goal.
+    """
+
+    value: Any
+    place: str
+    moved: Mapping[str, str] = field(default_factory=dict)
+
+    def place_of(self, path: str) -> str:
+        """Return the JSON path in the file of a path in the goal, such as `.hardware.name`."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.moved and path[end : end + 1] in ("", ".", "["):
+                return self.moved[path[:end]] + path[end:]
+        return self.place + path
+
+
+def entries_of(
+    value: object, problems: list[Problem], check_count: Callable[[int], object] = lambda _: None
+) -> list[Entry]:
+    """Return the goals of a file's JSON, each written out.
+
+    Args:
+        value: A list of configs, one config, or an object with `defaults` and `goals`.
+        problems: Takes what is wrong with the way in which they are written.
+        check_count: Gets the number of goals before they are written out, and may raise an error.
+    """
+    if isinstance(value, dict) and (_GOALS in value or _DEFAULTS in value):
+        entries = _with_defaults(value, problems)
+    else:
+        goals = value if isinstance(value, list) else [value]
+        entries = [Entry(goal, f"[{index}]") for index, goal in enumerate(goals)]
+    count = sum(prod(len(values) for _, values in _lists(entry.value)) for entry in entries)
+    check_count(count)
+    if count > MOST_GOALS:
+        problems.append(
+            Problem("the lists", f"{count:,} goals", f"at most {MOST_GOALS:,}", "shorten the lists")
+        )
+        return []
+    return [written for entry in entries for written in _written_out(entry, problems)]
+
+
+def in_the_file(problems: Iterable[Problem], entries: Sequence[Entry]) -> list[Problem]:
+    """Return problems of goals, `[INDEX].PATH`, at their places in the file, each once."""
+    return list(dict.fromkeys(replace(each, place=_moved(each.place, entries)) for each in problems))
+
+
+def _moved(place: str, entries: Sequence[Entry]) -> str:
+    index = re.match(r"\[(\d+)\]", place)
+    if index is None or int(index[1]) >= len(entries):
+        return place
+    return entries[int(index[1])].place_of(place[index.end() :])
+
+
+def _with_defaults(file: Object, problems: list[Problem]) -> list[Entry]:
+    """Return the goals of a file with what its defaults add to them."""
+    known = {_DEFAULTS: (dict, "an object"), _GOALS: (list, "a list of goals")}
+    unknown = [key for key in file if key not in known]
+    problems += [Problem(json_path([key]), f'the key "{key}"', *unknown_name(key, known)) for key in unknown]
+    for key, (kind, expected) in known.items():
+        if not isinstance(file.get(key, kind()), kind):
+            problems.append(InvalidValue(file[key], expected, "see docs/config.md").problem(key))
+            return []
+    defaults = file.get(_DEFAULTS, {})
+    entries = []
+    for index, goal in enumerate(file.get(_GOALS, [])):
+        place = f"{_GOALS}[{index}]"
+        moved: dict[str, str] = {}
+        value = _merged(defaults, goal, moved) if isinstance(goal, dict) else goal
+        entries.append(Entry(value, place, moved))
+    return entries
+
+
+def _merged(defaults: Object, goal: Object, moved: dict[str, str], keys: tuple[str, ...] = ()) -> Object:
+    """Return a goal with the defaults of keys that it lacks; objects are merged key by key."""
+    merged = dict(goal)
+    for key, default in defaults.items():
+        path = (*keys, key)
+        if key not in goal:
+            merged[key] = default
+            moved[f".{json_path(path)}"] = json_path((_DEFAULTS, *path))
+        elif (
+            isinstance(default, dict)
+            and isinstance(goal[key], dict)
+            and not (path == (key,) and key in _WHOLE)
+        ):
+            merged[key] = _merged(default, goal[key], moved, path)
+    return merged
+
+
+def _lists(goal: object) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    """Yield the lists of a goal of which each value makes a goal of its own, by the keys that lead there."""
+    if isinstance(goal, dict):
+        if isinstance(goal.get(_HARDWARE), list):
+            yield (_HARDWARE,), goal[_HARDWARE]
+        limits = goal.get(_LIMITS)
+        for key, limit in limits.items() if isinstance(limits, dict) else ():
+            if isinstance(limit, list):
+                yield (_LIMITS, key), limit
+
+
+def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
+    """Yield a goal for every combination of the values in a goal's lists."""
+    lists = list(_lists(entry.value))
+    for keys, values in lists:
+        if not values:
+            place = entry.place_of(f".{json_path(keys)}")
+            problems.append(
+                InvalidValue([], "at least one value", "add one, or leave the key out").problem(place)
+            )
+    for chosen in product(*(enumerate(values) for _, values in lists)):
+        value, moved = entry.value, dict(entry.moved)
+        for (keys, _), (index, single) in zip(lists, chosen, strict=True):
+            value = _with(value, keys, single)
+            path = f".{json_path(keys)}"
+            moved[path] = f"{entry.place_of(path)}[{index}]"
+        yield Entry(_named(value, [keys[-1] for keys, _ in lists], entry, problems), entry.place, moved)
+
+
+def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
+    first, *rest = keys
+    return {**goal, first: _with(goal[first], tuple(rest), value) if rest else value}
+
+
+def _named(goal: Any, varied: Sequence[str], entry: Entry, problems: list[Problem]) -> Any:
+    """Return a goal with its id, made by a pattern, or of what differs between goals of one list."""
+    pattern = goal.get("id") if isinstance(goal, dict) else None
+    if not isinstance(pattern, str):
+        return goal
+    names = _names(goal)
+    wanted = _PLACEHOLDER.findall(pattern)
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        place = entry.place_of(".id")
+        expected, fix = unknown_name(unknown[0], names)
+        problems.append(InvalidValue(pattern, f"in braces {expected}", fix).problem(place))
+        return goal
+    if varied and not wanted:
+        pattern = "-".join([pattern, *(f"{{{name}}}" for name in varied)])
+    return {**goal, "id": _PLACEHOLDER.sub(lambda match: names[match[1]], pattern)}
+
+
+def _names(goal: Object) -> dict[str, str]:
+    """Return what placeholders of an id stand for: the hardware's name, and the limits."""
+    hardware, limits = goal.get(_HARDWARE), goal.get(_LIMITS)
+    named = hardware.get("name") if isinstance(hardware, dict) else hardware
+    values = {_HARDWARE: named, **(limits if isinstance(limits, dict) else {})}
+    return {
+        name: _NOT_IN_IDS.sub("-", str(value)).strip("-")
+        for name, value in values.items()
+        if isinstance(value, str | int | float)
+    }

@@ -1,0 +1,58 @@
+"""LiteRT's interpreters, opened without a word on standard error."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+from ai_edge_litert.interpreter import Interpreter
+
+_STANDARD_ERROR: Final = 2
+
+#: Written by LiteRT when a process first allocates tensors; no setting of its Python package turns it off.
+_NOTICE: Final = b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
+
+_noticed: Final = Event()
+
+
+def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
+    """Return an interpreter of a `.tflite`, given as its content or its path.
+
+    Args:
+        network: The network.
+        threads: How many it uses; None for what LiteRT chooses.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(network, Path):
+        interpreter = Interpreter(model_path=str(network), num_threads=threads)
+    else:
+        interpreter = Interpreter(model_content=network, num_threads=threads)
+    if not _noticed.is_set():
+        _noticed.set()
+        # Shapes may be missing that inputs have yet to be given.
+        with _without_notice(), suppress(RuntimeError):
+            interpreter.allocate_tensors()
+    return interpreter
+
+
+@contextmanager
+def _without_notice() -> Iterator[None]:
+    """Keep the notice off standard error; all else that is written there meanwhile follows at the end."""
+    try:
+        saved = os.dup(_STANDARD_ERROR)
+    except OSError:  # closed, as that of a daemon may be
+        yield
+        return
+    written = os.memfd_create("standard-error")
+    try:
+        os.dup2(written, _STANDARD_ERROR)
+        yield
+    finally:
+        os.dup2(saved, _STANDARD_ERROR)
+        os.lseek(written, 0, os.SEEK_SET)
+        with os.fdopen(saved, "wb") as standard_error, os.fdopen(written, "rb") as content:
+            standard_error.write(content.read().replace(_NOTICE, b""))

@@ -1,0 +1,37 @@
+"""Files that hold an access token."""
+
+import os
+import stat
+from pathlib import Path
+
+from mistify.errors import MistifyError, Problem, invalid_config
+
+#: What users other than the owner and its group may not do with such a file.
+_OTHERS = stat.S_IRWXO
+
+
+def token_in(path: Path | None) -> str | None:
+    """Return the token in a file that only its owner, and perhaps a group, may read; None without a file.
+
+    Raises:
+        MistifyError: INVALID_CONFIG, it cannot be read, holds no token, or is open to other users.
+    """
+    if path is None:
+        return None
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            token = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _invalid(path, reason, "a file with a token", "check the path") from error
+    if mode & _OTHERS:
+        expected = "a file that is closed to other users"
+        raise _invalid(path, f"mode {mode:04o}", expected, f"chmod 600 {path}")
+    if not token:
+        raise _invalid(path, "an empty file", "a file with a token", "write one: openssl rand -hex 32")
+    return token
+
+
+def _invalid(path: Path, value: str, expected: str, fix: str) -> MistifyError:
+    return invalid_config([Problem(str(path), value, expected, fix)], "the token")

@@ -1,0 +1,140 @@
+"""Profiles of this machine predict the source, and the least network, as they were measured."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from executors.data import Dataset
+from executors.structure import analyse, narrow
+from mistify.costs.catalogue import HOST
+from mistify.costs.profiles import MeasuredNetwork, NominalProfile
+from mistify_server.worker.adaptation.calibration import calibrated, calibrated_host, least_network
+from tests.mistify_server.worker.adaptation.machines import dense_network, measured_board, predicted
+
+CALIBRATION = "mistify_server.worker.adaptation.calibration"
+
+PI = NominalProfile("pi", 5.0, 1.0)
+
+
+def test_calibration_changes_this_machine_alone(model: keras.Model) -> None:
+    host, four, pi = calibrated((HOST.slower(1e6), HOST.with_threads(4), PI), model)
+    assert pi == PI
+    assert (four.name, four == HOST.with_threads(4)) == ("host@4-threads", False)
+    assert (host.name, host == HOST.slower(1e6)) == ("host", False)
+    assert 1e-5 < predicted(model, host) < 100
+
+
+def test_this_machine_has_a_profile_at_each_precision_that_predicts_the_source(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Float32 takes three times as long as int8."""
+    taken = {"none": 3.0, "float16": 2.9, "dynamic": 2.0, "int8": 1.0}
+    monkeypatch.setattr(
+        f"{CALIBRATION}.stopwatch",
+        lambda asked, train, threads: lambda _: taken[asked[0].precision.value] / threads,
+    )
+    host = measured_board(), measured_board(integer=True)
+    profiles = {profile.name: profile for profile in calibrated_host(host, model, data)}
+    assert list(profiles) == ["host", "host@float16", "host@dynamic", "host@int8"]
+    assert [predicted(model, profile) for profile in profiles.values()] == pytest.approx(list(taken.values()))
+    assert [profile.integer for profile in profiles.values()] == [False, False, False, True]
+    kernels = [profile.kernels for profile in profiles.values()]
+    assert kernels == [None, None, host[1].model, None]
+    four = list(calibrated_host(host, model, data, 4))
+    assert [profile.name for profile in four] == [
+        *("host@4-threads", "host@4-threads@float16", "host@4-threads@dynamic", "host@4-threads@int8")
+    ]
+    assert {profile.threads for profile in four} == {4}
+    assert [4 * predicted(model, profile) for profile in four] == pytest.approx(list(taken.values()))
+
+
+def test_threads_that_this_machine_was_measured_with_have_profiles_of_their_own(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two threads, which it was not measured with, networks gain as much as the source does over one."""
+    monkeypatch.setattr(f"{CALIBRATION}.stopwatch", lambda asked, train, threads: lambda _: 1.0)
+    with_one = measured_board(), measured_board(integer=True)
+    model_of_four = with_one[0].model.model_copy(update={"start": 1e6})
+    with_four = [replace(board, threads=4, model=model_of_four) for board in with_one]
+    by_threads = {
+        threads: next(calibrated_host([*with_four, *with_one], model, data, threads)) for threads in (1, 2, 4)
+    }
+    assert {threads: profile.model.start for threads, profile in by_threads.items()} == {
+        1: with_one[0].model.start,
+        2: with_one[0].model.start,
+        4: 1e6,
+    }
+    assert by_threads[4].name == "host@4-threads"
+
+
+def test_a_precision_that_the_source_cannot_have_takes_as_long_as_float32(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopwatch_of(asked: Any, train: Dataset, threads: int) -> Any:
+        def measure(network: keras.Model) -> float:
+            if asked[0].precision.integer:
+                raise RuntimeError("cannot be converted")
+            return 3.0
+
+        return measure
+
+    monkeypatch.setattr(f"{CALIBRATION}.stopwatch", stopwatch_of)
+    host = measured_board(), measured_board(integer=True)
+    *_, integers = calibrated_host(host, model, data)
+    assert integers.name == "host@int8"
+    assert predicted(model, integers) == pytest.approx(3.0)
+
+
+def test_profiles_predict_the_least_network_as_it_was_measured_and_those_between(
+    model: keras.Model, data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a network is, 0.4 ms go by at its borders; integers save nothing where it is narrow."""
+    board, source_ms = measured_board(), predicted(model, measured_board())
+
+    def took(network: keras.Model, precision: str) -> float:
+        share = predicted(network, board) / source_ms
+        return {"int8": 1.0 - 0.5 * share}.get(precision, 0.4 + 0.6 * share)
+
+    measure_like(took, monkeypatch)
+    profiles = list(calibrated_host((board, measured_board(integer=True)), model, data))
+    least = least_network(model)
+    half = narrow(analyse(model), {name: np.arange(96) < 48 for name in analyse(model).groups})
+    for network in (model, half, least):
+        assert predicted(network, profiles[0]) == pytest.approx(took(network, "none"))
+        assert predicted(network, profiles[0].slower(2)) == pytest.approx(2 * took(network, "none"))
+    # No network takes less than another where the least took longer than the source.
+    assert predicted(model, profiles[3]) == predicted(least, profiles[3]) == pytest.approx(0.5)
+
+
+def test_networks_below_the_line_through_zero_count_by_the_source_alone() -> None:
+    """By a line through the two, half of the source would take less than nothing."""
+    model = dense_network()
+    board, source = measured_board(), analyse(model).network()
+    least = analyse(least_network(model)).network()
+    predicted_ms = board.latency_ms(source)
+    fitted = board.fitted(
+        MeasuredNetwork(source, 3 * predicted_ms), MeasuredNetwork(least, board.latency_ms(least) / 9)
+    )
+    assert (fitted.factor, fitted.fixed_ms) == (pytest.approx(3.0), 0.0)
+    alike = board.fitted(MeasuredNetwork(source, 2 * predicted_ms), MeasuredNetwork(source, predicted_ms))
+    assert (alike.factor, alike.fixed_ms) == (pytest.approx(2.0), 0.0)
+
+
+def test_the_least_network_has_one_unit_in_each_group() -> None:
+    assert [weights.shape for weights in least_network(dense_network()).get_weights()] == [
+        *((16, 1), (1,)),
+        *((1, 1), (1,)),
+        *((1, 4), (4,)),
+    ]
+
+
+def measure_like(took: Callable[[keras.Model, str], float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let measurements say what networks take, by their precision."""
+    monkeypatch.setattr(
+        f"{CALIBRATION}.stopwatch",
+        lambda asked, train, threads: lambda network: took(network, asked[0].precision.value),
+    )
