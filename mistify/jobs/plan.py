@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mistify.config.metric import Metric
+from mistify.config.targets import Target
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
 
@@ -39,6 +40,15 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class OutputEstimate:
+    """The predicted score of one output, by a metric of its own."""
+
+    output: str
+    metric: Metric
+    interval: Interval
+
+
+@dataclass(frozen=True)
 class PlannedEdge:
     """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
 
@@ -50,7 +60,8 @@ class PlannedEdge:
         choice: The reason for the algorithm, in words.
         costs: The predicted costs of the network.
         accuracy: The predicted accuracy by the batch's metric; None without a basis for a prediction.
-        accuracy_target: The strictest target of these goals.
+        targets: The strictest targets of these goals.
+        outputs: The predicted score of each output; empty without a basis for a prediction.
         steps: The training steps.
         seconds: The predicted time of the edge, with the packages of its goals.
         warning: Which demands are likely to be missed, in words; empty if none.
@@ -65,9 +76,10 @@ class PlannedEdge:
     choice: str
     costs: Costs
     accuracy: Interval | None
-    accuracy_target: float | None
+    targets: tuple[Target, ...]
     steps: int
     seconds: float
+    outputs: tuple[OutputEstimate, ...] = ()
     warning: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,6 +93,7 @@ class PlannedBatch:
         metric: The metric of all accuracies.
         source_costs: The costs of the model as it comes.
         source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
+        source_outputs: The predicted score of each of its outputs, likewise.
         source_steps: The steps that tune the source.
         source_seconds: The predicted time of the source and of the algorithms' preparations.
         edges: The edges of the tree, parents first.
@@ -98,6 +111,7 @@ class PlannedBatch:
     edges: tuple[PlannedEdge, ...]
     seconds: float
     evidence: str
+    source_outputs: tuple[OutputEstimate, ...] = ()
     formats: tuple[AxisFormat, ...] = ()
 
 

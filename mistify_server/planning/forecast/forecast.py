@@ -4,22 +4,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import log2
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
-from mistify.jobs.plan import Estimate, Interval, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Estimate, Interval, OutputEstimate, PlannedBatch, PlannedEdge
 from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
 from mistify_server.planning.forecast.choice import Chooser, Edge
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
+from mistify_server.planning.forecast.targets import expected_to_reach, warning
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
@@ -39,6 +41,14 @@ _RECORDS: Final = 300
 #: Seconds to start a worker and to package a goal, as measured for small networks.
 _STARTING: Final = 5.0
 _PACKAGING: Final = 1.0
+
+
+class _Score(NamedTuple):
+    """What the source may reach by one metric: of one of its outputs, or `OVERALL`."""
+
+    output: str
+    metric: Metric
+    prospect: Prospect
 
 
 class Forecast:
@@ -73,11 +83,11 @@ class Forecast:
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
     def warning(self, node: NodePlan, precision: Quantization) -> str:
-        """Describe the target that a node is likely to miss at a precision; empty if none is."""
-        if node.accuracy_target is None:
+        """Describe the targets that a node is likely to miss at a precision; empty if none are."""
+        if not node.targets:
             return ""
-        steps, accuracy = self._reached(node, precision)
-        return _warning(self.plan.data.metric, accuracy, node.accuracy_target, steps)
+        steps, expected = self._reached(node, precision)
+        return warning(node.targets, expected, steps)
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
         """Return the expected course of the batch.
@@ -96,7 +106,8 @@ class Forecast:
             model=plan.model_name,
             metric=plan.data.validation_metric,
             source_costs=plan.source_costs,
-            source_accuracy=self._interval(()),
+            source_accuracy=self._source and self._interval(self._source),
+            source_outputs=tuple(map(self._estimate, self._outputs)),
             source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
             edges=tuple(edges.values()),
@@ -165,29 +176,44 @@ class Forecast:
         return dict(costs)
 
     @cached_property
-    def _source(self) -> Prospect | None:
+    def _source(self) -> _Score | None:
         """The tuned source; None where it was measured neither now nor before."""
+        metric = self.plan.data.metric
         known = self._experience.source(self._subject, self._estimates.source_steps)
-        return prospect_of(self.plan.data.metric, self._estimates, self._outlook, known)
+        prospect = prospect_of(metric, self._estimates, self._outlook, known)
+        return None if prospect is None else _Score(OVERALL, metric, prospect)
 
-    def _interval(self, losses: Sequence[Estimate], steps: int = 0) -> Interval | None:
-        """Return the figure of a network that loses shares of the source's; None if that is unknown.
+    @cached_property
+    def _outputs(self) -> tuple[_Score, ...]:
+        """The outputs of the tuned source; empty where they were not measured. No trial has measured them."""
+        outlook = self._outlook and self._outlook.model_copy(update={"trial_accuracy": None})
+        scores = []
+        for score in self._estimates.output_scores:
+            came = self._estimates.model_copy(update={"accuracy": score.value})
+            prospect = prospect_of(score.metric, came, outlook, None)
+            scores += [] if prospect is None else [_Score(score.output, score.metric, prospect)]
+        return tuple(scores)
+
+    def _interval(self, source: _Score, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
+        """Return the figure of a network that loses shares of the source's.
 
         Args:
+            source: The source, or one of its outputs.
             losses: The shares.
             steps: Training steps of the network.
         """
-        if self._source is None:
-            return None
         return interval_of(
-            self.plan.data.metric,
-            self._source,
+            source.metric,
+            source.prospect,
             losses,
             doublings=log2(1 + steps / (self._estimates.source_steps or steps or 1)),
             gain_in_losses=self._experience.knows(self._subject),
             degrees=self._experience.degrees(self._subject),
             tested=self._outlook.tested if self._outlook else None,
         )
+
+    def _estimate(self, source: _Score, losses: Sequence[Estimate] = (), steps: int = 0) -> OutputEstimate:
+        return OutputEstimate(source.output, source.metric, self._interval(source, losses, steps))
 
     @property
     def _step_seconds(self) -> float:
@@ -203,11 +229,10 @@ class Forecast:
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
         own = [goals[goal_id] for goal_id in node.goals]
-        steps, accuracy = self._reached(node, max((goal.quantization.precision for goal in own), key=_risk))
+        steps, expected = self._reached(node, max((goal.quantization.precision for goal in own), key=_risk))
         case = self._chooser.case(self._edge(node), node.algorithm)
         work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
         adapting = work * self._step_seconds
-        target = node.accuracy_target
         return PlannedEdge(
             goals=node.goals,
             parent=own[0].parent,
@@ -215,30 +240,36 @@ class Forecast:
             algorithm=node.algorithm,
             choice=node.choice,
             costs=self._costs(node.index),
-            accuracy=accuracy,
-            accuracy_target=target,
+            accuracy=expected[0].interval if expected else None,
+            outputs=expected[1:],
+            targets=node.targets,
             steps=steps,
             seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
-            warning=_warning(self.plan.data.metric, accuracy, target, steps),
+            warning=warning(node.targets, expected, steps),
             precisions=_precisions(own),
         )
 
-    def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, Interval | None]:
-        """Return the steps of an edge, tuned until the target is met if it can be, and its figure."""
-        edge, metric, source = self._edge(node), self.plan.data.metric, self._source
+    def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
+        """Return the steps of an edge and its scores, tuned until the targets are met if they can be.
+
+        The first score is by the metric of the batch; none is known where the source's is not. What an output
+        loses is not known apart: it is expected to lose the same share of its own score.
+        """
+        edge, source = self._edge(node), self._source
         if source is None:
-            return self._chooser.case(edge, node.algorithm).steps, None
+            return self._chooser.case(edge, node.algorithm).steps, ()
+        scores = (source, *self._outputs)
         most_rounds = 1
-        if node.accuracy_target is not None:
+        if node.targets:
             most_rounds = self._estimates.candidates[node.algorithm].rounds(edge.distance)
         rounds = np.unique(np.geomspace(1, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
-        losses, figure = self._experience.lost(cases), source.figure(metric)
-        expected = [metric.after(figure, lost.mean) for lost in losses]
-        reached = [metric.reaches(each, node.accuracy_target) for each in expected]
+        losses = self._experience.lost(cases)
+        reached = [expected_to_reach(node.targets, _figures_after(lost, scores)) for lost in losses]
         first = reached.index(True) if any(reached) else -1
         steps = cases[first].steps
-        return steps, self._interval([losses[first], loss_of(precision)], steps)
+        lost = [losses[first], loss_of(precision)]
+        return steps, tuple(self._estimate(score, lost, steps) for score in scores)
 
 
 def forecast_of(
@@ -271,9 +302,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
             goal,
             algorithm=node_of[goal.id].algorithm,
             choice=node_of[goal.id].choice,
-            warning=""
-            if goal.accuracy_target is None
-            else forecast.warning(node_of[goal.id], goal.quantization.precision),
+            warning=forecast.warning(node_of[goal.id], goal.quantization.precision) if goal.targets else "",
         )
         for goal in goals
     ]
@@ -290,7 +319,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
             choice="",
             costs=plan.source_costs,
             accuracy=None,
-            accuracy_target=node.accuracy_target,
+            targets=node.targets,
             steps=0,
             seconds=_PACKAGING * len(node.goals),
             precisions=_precisions(goals[goal_id] for goal_id in node.goals),
@@ -325,14 +354,9 @@ def _risk(precision: Quantization) -> float:
     return loss_of(precision).mean
 
 
-def _warning(metric: Metric, accuracy: Interval | None, target: float | None, steps: int) -> str:
-    """Describe a target that is missed by more than the uncertainty; empty otherwise."""
-    if accuracy is None or target is None:
-        return ""
-    if metric.reaches(accuracy.high if metric.is_share else accuracy.low, target):
-        return ""
-    low, middle, high = map(metric.shown, (accuracy.low, accuracy.middle, accuracy.high))
-    return (
-        f"{metric} {metric.shown(target)} is likely to be missed: {middle} ({low} to {high}) is expected "
-        f"after {steps:,} steps"
-    )
+def _figures_after(lost: Estimate, scores: Iterable[_Score]) -> dict[tuple[str, Metric], float]:
+    """Return the figures of a network that has lost a share of each score."""
+    return {
+        (score.output, score.metric): score.metric.after(score.prospect.figure(score.metric), lost.mean)
+        for score in scores
+    }

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from mistify.config.metric import OutputScore
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
 from mistify.errors import ErrorCode, MistifyError
@@ -63,6 +64,7 @@ _OPEN = [state.value for state in GoalState if not state.ended]
 
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)
+_SCORES: TypeAdapter[tuple[OutputScore, ...]] = TypeAdapter(tuple[OutputScore, ...])
 _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
 
 
@@ -285,6 +287,7 @@ def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> C
         artifact=result.checkpoint,
         costs=result.costs,
         accuracy=result.accuracy,
+        output_scores=_SCORES.dump_python(result.output_scores, mode="json"),
         met=result.met,
         reason=result.reason,
         steps=result.steps,
@@ -310,6 +313,7 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
         checkpoint=row.artifact,
         costs=row.costs,
         accuracy=row.accuracy,
+        output_scores=_SCORES.validate_python(row.output_scores),
         met=row.met,
         reason=row.reason,
         steps=row.steps,

@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs.plan import Interval, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
 from mistify_client.porting.plan_report import plan_tree
+from tests.targets import overall
 
 HALF = PlannedEdge(
     goals=("half", "half-int8"),
@@ -22,7 +23,7 @@ HALF = PlannedEdge(
     choice="chamnet takes [longer]",
     costs={FLOPS: 500.0, PARAMS: 60.0},
     accuracy=Interval(0.75, 0.7, 0.78),
-    accuracy_target=None,
+    targets=(),
     steps=700,
     seconds=40.0,
     precisions={"half-int8": "int8, at which the limits leave 79% of the source, against 25% as float32"},
@@ -35,7 +36,7 @@ TENTH = PlannedEdge(
     choice="morphnet loses more",
     costs={FLOPS: 100.0, PARAMS: 20.0},
     accuracy=None,
-    accuracy_target=0.9,
+    targets=overall(0.9),
     steps=3000,
     seconds=400.0,
     warning="accuracy 90.0% is likely to be missed",
@@ -75,6 +76,22 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
         "tiny: FLOP 0.001x cannot be met; the nearest that can is 0.0042x, or start from a smaller model",
         "The job takes about 7 min.",
     ]
+
+
+def test_the_tree_has_each_output_where_there_are_several():
+    def outputs(kind, price):
+        return (
+            OutputEstimate("kind", Metric.ACCURACY, Interval(kind, kind - 0.01, kind + 0.01)),
+            OutputEstimate("price", Metric.MSE, Interval(price, price - 0.5, price + 0.5)),
+        )
+
+    half = replace(HALF, outputs=outputs(0.85, 2.5))
+    several = replace(BATCH, source_outputs=outputs(0.9, 2.0), edges=(half,))
+    text = " ".join(line.strip() for line in lines_of(Plan((several,))))
+    assert "kind: accuracy 90.0% (89.0% to 91.0%), price: mse 2 (1.5 to 2.5) after" in text
+    assert "kind: accuracy 85.0% (84.0% to 86.0%), price: mse 2.5 (2 to 3), multiply" in text
+    one = replace(BATCH, source_outputs=several.source_outputs[:1], edges=(half,))
+    assert "kind" not in lines_of(Plan((one,)))[0]
 
 
 @pytest.mark.parametrize(
