@@ -253,7 +253,7 @@ async def test_the_health_service_says_serving(caller: Any) -> None:
 
 async def test_calls_need_the_token(site: Any, make_config: Config, serving_at: Any, call_at: Any) -> None:
     async with serving_at(site.settings(token="s3cret"), "s3cret") as caller:  # noqa: S106
-        assert (await caller.submit([make_config("a", FLOP="0.5x")])).state is JobState.QUEUED
+        assert (await caller.submit([make_config("a", FLOP="0.5x")])).id
         upload = TuningStub(caller.channel).Publish
         for header in (
             None,
