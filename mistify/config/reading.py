@@ -94,7 +94,10 @@ def problems_at_their_places(text: str) -> Iterator[None]:
     except MistifyError as error:
         if not error.problems:
             raise
-        entries = entries_of(read_json(text)[0], [])
+        try:
+            entries = entries_of(read_json(text)[0], [])
+        except JsonError:  # then the problem is the text's, and at its place
+            raise error from None
         raise MistifyError(error.code, error.message, in_the_file(error.problems, entries)) from error
 
 

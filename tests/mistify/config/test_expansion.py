@@ -174,3 +174,11 @@ def test_as_many_goals_as_combinations(boards: int, limits: int) -> None:
         assert len(parse_batch(json.dumps(goal))) == limits
     else:  # the same hardware twice
         assert "[0].id" in problems([goal])
+
+
+def test_problems_of_a_text_that_is_no_json_are_left_where_they_are() -> None:
+    broken = '[{"id": }]'
+    with pytest.raises(MistifyError) as caught, problems_at_their_places(broken):
+        parse_batch(broken)
+    (problem,) = caught.value.problems
+    assert (caught.value.code, problem.place) == (ErrorCode.INVALID_CONFIG, "line 1, column 9")
