@@ -37,7 +37,7 @@ NETWORK = NetworkCost(
     (LayerCost("dense", 1_000, 110, 110, (0,), 1, stored_biases=10),), (100, 10), (0,), (1,)
 )
 JOULES = measured_in({"mJ": 1e-3, "J": 1})
-POSITIVE = st.floats(1e-3, 1e3)
+POSITIVE = st.floats(1e-3, 1e3).map(lambda figure: float(f"{figure:.6g}"))  # reciprocals differ, too
 
 
 def axis(cost=lambda network, at: 2.0, **changes):

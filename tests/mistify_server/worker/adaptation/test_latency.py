@@ -52,7 +52,7 @@ def edge(
     training_setup = TrainingSetup(data, examples(1), None, params)
     profiles = (*corrected((HOST,), 1 / predicted(model)), *others)
     assignment = Assignment(model, budget, profiles, training_setup, 1, analyse(model))
-    return run_edge(MorphNetExecutor(PARAMS), assignment, PARAMS, None, lambda *_: None, measure=machine)
+    return run_edge(MorphNetExecutor(PARAMS), assignment, PARAMS, (), lambda *_: None, measure=machine)
 
 
 def test_a_network_is_cut_until_the_machine_is_fast_enough(model: keras.Model, data: Dataset) -> None:
