@@ -285,7 +285,6 @@ class Porting:
                 algorithm_config={**self._settings, **_steps(steps, cuts, self._cuts)},
                 hardware={},
                 budget={FLOPS: share * self._full},
-                accuracy_target=None,
                 seed=self._seed,
                 prepared=self._made.prepared.get(self._algorithm),
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.paths import REPOSITORY
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
-METRICS, LAYERS = "mistify.metrics", "mistify.layers"
+METRICS, LAYERS, SCORES = "mistify.metrics", "mistify.layers", "mistify.scores"
 
 
 def installed(

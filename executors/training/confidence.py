@@ -1,6 +1,6 @@
 """The figure that a network can be relied on to reach, by what it reaches on some examples."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import sqrt
 from typing import Final
 
@@ -11,6 +11,7 @@ from executors.data.storage import Array
 from executors.training.metrics import score
 from executors.training.objectives import Objective
 from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL, Target
 
 #: Chance that a network is at least as good as its bound.
 CONFIDENCE: Final = 0.9
@@ -51,6 +52,26 @@ def lower_bound(
     ]
     error = sqrt((len(groups) - 1) * float(np.var(without))) * float(t.ppf(CONFIDENCE, len(groups) - 1))
     return max(figure - error, metric.worst) if metric.is_share else figure + error
+
+
+def assured(
+    wanted: Iterable[Target], objectives: Mapping[str, Objective], outputs: Mapping[str, Array],
+    targets: Mapping[str, Array],
+) -> bool:  # fmt: skip
+    """Return whether a network can be relied on to reach each of some targets, with 90 % confidence.
+
+    Args:
+        wanted: What outputs, or all of them, have to reach.
+        objectives: As in `lower_bound`.
+        outputs: Likewise.
+        targets: Likewise.
+    """
+
+    def bound(target: Target) -> float:
+        names = objectives if target.output == OVERALL else [target.output]
+        return lower_bound(target.metric, {name: objectives[name] for name in names}, outputs, targets)
+
+    return all(target.metric.reaches(bound(target), target.value) for target in wanted)
 
 
 def _rows(arrays: Mapping[str, Array], rows: Array) -> dict[str, Array]:

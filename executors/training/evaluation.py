@@ -1,6 +1,6 @@
 """Evaluation of networks, with batch-norm statistics that are true of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil, prod
 from typing import TypeVar
 
@@ -14,10 +14,11 @@ from executors.inspection.limits import GIB
 from executors.structure import calls, tensors
 from executors.structure.signature import output_names
 from executors.timing import activity
-from executors.training.confidence import lower_bound
-from executors.training.metrics import score
+from executors.training.confidence import assured
+from executors.training.metrics import output_scores, score
 from executors.training.objectives import objectives_of
 from mistify.config.metric import Metric
+from mistify.config.targets import Scores, Target
 from mistify.costs.network import FLOAT_BYTES
 
 Arrays = Mapping[str, Array]
@@ -67,11 +68,21 @@ class Evaluation:
         outputs = self.outputs(data.inputs)
         return score(metric, objectives_of(self.model, data), outputs, data.targets)
 
-    def score_and_bound(self, data: Dataset, metric: Metric) -> tuple[float, float]:
-        """Return a metric of the network on some data, and what it reaches with 90 % confidence on others."""
+    def judge(
+        self, data: Dataset, metric: Metric, metrics: Mapping[str, Metric], targets: Iterable[Target] = ()
+    ) -> tuple[Scores, bool]:
+        """Return the scores on some data, and whether targets are reached on others with 90 % confidence.
+
+        Args:
+            data: Examples with what is true of them.
+            metric: By which networks are compared.
+            metrics: Of outputs; others have that of their kind.
+            targets: Of goals.
+        """
         objectives, outputs = objectives_of(self.model, data), self.outputs(data.inputs)
-        figure = score(metric, objectives, outputs, data.targets)
-        return figure, lower_bound(metric, objectives, outputs, data.targets)
+        arguments = objectives, outputs, data.targets
+        scores = Scores(score(metric, *arguments), output_scores(*arguments, metrics))
+        return scores, assured(targets, *arguments)
 
     def recalibrate(self, data: Dataset, seed: int = 0) -> None:
         """Set the statistics of every batch norm to those of the network as it is now.

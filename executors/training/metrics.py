@@ -1,6 +1,7 @@
 """Metrics of a network's predictions on labelled data, whether Keras or LiteRT made them."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -10,11 +11,19 @@ from sklearn.metrics import f1_score, mean_squared_error, recall_score, roc_auc_
 from executors.data.dataset import Dataset
 from executors.data.storage import Array
 from executors.training.objectives import IGNORED, Binary, Categorical, Objective, Regression
+from executors.training.plugged_in import OutputKind, plugged_in, plugged_in_score
 from mistify.config.metric import Metric, OutputScore
 from mistify.parsing.validation import InvalidValue, unknown_name
 
 #: Targets of so many dimensions, that of the examples included, are a class at each position of images.
 _IMAGE_DIMENSIONS: Final = 3
+
+#: The objectives of kinds of outputs.
+_OBJECTIVES: Final[Mapping[OutputKind, type[Objective]]] = {
+    OutputKind.CLASSES: Categorical,
+    OutputKind.YES_OR_NO: Binary,
+    OutputKind.FIGURES: Regression,
+}
 
 #: A metric of one output: predictions and targets, without what is ignored.
 OfOutput = Callable[[Array, Array], float]
@@ -40,7 +49,8 @@ def score(
     if metric is Metric.MEAN_SCORE:
         figures = [_quality(objectives[name], predicted[name], targets[name]) for name in predicted]
     else:
-        figures = [_OF_OUTPUT[metric](*_counted(predicted[name], targets[name])) for name in predicted]
+        of_output = _OF_OUTPUT.get(metric) or partial(plugged_in_score, metric)
+        figures = [of_output(*_counted(predicted[name], targets[name])) for name in predicted]
     return float(np.mean(figures))
 
 
@@ -54,19 +64,39 @@ def output_scores(
         objectives: What each output learns.
         outputs: The network's own, [examples, ...] by name.
         targets: [examples, ...] by name; positions of -1 are ignored.
-        chosen: Metrics of some outputs; others have that of their kind.
-        labelled: Whether the targets are true, and not the source's answers.
+        chosen: As in `output_metrics`.
+        labelled: Likewise.
     """
     metrics = []
-    for name, objective in objectives.items():
-        metric = chosen.get(name, metric_of(objective, targets[name]))
-        metrics.append((name, metric if labelled else metric.without_labels))
-        if metrics[-1][1] is Metric.AGREEMENT:
+    for name, metric in output_metrics(objectives, targets, chosen, labelled=labelled).items():
+        metrics.append((name, metric))
+        if metric is Metric.AGREEMENT:
             metrics.append((name, Metric.BALANCED_AGREEMENT))
     return tuple(
         OutputScore(name, metric, score(metric, {name: objectives[name]}, outputs, targets))
         for name, metric in metrics
     )
+
+
+def output_metrics(
+    objectives: Mapping[str, Objective],
+    targets: Mapping[str, Array],
+    chosen: Mapping[str, Metric],
+    *,
+    labelled: bool,
+) -> dict[str, Metric]:
+    """Return the metric of each output.
+
+    Args:
+        objectives: What each output learns.
+        targets: [examples, ...] by name.
+        chosen: Metrics of some outputs; others have that of their kind.
+        labelled: Whether the targets are true, and not the source's answers.
+    """
+    own = {
+        name: chosen.get(name, metric_of(objective, targets[name])) for name, objective in objectives.items()
+    }
+    return own if labelled else {name: metric.without_labels for name, metric in own.items()}
 
 
 def metric_of(objective: Objective, target: Array) -> Metric:
@@ -94,9 +124,12 @@ def measured(metric: Metric, objectives: Mapping[str, Objective]) -> list[str]:
     """Return the outputs that a metric can tell of.
 
     Raises:
-        InvalidValue: There is none.
+        InvalidValue: There is none, or the metric is that of a plug-in which cannot be used.
     """
-    kinds = (Categorical, Binary) if metric.is_share else (Regression,)
+    if metric.plugged_in:
+        kinds = tuple(_OBJECTIVES[kind] for kind in plugged_in(metric).kinds)
+    else:
+        kinds = (Categorical, Binary) if metric.is_share else (Regression,)
     names = [
         name
         for name, objective in objectives.items()

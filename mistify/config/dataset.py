@@ -1,10 +1,11 @@
 """The settings of data in a config, besides the place of the files."""
 
+from contextlib import suppress
 from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, PlainValidator, StringConstraints, model_validator
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, known_metrics
 from mistify.parsing.validation import InvalidValue, Settings
 
 #: What data are called that are to be generated, followed by how many; and the most.
@@ -31,9 +32,11 @@ def _validation(raw: object) -> float | str:
 
 
 def _output_metric(raw: object) -> Metric:
-    names = [metric.value for metric in Metric if not metric.of_all_outputs]
-    if isinstance(raw, str) and raw in names:
-        return Metric(raw)
+    names = [name for name in known_metrics() if not Metric(name).of_all_outputs]
+    with suppress(ValueError):
+        metric = Metric(str(raw))
+        if isinstance(raw, str) and not metric.of_all_outputs:
+            return metric
     raise InvalidValue(raw, f"one of {', '.join(names)}", f'write for example "{names[0]}"')
 
 
@@ -122,7 +125,7 @@ class DataSettings(Settings):
     """
 
     metric: Metric | None = Field(
-        default=None, description=f"one of {', '.join(Metric)}", examples=[Metric.F1.value]
+        default=None, description=f"one of {', '.join(known_metrics())}", examples=[Metric.F1.value]
     )
     metrics: dict[str, OutputMetric] = Field(
         default_factory=dict, description="metrics by output", examples=[{"boxes": Metric.MAE.value}]

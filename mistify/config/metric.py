@@ -1,9 +1,20 @@
 """The metric of a network on the test data: the `accuracy` of goals, tasks and manifests."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from typing import Final, cast
+
+from mistify.plugins import plug_ins
+
+#: The entry points of metrics that plug-ins add.
+SCORES: Final = "mistify.scores"
+
+#: The names that metrics can have; those of plug-ins' errors have an end of their own.
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_ERROR: Final = "_error"
 
 
 class Metric(StrEnum):
@@ -20,6 +31,9 @@ class Metric(StrEnum):
     - `exact_match`: the share of examples of which all outputs are right at all positions.
     - `mean_score`: of several outputs, the mean of their scores between 0 and 1: that of classes is their
       accuracy or `mean_iou`, that of figures the share of their variance that is explained.
+
+    Any other word is the metric of a plug-in: `Metric("pinball_error")`. It is an error if it ends in
+    `_error`, and else a share, so that whoever has the name needs no plug-in.
     """
 
     ACCURACY = "accuracy"
@@ -33,10 +47,23 @@ class Metric(StrEnum):
     MAE = "mae"
     MEAN_SCORE = "mean_score"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Metric | None":
+        if not (isinstance(value, str) and _NAME.fullmatch(value)):
+            return None
+        metric = str.__new__(cls, value)
+        metric._name_, metric._value_ = value.upper(), value
+        return cast(Metric, cls._value2member_map_.setdefault(value, metric))
+
+    @property
+    def plugged_in(self) -> bool:
+        """True if it is none of Mistify's own."""
+        return self.name not in Metric.__members__
+
     @property
     def is_share(self) -> bool:
         """True if it lies between 0 and 1, and higher is better."""
-        return self not in (Metric.MSE, Metric.MAE)
+        return self not in (Metric.MSE, Metric.MAE) and not self.endswith(_ERROR)
 
     @property
     def of_all_outputs(self) -> bool:
@@ -104,3 +131,8 @@ class OutputScore:
     output: str
     metric: Metric
     value: float
+
+
+def known_metrics() -> tuple[str, ...]:
+    """Return the names of all metrics that are known here; no plug-in is imported."""
+    return tuple(dict.fromkeys([*Metric, *filter(_NAME.fullmatch, plug_ins(SCORES))]))

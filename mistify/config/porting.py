@@ -1,10 +1,12 @@
 """The porting configuration of one goal (paper, Figure 3); every error names its JSON path."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -22,6 +24,7 @@ from mistify.config.compression import CompressionConfig
 from mistify.config.dataset import GENERATED, DataSettings, generated_count
 from mistify.config.hardware import HardwareConfig
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import OVERALL
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import Axis, registry
 from mistify.costs.budget import LATENCY, MEMORY, SIZE, quantity_of
@@ -55,6 +58,22 @@ def _check_id(text: str) -> str:
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=1024, strip_whitespace=True)]
 Figure = Annotated[float, PlainValidator(parse_figure), PlainSerializer(format_share)]
+
+
+def _by_output(raw: object) -> object:
+    if isinstance(raw, Mapping) and raw:
+        return raw
+    if isinstance(raw, Mapping):
+        raise InvalidValue(raw, "a figure for one output at least", 'write for example {"price": 0.05}')
+    return {OVERALL: parse_figure(raw)}
+
+
+def _as_written(figures: Mapping[str, float]) -> object:
+    written = {output: format_share(figure) for output, figure in figures.items()}
+    return written[OVERALL] if written.keys() == {OVERALL} else written
+
+
+Figures = Annotated[dict[str, Figure], BeforeValidator(_by_output), PlainSerializer(_as_written)]
 
 
 class DatasetConfig(DataSettings):
@@ -150,11 +169,12 @@ class AdaptationGoal(Settings):
     """The demands on an adapted network (4.1): limits on its costs, and an accuracy to reach.
 
     Each axis that is known here is a field (`FLOP`, `latency`, ...); others may be known to the server.
+    `accuracy` has a figure for each output that is named; a plain one is that of `OVERALL`.
     """
 
     model_config = ConfigDict(extra="allow")
 
-    accuracy: Figure | None = None
+    accuracy: Figures | None = None
 
     @property
     def limits(self) -> dict[str, Quantity]:

@@ -1,8 +1,8 @@
 """A batch of porting configs: reading it, checking it as a whole, and grouping what is adapted together."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pydantic import (
@@ -10,14 +10,13 @@ from pydantic import (
 )
 
 from mistify.config.expansion import entries_of, in_the_file
-from mistify.config.metric import Metric
+from mistify.config.metric import known_metrics
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import Costs, source_axis
 from mistify.costs.profiles import NominalProfile
 from mistify.errors import MistifyError, Problem, invalid_config
 from mistify.parsing.jsonc import JsonError, read_json
-from mistify.parsing.quantities import parse_figure, parse_share
 from mistify.parsing.validation import InvalidValue, json_path, problems_of, shown, unknown_name
 
 
@@ -49,7 +48,8 @@ def parse_batch(
     Args:
         text: JSON, in which comments and trailing commas are allowed.
         source: The name of the text in errors, such as its file name.
-        server_knows_more: whether limits on axes that are not known here are kept, for a server to judge.
+        server_knows_more: whether limits on axes and metrics that are not known here are kept, for a server
+            to judge.
         check_count: gets the number of goals before they are checked, and may raise an error.
 
     Raises:
@@ -74,8 +74,8 @@ def parse_batch(
             invalid += problems_of(error, PortingConfig, f"[{index}]")
     problems += [problem for problem in in_the_file(invalid, entries) if problem.place not in known]
     places = [entry.place for entry in entries]
-    others = [] if server_knows_more else list(_unknown_limits(values))
-    others += [*_repeated_ids(values, places), *_above_one(values), *_unequal_hardware(configs, places)]
+    others = [] if server_knows_more else [*_unknown_limits(values), *_unknown_metrics(configs)]
+    others += [*_repeated_ids(values, places), *_unequal_hardware(configs, places)]
     problems += in_the_file(others, entries)
     if problems:
         raise invalid_config(dict.fromkeys(problems), source)
@@ -120,29 +120,14 @@ def _unknown_limits(entries: Sequence[object]) -> Iterable[Problem]:
                 yield Problem(place, f"the key {shown(key)}", *unknown_name(key, known))
 
 
-def _above_one(entries: Sequence[object]) -> Iterable[Problem]:
-    """Yield the problems of accuracies that are neither a share nor a limit of a mean squared error."""
-    for index, entry in enumerate(entries):
-        parts = (entry.get(key) for key in ("adaptation_goal", "dataset")) if isinstance(entry, dict) else ()
-        match list(parts):
-            case [{"accuracy": _}, {"metric": Metric.MSE}]:
-                continue
-            case [{"accuracy": accuracy}, _] if _is_figure(accuracy):
-                try:
-                    parse_share(accuracy)
-                except InvalidValue as error:
-                    fix = f'{error.fix}, or ask for "metric": "mse" in the dataset'
-                    yield InvalidValue(accuracy, error.expected, fix).problem(
-                        f"[{index}].adaptation_goal.accuracy"
-                    )
-
-
-def _is_figure(value: object) -> bool:
-    """Check whether a value is a figure at all; one that is none has been reported."""
-    with suppress(InvalidValue):
-        parse_figure(value)
-        return True
-    return False
+def _unknown_metrics(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
+    known = known_metrics()
+    for index, config in configs.items():
+        metrics = {f"metrics.{output}": metric for output, metric in config.dataset.metrics.items()}
+        for setting, metric in {"metric": config.dataset.metric, **metrics}.items():
+            if metric is not None and metric not in known:
+                invalid = InvalidValue(metric.value, *unknown_name(metric, known))
+                yield invalid.problem(f"[{index}].dataset.{setting}")
 
 
 def _unequal_hardware(configs: dict[int, PortingConfig], places: Sequence[str]) -> Iterable[Problem]:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from numbers import Real
 from typing import Final
 
@@ -75,7 +75,7 @@ class Axis:
     higher_is_better: bool = False
     measure: Callable[[bytes], float] | None = None
 
-    @property
+    @cached_property
     def format(self) -> AxisFormat:
         """How reports show its amounts."""
         return AxisFormat(

@@ -89,6 +89,8 @@ class NominalProfile(HardwareProfile):
 
     def with_threads(self, threads: int) -> "NominalProfile":
         """Return the profile of the same hardware with a number of threads."""
+        if threads == self.threads:
+            return self
         return replace(self, name=at_threads(self.name.partition("@")[0], threads), threads=threads)
 
     def slower(self, factor: float) -> "NominalProfile":

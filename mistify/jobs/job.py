@@ -8,6 +8,7 @@ from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import Target
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
@@ -102,8 +103,8 @@ class Goal:
         id: Its name in the job.
         batch: The number of its collective batch (model, dataset, algorithm).
         budget: The limits on its costs, by axis.
-        accuracy_target: The accuracy to reach by `metric`, None if there is none.
-        metric: The metric of `accuracy` and of its target.
+        targets: What its package has to reach on the test data.
+        metric: The metric of `accuracy`.
         quantization: The precision of the package.
         threads: With which LiteRT runs the package, and its latencies are measured and predicted.
         branches: The branches of the package, None for a single network.
@@ -130,7 +131,7 @@ class Goal:
     id: str
     batch: int
     budget: Budget
-    accuracy_target: float | None = None
+    targets: tuple[Target, ...] = ()
     metric: Metric = Metric.ACCURACY
     quantization: QuantizationConfig = field(default_factory=QuantizationConfig)
     threads: int = 1

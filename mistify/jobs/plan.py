@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mistify.config.metric import Metric
+from mistify.config.targets import Target
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.formats import AxisFormat
 
@@ -26,6 +27,28 @@ class Estimate:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A predicted figure: it lies between `low` and `high` 19 times of 20, and above `middle` every other."""
+
+    middle: float
+    low: float
+    high: float
+
+    def holds(self, figure: float) -> bool:
+        """Check whether a figure is within the interval."""
+        return self.low <= figure <= self.high
+
+
+@dataclass(frozen=True)
+class OutputEstimate:
+    """The predicted score of one output, by a metric of its own."""
+
+    output: str
+    metric: Metric
+    interval: Interval
+
+
+@dataclass(frozen=True)
 class PlannedEdge:
     """An edge of a goal tree: from its parent's network to a budget, with all goals that have set it.
 
@@ -37,7 +60,8 @@ class PlannedEdge:
         choice: The reason for the algorithm, in words.
         costs: The predicted costs of the network.
         accuracy: The predicted accuracy by the batch's metric; None without a basis for a prediction.
-        accuracy_target: The strictest target of these goals.
+        targets: The strictest targets of these goals.
+        outputs: The predicted score of each output; empty without a basis for a prediction.
         steps: The training steps.
         seconds: The predicted time of the edge, with the packages of its goals.
         warning: Which demands are likely to be missed, in words; empty if none.
@@ -51,10 +75,11 @@ class PlannedEdge:
     algorithm: str
     choice: str
     costs: Costs
-    accuracy: Estimate | None
-    accuracy_target: float | None
+    accuracy: Interval | None
+    targets: tuple[Target, ...]
     steps: int
     seconds: float
+    outputs: tuple[OutputEstimate, ...] = ()
     warning: str = ""
     precisions: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,6 +93,7 @@ class PlannedBatch:
         metric: The metric of all accuracies.
         source_costs: The costs of the model as it comes.
         source_accuracy: The predicted accuracy of the tuned source; None without a basis for a prediction.
+        source_outputs: The predicted score of each of its outputs, likewise.
         source_steps: The steps that tune the source.
         source_seconds: The predicted time of the source and of the algorithms' preparations.
         edges: The edges of the tree, parents first.
@@ -79,12 +105,13 @@ class PlannedBatch:
     model: str
     metric: Metric
     source_costs: Costs
-    source_accuracy: Estimate | None
+    source_accuracy: Interval | None
     source_steps: int
     source_seconds: float
     edges: tuple[PlannedEdge, ...]
     seconds: float
     evidence: str
+    source_outputs: tuple[OutputEstimate, ...] = ()
     formats: tuple[AxisFormat, ...] = ()
 
 

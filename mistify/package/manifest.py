@@ -20,6 +20,7 @@ from pydantic import (
 
 from mistify.config.compression import CompressionConfig
 from mistify.config.metric import Metric, OutputScore
+from mistify.config.targets import OVERALL, Target
 from mistify.costs.quantization import Quantization
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.training import Training
@@ -154,8 +155,8 @@ class Manifest(_Record):
         job: the job's id.
         goal: the goal's id.
         budget: axis (`mistify.budget`) -> limit.
-        metric: what `accuracy` and its target are; an upper limit for `mse`, else a share.
-        accuracy_target: asked for; None where the goal asks for none.
+        metric: what `accuracy` is.
+        targets: what the package had to reach on the test data.
         achieved: axis -> cost as the cost model has it, latencies predicted per hardware profile; and what
             the compression came to (`mistify.compression`), as measured.
         measured: axis -> latency as LiteRT measured it on the host. On other hardware nothing is measured.
@@ -163,6 +164,7 @@ class Manifest(_Record):
         accuracy_examples: how many examples of the test data that is of.
         validation_accuracy: on the validation data, by which the package was chosen.
         output_scores: of each output, by a metric of its own, on the test data.
+        validation_output_scores: likewise on the validation data.
         latency: measured on the host, and under which conditions.
         inputs: the network's inputs in order, without `BRANCH_INPUT`.
         outputs: the network's outputs in order.
@@ -191,13 +193,14 @@ class Manifest(_Record):
     goal: str
     budget: dict[str, float]
     metric: Metric = Metric.ACCURACY
-    accuracy_target: Figure | None = None
+    targets: tuple[Target, ...] = ()
     achieved: dict[str, float]
     measured: dict[str, float] = {}
     accuracy: Figure
     accuracy_examples: Annotated[int, Field(ge=0)] = 0
     validation_accuracy: Figure
     output_scores: tuple[OutputScore, ...] = ()
+    validation_output_scores: tuple[OutputScore, ...] = ()
     latency: MeasuredLatency
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
@@ -221,8 +224,10 @@ class Manifest(_Record):
 
     @model_validator(mode="after")
     def _share_is_a_share(self) -> "Manifest":
-        if self.metric.is_share and max(self.accuracy, self.accuracy_target or 0.0) > 1:
-            raise ValueError(f"{self.metric} above 1")
+        figures = ((self.metric, self.accuracy), *((target.metric, target.value) for target in self.targets))
+        for metric, figure in figures:
+            if metric.is_share and figure > 1:
+                raise ValueError(f"{metric} above 1")
         return self
 
     @model_validator(mode="after")
@@ -270,13 +275,15 @@ class Manifest(_Record):
 def _upgraded(content: Any) -> Any:
     """Return the content of a manifest in the newest format.
 
-    Format 1 has accuracies on the test data alone, by which branches were chosen as well.
+    Format 1 has accuracies on the test data alone, by which branches were chosen as well, and one target.
     """
     if not isinstance(content, dict) or content.get("format_version") != 1:
         return content
-    branches = content.get("branches", [])
+    branches, target = content.get("branches", []), content.get("accuracy_target")
+    targets = [{"output": OVERALL, "metric": content.get("metric", Metric.ACCURACY), "value": target}]
     return {
-        **_with_validation(content),
+        **{key: value for key, value in _with_validation(content).items() if key != "accuracy_target"},
+        "targets": [] if target is None else targets,
         "format_version": FORMAT_VERSION,
         **({"branches": list(map(_with_validation, branches))} if isinstance(branches, list) else {}),
     }

@@ -74,7 +74,7 @@ class PortingPlan(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[PlannedBatch, _Mapping]]] = ..., out_of_reach: _Optional[_Iterable[_Union[OutOfReach, _Mapping]]] = ...) -> None: ...
 
 class PlannedBatch(_message.Message):
-    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats")
+    __slots__ = ("model", "metric", "source_costs", "source_accuracy", "source_steps", "source_seconds", "edges", "seconds", "evidence", "formats", "source_outputs")
     class SourceCostsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -92,20 +92,22 @@ class PlannedBatch(_message.Message):
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     FORMATS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     model: str
     metric: str
     source_costs: _containers.ScalarMap[str, float]
-    source_accuracy: Estimate
+    source_accuracy: Interval
     source_steps: int
     source_seconds: float
     edges: _containers.RepeatedCompositeFieldContainer[PlannedEdge]
     seconds: float
     evidence: str
     formats: _containers.RepeatedCompositeFieldContainer[AxisFormat]
-    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ...) -> None: ...
+    source_outputs: _containers.RepeatedCompositeFieldContainer[OutputEstimate]
+    def __init__(self, model: _Optional[str] = ..., metric: _Optional[str] = ..., source_costs: _Optional[_Mapping[str, float]] = ..., source_accuracy: _Optional[_Union[Interval, _Mapping]] = ..., source_steps: _Optional[int] = ..., source_seconds: _Optional[float] = ..., edges: _Optional[_Iterable[_Union[PlannedEdge, _Mapping]]] = ..., seconds: _Optional[float] = ..., evidence: _Optional[str] = ..., formats: _Optional[_Iterable[_Union[AxisFormat, _Mapping]]] = ..., source_outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ...) -> None: ...
 
 class PlannedEdge(_message.Message):
-    __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "accuracy_target", "steps", "seconds", "warning", "precisions")
+    __slots__ = ("goals", "parent", "budget", "algorithm", "choice", "costs", "accuracy", "targets", "steps", "seconds", "warning", "precisions", "outputs")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -134,32 +136,46 @@ class PlannedEdge(_message.Message):
     CHOICE_FIELD_NUMBER: _ClassVar[int]
     COSTS_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
-    ACCURACY_TARGET_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
     WARNING_FIELD_NUMBER: _ClassVar[int]
     PRECISIONS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     goals: _containers.RepeatedScalarFieldContainer[str]
     parent: str
     budget: _containers.ScalarMap[str, float]
     algorithm: str
     choice: str
     costs: _containers.ScalarMap[str, float]
-    accuracy: Estimate
-    accuracy_target: float
+    accuracy: Interval
+    targets: _containers.RepeatedCompositeFieldContainer[Target]
     steps: int
     seconds: float
     warning: str
     precisions: _containers.ScalarMap[str, str]
-    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Estimate, _Mapping]] = ..., accuracy_target: _Optional[float] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ..., precisions: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    outputs: _containers.RepeatedCompositeFieldContainer[OutputEstimate]
+    def __init__(self, goals: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ..., budget: _Optional[_Mapping[str, float]] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., costs: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[_Union[Interval, _Mapping]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., steps: _Optional[int] = ..., seconds: _Optional[float] = ..., warning: _Optional[str] = ..., precisions: _Optional[_Mapping[str, str]] = ..., outputs: _Optional[_Iterable[_Union[OutputEstimate, _Mapping]]] = ...) -> None: ...
 
-class Estimate(_message.Message):
-    __slots__ = ("mean", "deviation")
-    MEAN_FIELD_NUMBER: _ClassVar[int]
-    DEVIATION_FIELD_NUMBER: _ClassVar[int]
-    mean: float
-    deviation: float
-    def __init__(self, mean: _Optional[float] = ..., deviation: _Optional[float] = ...) -> None: ...
+class OutputEstimate(_message.Message):
+    __slots__ = ("output", "metric", "interval")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    output: str
+    metric: str
+    interval: Interval
+    def __init__(self, output: _Optional[str] = ..., metric: _Optional[str] = ..., interval: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
+
+class Interval(_message.Message):
+    __slots__ = ("middle", "low", "high")
+    MIDDLE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    middle: float
+    low: float
+    high: float
+    def __init__(self, middle: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
 
 class OutOfReach(_message.Message):
     __slots__ = ("goal", "limit", "value", "nearest")
@@ -320,7 +336,7 @@ class AxisFormat(_message.Message):
     def __init__(self, quantity: _Optional[str] = ..., label: _Optional[str] = ..., units: _Optional[_Mapping[str, float]] = ..., written: _Optional[_Iterable[str]] = ..., whole: _Optional[bool] = ..., relative: _Optional[bool] = ..., expected: _Optional[str] = ...) -> None: ...
 
 class Goal(_message.Message):
-    __slots__ = ("id", "parent", "state", "budget", "accuracy_target", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning", "threads", "output_scores")
+    __slots__ = ("id", "parent", "state", "budget", "targets", "achieved", "accuracy", "reason", "seconds", "steps", "files", "batch", "metric", "quantization", "measured", "note", "branches", "compression", "tuning", "branch_figures", "precision_choice", "algorithm", "choice", "warning", "threads", "output_scores")
     class BudgetEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -346,7 +362,7 @@ class Goal(_message.Message):
     PARENT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
-    ACCURACY_TARGET_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
     ACHIEVED_FIELD_NUMBER: _ClassVar[int]
     ACCURACY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
@@ -372,7 +388,7 @@ class Goal(_message.Message):
     parent: str
     state: GoalState
     budget: _containers.ScalarMap[str, float]
-    accuracy_target: float
+    targets: _containers.RepeatedCompositeFieldContainer[Target]
     achieved: _containers.ScalarMap[str, float]
     accuracy: float
     reason: str
@@ -394,7 +410,17 @@ class Goal(_message.Message):
     warning: str
     threads: int
     output_scores: _containers.RepeatedCompositeFieldContainer[OutputScore]
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., accuracy_target: _Optional[float] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., threads: _Optional[int] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., state: _Optional[_Union[GoalState, str]] = ..., budget: _Optional[_Mapping[str, float]] = ..., targets: _Optional[_Iterable[_Union[Target, _Mapping]]] = ..., achieved: _Optional[_Mapping[str, float]] = ..., accuracy: _Optional[float] = ..., reason: _Optional[str] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., files: _Optional[_Iterable[_Union[PackageFile, _Mapping]]] = ..., batch: _Optional[int] = ..., metric: _Optional[str] = ..., quantization: _Optional[_Union[Quantization, _Mapping]] = ..., measured: _Optional[_Mapping[str, float]] = ..., note: _Optional[str] = ..., branches: _Optional[_Union[Branches, _Mapping]] = ..., compression: _Optional[_Union[Compression, _Mapping]] = ..., tuning: _Optional[_Union[TrainingSettings, _Mapping]] = ..., branch_figures: _Optional[_Iterable[_Union[BranchFigures, _Mapping]]] = ..., precision_choice: _Optional[str] = ..., algorithm: _Optional[str] = ..., choice: _Optional[str] = ..., warning: _Optional[str] = ..., threads: _Optional[int] = ..., output_scores: _Optional[_Iterable[_Union[OutputScore, _Mapping]]] = ...) -> None: ...
+
+class Target(_message.Message):
+    __slots__ = ("output", "metric", "value")
+    OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    output: str
+    metric: str
+    value: float
+    def __init__(self, output: _Optional[str] = ..., metric: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
 class OutputScore(_message.Message):
     __slots__ = ("output", "metric", "value")

@@ -1,5 +1,6 @@
 """Jobs, plans and errors as protobuf and back: `x_from_proto(x_to_proto(x)) == x`."""
 
+from mistify.config.metric import Metric
 from mistify.config.tuning import Part
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError, Problem
@@ -131,6 +132,13 @@ def _decoded_format(message: pb.AxisFormat) -> AxisFormat:
     return AxisFormat(message.quantity, message.label, kind)
 
 
+def _decoded_metric(name: str) -> Metric:
+    try:
+        return Metric(name)
+    except ValueError as error:
+        raise unknown(Metric, name) from error
+
+
 _JOB_STATE = enum_codec(JobState, {state: pb.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState})
 _GOAL_STATE = enum_codec(
     GoalState, {state: pb.GoalState.Value(f"GOAL_STATE_{state.name}") for state in GoalState}
@@ -140,6 +148,7 @@ _CONVERTER = Converter(
     {
         JobState: _JOB_STATE,
         GoalState: _GOAL_STATE,
+        Metric: Codec(str, _decoded_metric),
         AxisFormat: Codec(_encoded_format, _decoded_format),
         Part: Codec(str, lambda part: int(part) if part.isdecimal() else part),
     }

@@ -120,8 +120,8 @@ def plan(
     """Predict the result of porting to the goals of CONFIG; nothing is started.
 
     Shows the goal tree, the algorithm of each edge with the reason, and the expected costs, seconds and
-    accuracy, with a margin that holds 19 times out of 20. Exit codes: those of `mistify port`; 11 means that
-    some goals cannot be met.
+    accuracy, with bounds that hold 19 times out of 20. For them a copy of the source is tuned for some
+    seconds. Exit codes: those of `mistify port`; 11 means that some goals cannot be met.
     """
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)

@@ -1,6 +1,6 @@
 """A plan as a tree for people, and as plain data for programs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from rich.tree import Tree
 from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
 from mistify.jobs.job import Source
-from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify_client.porting.formatting import amounts, shares
 
 #: Shown for every network, besides the axes that its goals limit.
@@ -20,8 +20,9 @@ _SHOWN = (FLOPS, PARAMS, MEMORY)
 def plan_report(plan: Plan) -> dict[str, object]:
     """Return a plan as plain data.
 
-    `deviation` is the standard deviation of a prediction. Null stands for an unknown value; `parent` is null
-    for a network that starts from the source. Costs are in the units of `report.json`; seconds are rough.
+    A prediction lies between `low` and `high` 19 times of 20, and above `middle` every other time. Null
+    stands for an unknown value; `parent` is null for a network that starts from the source. Costs are in the
+    units of `report.json`; seconds are rough.
     """
     return {
         "seconds": plan.seconds,
@@ -44,6 +45,7 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
         "metric": batch.metric.value,
         "source_costs": amounts(batch.source_costs, batch.formats),
         "source_accuracy": batch.source_accuracy and asdict(batch.source_accuracy),
+        "source_outputs": [asdict(output) for output in batch.source_outputs],
         "source_steps": batch.source_steps,
         "source_seconds": batch.source_seconds,
         "edges": edges,
@@ -60,8 +62,8 @@ def plan_tree(plan: Plan) -> RenderableType:
 
 
 def _batch(batch: PlannedBatch) -> Tree:
-    source = f"{batch.metric} {_estimate(batch.metric, batch.source_accuracy)}"
-    head = f"[bold]{escape(batch.model)}[/]: {source} after {batch.source_steps:,} steps"
+    source = ", ".join(_scores(batch.metric, batch.source_accuracy, batch.source_outputs))
+    head = f"[bold]{escape(batch.model)}[/]: {escape(source)} after {batch.source_steps:,} steps"
     tree = Tree(f"{head}, {_duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
     places: dict[str | None, Tree] = {None: tree}
     for edge in batch.edges:
@@ -73,7 +75,7 @@ def _batch(batch: PlannedBatch) -> Tree:
 def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
     costs = _shown(edge.costs, edge.budget)
     figures = [
-        f"{batch.metric} {_estimate(batch.metric, edge.accuracy)}",
+        *_scores(batch.metric, edge.accuracy, edge.outputs),
         shares(costs, Source(batch.source_costs, metric=batch.metric, formats=batch.formats)),
         f"{edge.steps:,} steps",
         _duration(edge.seconds),
@@ -91,10 +93,17 @@ def _shown(costs: Costs, budget: Costs) -> dict[str, float]:
     return {axis: cost for axis, cost in costs.items() if axis in _SHOWN or axis in budget}
 
 
-def _estimate(metric: Metric, estimate: Estimate | None) -> str:
-    if estimate is None:
+def _scores(metric: Metric, accuracy: Interval | None, outputs: Sequence[OutputEstimate]) -> Iterable[str]:
+    """Yield the predicted score of a network, and those of its outputs where there are several."""
+    yield f"{metric} {_interval(metric, accuracy)}"
+    for one in outputs if len(outputs) > 1 else ():
+        yield f"{one.output}: {one.metric} {_interval(one.metric, one.interval)}"
+
+
+def _interval(metric: Metric, figure: Interval | None) -> str:
+    if figure is None:
         return "unknown"
-    return f"{metric.shown(estimate.mean)} ± {metric.shown(estimate.margin)}"
+    return f"{metric.shown(figure.middle)} ({metric.shown(figure.low)} to {metric.shown(figure.high)})"
 
 
 def _unreachable(limit: OutOfReach) -> str:

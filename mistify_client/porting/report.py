@@ -68,6 +68,7 @@ def report(job: Job) -> dict[str, object]:
     - `speedup`, `measured_speedup`: the same latencies of the source, in float32, over those of the package.
     - `memory_bytes`, `accuracy`: those of the package at its precision, on the test data.
     - `accuracy_change`: from the tuned source's accuracy; of an error, its growth as a share of it.
+    - `targets`: what outputs have to reach on the test data; of all together where `output` is null.
     - `outputs`: the scores of each output on the test data, by a metric of its own.
     - `branches`: the same figures of each branch, the cheapest first, with its budget as a `share` of the
       goal's; empty if the package has one network.
@@ -118,6 +119,10 @@ def _goal_report(goal: Goal, source: Source | None) -> dict[str, object]:
         "threads": goal.threads,
         "latency_judged_by": judged_by(goal),
         "budget": amounts(goal.budget, source.formats if source else ()),
+        "targets": [
+            {"output": target.output or None, "metric": target.metric.value, "value": target.value}
+            for target in goal.targets
+        ],
         "achieved": {**_achieved(goal, goal, source), "metric": goal.metric.value},
         "outputs": [
             {"output": score.output, "metric": score.metric.value, "value": score.value}

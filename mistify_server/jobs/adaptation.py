@@ -217,7 +217,7 @@ class CollectiveAdaptation:
             if best.meets:
                 break
             node = self._tree.nodes[index].model_copy(
-                update={"budget": dict(other.budget), "accuracy_target": other.accuracy_target}
+                update={"budget": dict(other.budget), "targets": other.targets}
             )
             result = await self._run(adapt_task(self._plan, node, [other], root, root.root), [goal.id])
             if isinstance(result, AdaptResult):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from mistify.config.targets import missed, reached
 from mistify.costs.budget import Costs, exceeded, excess
 from mistify.jobs.job import Goal, GoalState, PackageFile
 from mistify.jobs.plan import Estimate
@@ -86,7 +87,7 @@ def failure_reason(result: Result) -> str:
 
 
 def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageResult) -> str:
-    """Describe the limits and the target that a package misses; empty if it meets the goal.
+    """Describe the limits and the targets that a package misses; empty if it meets the goal.
 
     Args:
         goal: The goal.
@@ -98,13 +99,21 @@ def _shortfall(goal: Goal, costs: Costs, adapted: AdaptResult, package: PackageR
     if over:
         found_before = adapted.reason and exceeded(adapted.costs, goal.budget)
         return adapted.reason if found_before else f"{over}, as measured on the package"
-    missed = goal.metric.missed(package.accuracy, goal.accuracy_target)
-    if not missed:
+    missed_targets = missed(goal.targets, package.test_scores)
+    if not missed_targets:
         return ""
-    if adapted.reason and not goal.metric.reaches(adapted.accuracy, goal.accuracy_target):
-        return f"{missed} on the test data; {adapted.reason}"
+    if adapted.reason and not reached(goal.targets, adapted.scores):
+        return f"{missed_targets} on the test data; {adapted.reason}"
     form = goal.quantization.precision.value
     if goal.compression is not None:
         form += f" with {goal.compression}"
-    before = f"the checkpoint has {adapted.accuracy:.4f} in float32 on the validation data"
-    return f"{missed} on the test data as {form}; {before}"
+    before = ", ".join(
+        f"{target.output} {figure:.4f}".strip()
+        for target in goal.targets
+        if target.missed(package.test_scores)
+        and (figure := adapted.scores.of(target.output, target.metric)) is not None
+    )
+    return (
+        f"{missed_targets} on the test data as {form}; the checkpoint has {before} in float32 on the "
+        "validation data"
+    )

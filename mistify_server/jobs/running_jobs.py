@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.job import GoalState, JobEvent, JobState
+from mistify.jobs.job import GoalState, Job, JobEvent, JobState
 from mistify_server.engines.base import Engine
 from mistify_server.jobs.job_runner import JobRunner
 from mistify_server.store.changes import Addition
 from mistify_server.store.directory import Store
+from mistify_server.store.plans import BatchPlan, BatchState
 
 _PAGE = 256
 
@@ -40,9 +41,17 @@ class RunningJobs:
         if self._stopped is not None:
             return
         self._failures.pop(job_id, None)
+        self._runners.pop(job_id, None)
         task = asyncio.create_task(self._run(job_id), name=job_id)
         self._tasks[job_id] = task
         task.add_done_callback(self._discard)
+
+    def start_new(self, job: Job, plans: Sequence[BatchPlan]) -> None:
+        """Run a job that the store has just got, without reading it again; one that runs already goes on."""
+        if self._stopped is not None or job.id in self._tasks:
+            return
+        self.start(job.id)
+        self._runners[job.id] = self._runner(job, [BatchState(plan, None, {}) for plan in plans])
 
     def grow(self, job_id: str, addition: Addition) -> None:
         """Let a job take up goals that were added to it in the store; one that does not run is started."""
@@ -113,6 +122,7 @@ class RunningJobs:
     def _discard(self, task: asyncio.Task[None]) -> None:
         if self._tasks.get(task.get_name()) is task:
             del self._tasks[task.get_name()]
+            self._runners.pop(task.get_name(), None)
 
     async def _run(self, job_id: str) -> None:
         try:
@@ -121,14 +131,13 @@ class RunningJobs:
             _log.error("job %s cannot go on until the server is started again: %s", job_id, error)
             self._failures[job_id] = error
             self._wake_watchers(job_id)
-        finally:
-            self._runners.pop(job_id, None)
 
     async def _adapt(self, job_id: str) -> None:
         """Run a job; an error of the program fails it."""
         try:
             async with self.held(job_id):
-                self._runners[job_id] = await self._runner(job_id)
+                if job_id not in self._runners:
+                    self._runners[job_id] = await self._read_runner(job_id)
             await self._runners[job_id].run()
         except MistifyError:
             raise
@@ -137,11 +146,14 @@ class RunningJobs:
             reason = "an error inside the server; its log has the details"
             self._end(job_id, GoalState.FAILED, JobState.FAILED, reason)
 
-    async def _runner(self, job_id: str) -> JobRunner:
+    async def _read_runner(self, job_id: str) -> JobRunner:
         """Return the runner of a job, as the store has it."""
         job = await asyncio.to_thread(self._store.jobs.job, job_id)
         states = await asyncio.to_thread(self._store.jobs.batches, job_id)
-        return JobRunner(self._store, self._engine, job, states, lambda: self._wake_watchers(job_id))
+        return self._runner(job, states)
+
+    def _runner(self, job: Job, states: Sequence[BatchState]) -> JobRunner:
+        return JobRunner(self._store, self._engine, job, states, lambda: self._wake_watchers(job.id))
 
     def _end(self, job_id: str, goal_state: GoalState, job_state: JobState, reason: str = "") -> None:
         self._store.jobs.end(job_id, goal_state, job_state, reason)

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import chain, starmap
@@ -96,8 +95,8 @@ class PortingService:
         kept = await asyncio.to_thread(
             jobs.create, Submission(job, plans, config_text, idempotency_key or None)
         )
-        if kept.id == job.id:
-            self._jobs.start(job.id)
+        if kept is job:
+            self._jobs.start_new(job, plans)
         return kept.id
 
     async def plan(self, config_text: str) -> Plan:
@@ -112,7 +111,7 @@ class PortingService:
         configs = await self._parsed(config_text)
         problems = ProblemCollector()
         resolved = await asyncio.to_thread(self._resolver.resolve, collective_batches(configs), problems)
-        inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step"))
+        inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step", "trial"))
         return await asyncio.to_thread(self._plan, inspected, problems)
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> None:
@@ -131,39 +130,39 @@ class PortingService:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was added; CONFLICT, the key has added other goals.
         """
-        jobs = self._store.jobs
         configs = await self._parsed(config_text)
-        if self._added(job_id, config_text, idempotency_key):
-            return
-        reject_too_many(len(configs), self._max_goals, jobs.goal_states(job_id).total())
-        snapshot = await asyncio.to_thread(self._snapshot, job_id)
-        problems = ProblemCollector()
-        uninspected = snapshot.uninspected(await asyncio.to_thread(snapshot.resolve, configs))
-        inspected = await self._inspector.inspect(uninspected, problems)
-        reject(problems.problems)
-        inspections = {batch.number: inspection for batch, inspection in inspected}
-        async with self._jobs.held(job_id):
-            if self._added(job_id, config_text, idempotency_key):
-                return
-            reject_too_many(len(configs), self._max_goals, jobs.goal_states(job_id).total())
-            plans, goals = await self._inserted(job_id, configs, inspections)
-            # Nothing is awaited from here on: what was planned fits the job as it stands.
-            addition = Addition(goals, plans, config_text, idempotency_key or None)
-            jobs.add_goals(job_id, addition)
-            self._jobs.grow(job_id, addition)
-
-    async def _inserted(
-        self, job_id: str, configs: Sequence[PortingConfig], inspections: Inspections
-    ) -> tuple[list[BatchPlan], list[Goal]]:
-        """Plan new goals on a thread, again where a checkpoint on which they may rest is lost meanwhile."""
-        jobs = self._store.jobs
+        inspections: Inspections = {}
         while True:
-            lost = _lost(jobs.goal_states(job_id))
-            snapshot = await asyncio.to_thread(self._snapshot, job_id)
-            resolved = await asyncio.to_thread(snapshot.resolve, configs)
-            inserted = await asyncio.to_thread(snapshot.insert, resolved, inspections, jobs)
-            if _lost(jobs.goal_states(job_id)) == lost:
-                return inserted
+            async with self._jobs.held(job_id):
+                if self._added(job_id, config_text, idempotency_key):
+                    return
+                reject_too_many(len(configs), self._max_goals, self._store.jobs.goal_states(job_id).total())
+                lost = self._lost(job_id)
+                snapshot = await asyncio.to_thread(self._snapshot, job_id)
+                resolved = await asyncio.to_thread(snapshot.resolve, configs)
+                uninspected = [
+                    batch for batch in snapshot.uninspected(resolved) if batch.number not in inspections
+                ]
+                if not uninspected:
+                    plans, goals = await asyncio.to_thread(
+                        snapshot.insert, resolved, inspections, self._store.jobs
+                    )
+                    # Nothing is awaited from here on: what was planned fits the job as it stands, unless a
+                    # checkpoint on which it may rest was lost meanwhile.
+                    if self._lost(job_id) == lost:
+                        addition = Addition(goals, plans, config_text, idempotency_key or None)
+                        self._store.jobs.add_goals(job_id, addition)
+                        self._jobs.grow(job_id, addition)
+                        return
+            if uninspected:
+                inspections = {**inspections, **await self._inspected(uninspected)}
+
+    async def _inspected(self, batches: Sequence[ResolvedBatch]) -> Inspections:
+        """Return the inspections of batches, by their numbers."""
+        problems = ProblemCollector()
+        inspected = await self._inspector.inspect(batches, problems)
+        reject(problems.problems)
+        return {batch.number: inspection for batch, inspection in inspected}
 
     async def part(self, job_id: str, selection: GoalSelection | None = None) -> JobPart:
         """Return a job with some of its goals, or with all of them."""
@@ -252,7 +251,7 @@ class PortingService:
     ) -> tuple[BatchPlan, list[Goal], Forecast | None]:
         """Return the tree of a batch with its algorithms, its goals with warnings, and the forecast."""
         plan, goals = plan_batch(resolved, inspection)
-        forecast = forecast_of(plan, self._store.jobs)
+        forecast = forecast_of(plan, self._store.jobs, outlook=inspection.outlook)
         if forecast is None:
             return plan, goals, None
         return forecast.plan, with_forecast(goals, forecast), forecast
@@ -281,6 +280,11 @@ class PortingService:
             self._store.jobs.job(job_id), self._store.jobs.batches(job_id), self._store.devices
         )
 
+    def _lost(self, job_id: str) -> int:
+        """Return how many goals have ended, perhaps without the checkpoint that others would start from."""
+        states = self._store.jobs.goal_states(job_id)
+        return states[GoalState.FAILED] + states[GoalState.CANCELLED]
+
     def _package_file(self, job_id: str, goal_id: str, file_name: str) -> PackageFile:
         (goal,) = self._store.jobs.part(job_id, GoalSelection(goal_id=goal_id)).job.goals
         files = {file.name: file for file in goal.files}
@@ -290,8 +294,3 @@ class PortingService:
                 ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no file "{file_name}"; it has {have}'
             )
         return files[file_name]
-
-
-def _lost(states: Counter[GoalState]) -> int:
-    """Return how many goals have ended, perhaps without the checkpoint that others would start from."""
-    return states[GoalState.FAILED] + states[GoalState.CANCELLED]

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from mistify.config.metric import Metric
 from mistify.config.reading import CollectiveBatch, profiles_of
 from mistify.costs.budget import conditions_of
 from mistify.costs.catalogue import HOST
@@ -49,9 +48,10 @@ class ResolvedBatch:
         configs = tuple(config for config, _ in chosen)
         return replace(self, batch=replace(self.batch, configs=configs), precision_choices=choices)
 
-    def with_metric(self, metric: Metric | None) -> "ResolvedBatch":
-        """Return the batch with the metric that an inspection chose for its data."""
-        settings = self.data.settings.model_copy(update={"metric": metric})
+    def with_metrics(self, inspection: Inspection) -> "ResolvedBatch":
+        """Return the batch with the metrics that an inspection chose for its data."""
+        chosen = {"metric": inspection.metric, "metrics": inspection.metrics}
+        settings = self.data.settings.model_copy(update=chosen)
         return replace(self, data=self.data.model_copy(update={"settings": settings}))
 
     @property
@@ -63,7 +63,7 @@ class ResolvedBatch:
     def inspect_task(self, measures: Collection[Measure] = ()) -> InspectTask:
         """Return the task that inspects the batch's model and data.
 
-        The source's accuracy is measured wherever a goal has an accuracy target: the forecast needs it.
+        The source's accuracy is measured wherever a goal has a target: the forecast needs it.
         """
         needed = set(measures)
         if any(config.adaptation_goal.accuracy is not None for config in self.batch.configs):

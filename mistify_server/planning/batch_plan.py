@@ -2,13 +2,16 @@
 
 from collections.abc import Iterable
 
+from mistify.config.porting import AdaptationGoal
 from mistify.config.reading import goal_budget
+from mistify.config.targets import OVERALL, Target
 from mistify.costs.budget import Budget, Costs, source_axis
 from mistify.jobs.job import Goal
 from mistify_server.planning.batch import ResolvedBatch
 from mistify_server.planning.insertion import derived_seed, insert_goals
 from mistify_server.store.plans import BatchPlan
 from mistify_server.tasks.results import Inspection
+from mistify_server.tasks.sources import DataSource
 
 #: How far a source is widened at the most, as a multiple of its costs: the largest factor of the
 #: paper's evaluation (8.1, adaptation quality).
@@ -19,7 +22,7 @@ _SOURCE = -1
 
 def plan_batch(resolved: ResolvedBatch, inspection: Inspection) -> tuple[BatchPlan, list[Goal]]:
     """Return the goal tree of a batch, parents first, and its goals in the order of the configs."""
-    resolved = resolved.with_metric(inspection.metric)
+    resolved = resolved.with_metrics(inspection)
     batch = resolved.batch
     without_nodes = BatchPlan(
         number=resolved.number,
@@ -51,7 +54,7 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
             id=config.id,
             batch=resolved.number,
             budget=goal_budget(config, source_costs),
-            accuracy_target=config.adaptation_goal.accuracy,
+            targets=_targets(config.adaptation_goal, resolved.data),
             metric=resolved.data.metric,
             quantization=config.quantization,
             threads=config.threads,
@@ -62,6 +65,12 @@ def asked_goals(resolved: ResolvedBatch, source_costs: Costs) -> list[Goal]:
         )
         for config in resolved.batch.configs
     ]
+
+
+def _targets(goal: AdaptationGoal, data: DataSource) -> tuple[Target, ...]:
+    """Return the targets of a goal, by the metrics of its data."""
+    metrics = {**data.settings.metrics, OVERALL: data.metric}
+    return tuple(Target(output, metrics[output], figure) for output, figure in (goal.accuracy or {}).items())
 
 
 def expansion(root_budgets: Iterable[Budget], source_costs: Costs) -> dict[str, float]:

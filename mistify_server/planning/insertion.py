@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.porting import AUTO
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import OVERALL, Scores, reached, strictest
 from mistify.costs.budget import hardware_of
 from mistify.jobs.goal_tree import GoalTree
 from mistify.jobs.job import Goal
@@ -17,19 +19,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Promise:
-    """The accuracy and precisions that a node's checkpoint has, or will have.
+    """The scores and precisions that a node's checkpoint has, or will have.
 
     Attributes:
-        accuracy: Of the checkpoint, or its target while it is still to be made.
+        scores: Of the checkpoint, or its targets while it is still to be made.
         quantizations: How its goals are packaged: where its latency is limited, it was measured so.
     """
 
-    accuracy: float
+    scores: Scores
     quantizations: tuple[QuantizationConfig, ...]
 
     def serves(self, goal: Goal) -> bool:
         """Return whether the checkpoint will do for a goal of the node's budget."""
-        if not goal.metric.reaches(self.accuracy, goal.accuracy_target):
+        if not reached(goal.targets, self.scores):
             return False
         # Limits on other axes do not depend on how the network is measured: the axis names the precision.
         return goal.quantization in self.quantizations or not any(map(hardware_of, goal.budget))
@@ -44,21 +46,29 @@ def promises(state: BatchState, goals: Iterable[Goal]) -> dict[int, Promise]:
         state: The batch.
         goals: All goals of its job.
     """
-    metric = state.plan.data.metric
     by_id = {goal.id: goal for goal in goals}
     open_goals = {goal.id for goal in by_id.values() if not goal.state.ended}
-    accuracies = {
-        node.index: metric.worst if node.accuracy_target is None else node.accuracy_target
+    scores = {
+        node.index: _aimed_at(node, state.plan.data.metric)
         for node in state.plan.nodes
         if not open_goals.isdisjoint(node.goals)
-    } | {index: result.accuracy for index, result in state.checkpoints.items()}
+    } | {index: result.scores for index, result in state.checkpoints.items()}
     return {
-        node.index: Promise(
-            accuracies[node.index], tuple(by_id[goal_id].quantization for goal_id in node.goals)
-        )
+        node.index: Promise(scores[node.index], tuple(by_id[goal_id].quantization for goal_id in node.goals))
         for node in state.plan.nodes
-        if node.index in accuracies
+        if node.index in scores
     }
+
+
+def _aimed_at(node: NodePlan, metric: Metric) -> Scores:
+    """Return the scores of a network that just reaches the targets of a node."""
+    overall = next((target.value for target in node.targets if target.output == OVERALL), metric.worst)
+    outputs = (
+        OutputScore(target.output, target.metric, target.value)
+        for target in node.targets
+        if target.output != OVERALL
+    )
+    return Scores(overall, tuple(outputs))
 
 
 def insert_goals(
@@ -88,7 +98,8 @@ def insert_goals(
     """
     insertion = _Insertion(plan, promised, goals)
     joining, founding = insertion.place_goals()
-    nodes = {node.index: _with_goals(node, joining.get(node.index, ())) for node in plan.nodes}
+    nodes = {node.index: node for node in plan.nodes}
+    nodes |= {index: _with_goals(nodes[index], joined) for index, joined in joining.items()}
     nodes |= insertion.new_nodes(founding)
     first_goal_of_parent = {
         goal_id: None if node.parent is None else nodes[node.parent].goals[0]
@@ -155,7 +166,9 @@ class _Insertion:
             index_of: The indices of all new nodes, by place.
         """
         if place in self._nodes_at:
-            accuracy_of = {node.index: self._promised[node.index].accuracy for node in self._nodes_at[place]}
+            accuracy_of = {
+                node.index: self._promised[node.index].scores.overall for node in self._nodes_at[place]
+            }
             best = self._plan.data.metric.best(accuracy_of.values())
             return next(index for index, accuracy in accuracy_of.items() if accuracy == best)
         above = self._tree.parent(place)
@@ -183,13 +196,12 @@ def _with_goals(node: NodePlan, goals: Sequence[Goal]) -> NodePlan:
 
 
 def _new_node(plan: BatchPlan, index: int, parent: int | None, goals: Sequence[Goal]) -> NodePlan:
-    targets = [goal.accuracy_target for goal in goals if goal.accuracy_target is not None]
     named = plan.adaptable and plan.algorithm != AUTO
     return NodePlan(
         index=index,
         parent=parent,
         budget=dict(goals[0].budget),
-        accuracy_target=plan.data.metric.best(targets) if targets else None,
+        targets=strictest(*(goal.targets for goal in goals)),
         seed=derived_seed(plan.algorithm_config, index),
         goals=tuple(goal.id for goal in goals),
         algorithm=plan.algorithm if named else "",

@@ -6,6 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget, goal_path
+from mistify.config.targets import OVERALL
 from mistify.costs.axes import axis_of
 from mistify.costs.budget import hardware_of, source_axis
 from mistify.costs.quantization import Quantization
@@ -13,7 +14,7 @@ from mistify.errors import Problem
 from mistify.jobs.plan import OutOfReach
 from mistify.package.manifest import BRANCH_INPUT
 from mistify.parsing.quantities import Quantity
-from mistify.parsing.validation import shown
+from mistify.parsing.validation import InvalidValue, json_path, shown, unknown_name
 from mistify_server.planning.batch import InspectedBatch, ResolvedBatch
 from mistify_server.tasks.results import Inspection
 
@@ -41,6 +42,7 @@ def unusable(resolved: ResolvedBatch, inspection: Inspection) -> Iterator[Proble
     """Yield a problem for each goal that the model cannot have, whatever its limits."""
     batch = resolved.batch
     for index, config in zip(batch.indices, batch.configs, strict=True):
+        yield from _senseless_targets(index, config, inspection)
         if not inspection.adaptable:
             yield from _untrainable(index, config)
         elif config.branches is not None and BRANCH_INPUT in inspection.inputs:
@@ -128,6 +130,22 @@ def _unreachable_limit(
         fix=f'write "{nearest}", the nearest that can be met, or '
         + ("start from a smaller model" if adaptable else _USE_KERAS),
     )
+
+
+def _senseless_targets(index: int, config: PortingConfig, inspection: Inspection) -> Iterator[Problem]:
+    """Yield a problem for each target of an output that the model lacks, and of a share above 1."""
+    if inspection.metric is None:
+        return
+    metrics = {**inspection.metrics, OVERALL: inspection.metric}
+    for output, figure in (config.adaptation_goal.accuracy or {}).items():
+        place = json_path([] if output == OVERALL else [output], f"[{index}].adaptation_goal.accuracy")
+        metric = metrics.get(output)
+        if metric is None:
+            yield InvalidValue(output, *unknown_name(output, inspection.metrics)).problem(place)
+        elif metric.is_share and figure > 1:
+            setting = "metric" if output == OVERALL else "metrics"
+            fix = f'mark per cent with %, or name a metric of errors in "{setting}" of the dataset'
+            yield InvalidValue(figure, f"{metric}, a share above 0 and up to 1", fix).problem(place)
 
 
 def _untrainable(index: int, config: PortingConfig) -> Iterator[Problem]:

@@ -8,23 +8,16 @@ from typing import Final
 from mistify.config.compression import CompressionConfig
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import goal_budget
+from mistify.config.targets import missed, reached, serves_better
 from mistify.config.tuning import TuningConfig
 from mistify.costs.axes import at_precision
 from mistify.costs.budget import FLOPS, Budget, Costs, excess, meets, share_left
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
+from mistify_server.planning.forecast.precisions import KNOWN_LOSS
 from mistify_server.planning.forecast.scaling import CostScaling
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, Result
-
-#: What a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with ResNet-8,
-#: on test images, as there were no validation data then (benchmarks/RESULTS.md).
-KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
-    Quantization.NONE: 0.0,
-    Quantization.FLOAT16: 0.0003,
-    Quantization.DYNAMIC: 0.0023,
-    Quantization.INT8: 0.0043,
-}
 
 #: What halving a network costs, of the same run: ResNet-8 from 1x to 0.5x.
 _LOSS_OF_HALVING: Final = 0.04
@@ -97,29 +90,29 @@ class Attempt:
         return (
             self.within_limits
             and isinstance(self.result, PackageResult)
-            and self.goal.metric.reaches(self.result.validation_accuracy, self.goal.accuracy_target)
+            and reached(self.goal.targets, self.result.validation_scores)
         )
 
     @property
     def falls_short(self) -> bool:
         """Return whether the package is missing, misses a target, or lost more accuracy than expected."""
-        package, metric, target = self.result, self.goal.metric, self.goal.accuracy_target
+        package, metric, targets = self.result, self.goal.metric, self.goal.targets
         if not isinstance(package, PackageResult):
             return True
-        before, reached = self.adapted.accuracy, package.validation_accuracy
-        if metric.reaches(before, target) and not metric.reaches(reached, target):
+        if reached(targets, self.adapted.scores) and not reached(targets, package.validation_scores):
             return True
+        before, after = self.adapted.accuracy, package.validation_accuracy
         if not metric.is_share:
-            return reached > (1 + _TOLERATED_GROWTH) * before
+            return after > (1 + _TOLERATED_GROWTH) * before
         expected = KNOWN_LOSS[self.goal.quantization.precision.stored_as] + _TOLERATED_LOSS
-        return before - reached > expected
+        return before - after > expected
 
     def improved(self, attempt: "Attempt") -> "Attempt":
-        """Return the attempt if it meets all limits, and this one does not or is less accurate.
+        """Return the attempt if it meets all limits, and this one does not or serves the goal less well.
 
-        Accuracies are those on the validation data.
+        That is judged by the scores on the validation data.
         """
-        package = attempt.result
+        package, targets = attempt.result, self.goal.targets
         if not isinstance(package, PackageResult) or not attempt.within_limits:
             return self
         metric = package.validation_metric or self.goal.metric
@@ -127,8 +120,10 @@ class Attempt:
             why = "as which it could not be packaged"
         elif not self.within_limits:
             why = f"as which it has {excess(self._costs, self.goal.budget)}"
-        elif not metric.better(package.validation_accuracy, self.result.validation_accuracy):
+        elif not serves_better(metric, package.validation_scores, self.result.validation_scores, targets):
             return self
+        elif not metric.better(package.validation_accuracy, self.result.validation_accuracy):
+            why = f"as which {missed(targets, self.result.validation_scores)}"
         elif attempt.adapted == self.adapted:
             figures = metric.shown(self.result.validation_accuracy), metric.shown(self.adapted.accuracy)
             why = f"as which {metric} was {figures[0]} where the checkpoint has {figures[1]}"

@@ -202,7 +202,14 @@ def _with_costs(known: EdgeEstimates | None, new: EdgeEstimates | None) -> EdgeE
 
 def _inspection_of(plan: BatchPlan) -> Inspection:
     """Return what the plan has kept of its source's inspection."""
-    return Inspection(costs=plan.source_costs, floor=plan.floor, inputs=plan.inputs, adaptable=plan.adaptable)
+    return Inspection(
+        costs=plan.source_costs,
+        floor=plan.floor,
+        inputs=plan.inputs,
+        adaptable=plan.adaptable,
+        metric=plan.data.metric,
+        metrics=plan.data.settings.metrics,
+    )
 
 
 def _json(value: object) -> str:

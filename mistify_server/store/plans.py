@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mistify.config.porting import DatasetConfig
+from mistify.config.targets import Target
 from mistify.costs.profiles import Profile
 from mistify.jobs.plan import Estimate
 from mistify_server.tasks.base import Message
@@ -15,7 +16,7 @@ from mistify_server.tasks.sources import DataSource, ModelSource
 class NodePlan(Message):
     """A node of a goal tree: one budget, and all goals that have it.
 
-    `accuracy_target` is the largest of its goals'; `parent` is None for a child of the source. `algorithm`
+    `targets` are the strictest of its goals'; `parent` is None for a child of the source. `algorithm`
     leads there from the parent, for the reason that `choice` gives; it is empty while none is chosen, and
     where nothing can be adapted. `foreseen` is the share of the tuned source's accuracy that it is expected
     to lose after a round of tuning; None where nothing can be adapted.
@@ -24,7 +25,7 @@ class NodePlan(Message):
     index: int
     parent: int | None
     budget: dict[str, float]
-    accuracy_target: float | None
+    targets: tuple[Target, ...]
     seed: int
     goals: tuple[str, ...]
     algorithm: str = ""

@@ -2,6 +2,7 @@
 
 from math import ceil
 
+from mistify.config.metric import OutputScore
 from mistify_server.tasks.base import Message
 
 #: Entries of `Candidate.adapting` for each halving of the costs.
@@ -68,6 +69,7 @@ class EdgeEstimates(Message):
         candidates: The algorithms from which one is chosen for each edge, by name.
         scaled: Costs with all channel groups scaled by one factor, the least first.
         accuracy: Of the source as it came, on a sample of the validation data; None if it was not measured.
+        output_scores: Of each of its outputs, likewise; empty if they were not measured.
         step_seconds: Of a training step of the source; None if it was not measured.
         generating: Training steps of the source that take as long as generating its data.
     """
@@ -77,5 +79,22 @@ class EdgeEstimates(Message):
     candidates: dict[str, Candidate]
     scaled: tuple[dict[str, float], ...]
     accuracy: float | None = None
+    output_scores: tuple[OutputScore, ...] = ()
     step_seconds: float | None = None
     generating: float = 0.0
+
+
+class Outlook(Message):
+    """Facts that narrow the forecast of a source, as measured now; plans do not keep them.
+
+    Attributes:
+        tested: Examples of the test data; None where they are still to be generated.
+        sampled: Validation examples on which the source was measured.
+        trial_steps: Steps of a trial, the beginning of tuning the source; 0 where there was none.
+        trial_accuracy: Of the trial's network, on these examples.
+    """
+
+    tested: int | None = None
+    sampled: int | None = None
+    trial_steps: int = 0
+    trial_accuracy: float | None = None

@@ -5,11 +5,12 @@ from typing import Literal
 from pydantic import Field
 
 from mistify.config.metric import Metric, OutputScore
+from mistify.config.targets import Scores
 from mistify.costs.profiles import Profile
 from mistify.errors import Problem
 from mistify.jobs.job import BranchFigures
 from mistify_server.tasks.base import Message
-from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 from mistify_server.tasks.sources import DataSource
 
 
@@ -34,7 +35,9 @@ class Inspection(TaskDone):
         adaptable: Whether the source's architecture can be changed.
         hardware: That of the task, with this machine's profile calibrated by measuring the source.
         metric: Of the config, or else one that suits the data; None if the data cannot be used.
+        metrics: Those of the outputs, likewise.
         estimates: For the edges to come; None where nothing can be adapted.
+        outlook: For their accuracies, likewise.
         problems: With places in a config: `model`, `dataset.train`, `algorithm.config.NAME`.
     """
 
@@ -45,7 +48,9 @@ class Inspection(TaskDone):
     adaptable: bool = True
     hardware: dict[str, Profile] = Field(default_factory=dict)
     metric: Metric | None = None
+    metrics: dict[str, Metric] = Field(default_factory=dict)
     estimates: EdgeEstimates | None = None
+    outlook: Outlook | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -81,16 +86,22 @@ class SourceResult(TaskDone):
 class AdaptResult(TaskDone):
     """The result of an adapt task: the goal's checkpoint, or the best one on the way if it was not met.
 
-    `accuracy` is on the validation data.
+    `accuracy` and `output_scores` are on the validation data.
     """
 
     kind: Literal["adapt_result"] = "adapt_result"
     checkpoint: str
     costs: dict[str, float]
     accuracy: float
+    output_scores: tuple[OutputScore, ...] = ()
     met: bool
     reason: str
     steps: int
+
+    @property
+    def scores(self) -> Scores:
+        """The scores of the checkpoint on the validation data."""
+        return Scores(self.accuracy, self.output_scores)
 
 
 class BranchCheckpoint(Message):
@@ -129,6 +140,7 @@ class PackageResult(TaskDone):
         validation_accuracy: On the validation data, to choose by.
         validation_metric: Of that; None stands for the goal's.
         output_scores: Of each output by a metric of its own, on the test data.
+        validation_output_scores: Likewise on the validation data.
         note: What was not gained by the precision, or lost by the compression; may be empty.
         branches: Those in the package, the cheapest first.
     """
@@ -141,8 +153,19 @@ class PackageResult(TaskDone):
     validation_accuracy: float
     validation_metric: Metric | None = None
     output_scores: tuple[OutputScore, ...] = ()
+    validation_output_scores: tuple[OutputScore, ...] = ()
     note: str = ""
     branches: tuple[BranchFigures, ...] = ()
+
+    @property
+    def test_scores(self) -> Scores:
+        """The scores on the test data, by which a goal is judged."""
+        return Scores(self.accuracy, self.output_scores)
+
+    @property
+    def validation_scores(self) -> Scores:
+        """The scores on the validation data, to choose by."""
+        return Scores(self.validation_accuracy, self.validation_output_scores)
 
 
 class ReferenceResult(TaskDone):

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from mistify.config.compression import CompressionConfig
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import Target
 from mistify.config.tuning import TuningConfig
 from mistify.costs.profiles import Profile
 from mistify.costs.quantization import Quantization
@@ -13,8 +14,9 @@ from mistify_server.tasks.base import Message
 from mistify_server.tasks.results import BranchResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 
-#: Measurements: of the source as it came, its accuracy and a training step's seconds; of this machine.
-Measure: TypeAlias = Literal["accuracy", "host", "step"]
+#: Measurements: of the source as it came, its accuracy and a training step's seconds; of a trial of
+#: tuning it; of this machine.
+Measure: TypeAlias = Literal["accuracy", "host", "step", "trial"]
 
 
 class InspectTask(Message):
@@ -74,7 +76,7 @@ class AdaptTask(Adaptation):
     """One edge of a goal tree: from the parent's checkpoint to a goal."""
 
     kind: Literal["adapt"] = "adapt"
-    accuracy_target: float | None
+    targets: tuple[Target, ...] = ()
 
 
 class BranchTask(Adaptation):
@@ -95,7 +97,7 @@ class PackageSettings(Message):
         job_id: The id of the job.
         goal_id: The id of the goal in it.
         budget: The goal's limits, by axis.
-        accuracy_target: What the package should reach, by the metric of the data; None for no target.
+        targets: What the package should reach.
         quantization: The precision of the package.
         threads: With which LiteRT runs the package, and it is measured.
         compression: What its kernels are compressed to; None for nothing.
@@ -106,7 +108,7 @@ class PackageSettings(Message):
     job_id: str
     goal_id: str
     budget: dict[str, float] = Field(default_factory=dict)
-    accuracy_target: float | None = None
+    targets: tuple[Target, ...] = ()
     quantization: QuantizationConfig = QuantizationConfig()
     threads: int = 1
     compression: CompressionConfig | None = None

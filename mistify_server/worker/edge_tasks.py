@@ -1,6 +1,6 @@
 """Adapt and branch tasks: edges of a goal tree, from checkpoint to checkpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,6 +10,7 @@ from executors.base import AdaptationExecutor, Assignment, Params, executor_clas
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
+from mistify.config.targets import Target
 from mistify.costs.budget import Budget, threads_of
 from mistify.costs.profiles import Profile
 from mistify_server.tasks.messages import OnProgress
@@ -84,12 +85,12 @@ class EdgeRunner:
         executor, parent = self._take_over(task, context) or self._start(task, params)
         assignment = self._assignment(task, parent, task.budget, setup)
         measure = _stopwatch(task, assignment)
-        outcome = self._run_edge(task, executor, params, assignment, task.accuracy_target)
+        outcome = self._run_edge(task, executor, params, assignment, task.targets)
         outcome = source_if_better(
             outcome,
             self._checkpoints.shared(task.teacher),
             assignment,
-            task.accuracy_target,
+            task.targets,
             measure=measure,
         )
         checkpoint = self._checkpoints.save(outcome.model)
@@ -97,7 +98,8 @@ class EdgeRunner:
         return AdaptResult(
             checkpoint=checkpoint,
             costs=dict(outcome.costs),
-            accuracy=outcome.accuracy,
+            accuracy=outcome.scores.overall,
+            output_scores=outcome.scores.outputs,
             met=outcome.met,
             reason=outcome.reason,
             steps=outcome.steps,
@@ -156,7 +158,7 @@ class EdgeRunner:
         for budget in budgets:
             parent = outcomes[-1].model if outcomes else network
             assignment = replace(self._assignment(task, parent, budget, setup), narrowest=task.costs)
-            outcomes.append(self._run_edge(task, executor, params, assignment, None))
+            outcomes.append(self._run_edge(task, executor, params, assignment, ()))
         return outcomes
 
     def _assignment(
@@ -178,13 +180,13 @@ class EdgeRunner:
         executor: AdaptationExecutor,
         params: Params,
         assignment: Assignment,
-        accuracy_target: float | None,
+        targets: Collection[Target],
     ) -> EdgeOutcome:
         return run_edge(
             executor,
             assignment,
             params,
-            accuracy_target,
+            targets,
             reporter(self._on_progress, task.data.validation_metric),
             measure=_stopwatch(task, assignment),
         )

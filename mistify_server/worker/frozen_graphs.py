@@ -4,6 +4,7 @@ Their costs are those of the converted network. There is nothing to train and no
 the checkpoint of every goal, and what LiteRT measures decides whether a goal is met.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from executors.data import Dataset, HeldOut
 from executors.inspection.directories import is_graph
 from executors.sources.frozen_graphs import FrozenGraph
 from executors.timing import activity
-from executors.training.metrics import check_metric, check_output_metric, default_metric
+from executors.training.metrics import check_metric, check_output_metric, default_metric, output_metrics
 from executors.training.objectives import objectives_for
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric
@@ -31,7 +32,7 @@ from mistify_server.worker.adaptation.calibration import at_each_precision, cali
 from mistify_server.worker.cache import SourceCache, parts_of
 from mistify_server.worker.packaging.assemble import store_package
 from mistify_server.worker.packaging.frozen_graphs import convert_graph, package_graph
-from mistify_server.worker.packaging.measurement.accuracy import measure_accuracy
+from mistify_server.worker.packaging.measurement.accuracy import MeasuredAccuracy, measure_accuracy
 from mistify_server.worker.packaging.measurement.reference import measure_reference
 from mistify_server.worker.packaging.tflite.costs import network_cost
 from mistify_server.worker.packaging.tflite.runner import Runner
@@ -84,7 +85,7 @@ class GraphRunner:
         problems.add(_unused_settings(task.data))
         graph = problems.load("model", lambda: self._cache.graph(task.model))
         costs: Costs = {}
-        metric = None
+        data = None
         profiles = tuple(task.hardware.values())
         network = None if graph is None else problems.load("model", lambda: convert_graph(graph))
         if graph is not None and network is not None:
@@ -93,20 +94,22 @@ class GraphRunner:
                 profiles = at_each_precision(calibrated_by(profiles, cost, network))
                 costs = costs_of(cost, profiles)
             if not task.data.learns_answers and task.data.labelled:
-                metric = self._inspect_data(problems, task.data, graph)
+                data = self._inspect_data(problems, task.data, graph)
         return Inspection(
             costs=dict(costs),
             # Another precision may be faster: latency is decided by measuring.
             floor={axis: cost for axis, cost in costs.items() if not hardware_of(axis)},
             adaptable=False,
             hardware=by_name(profiles),
-            metric=metric,
+            metric=data and data[0],
+            metrics=dict(data[1]) if data else {},
             problems=tuple(problems.problems),
         )
 
     def _inspect_data(
         self, problems: ProblemCollector, data: DataSource, graph: FrozenGraph
-    ) -> Metric | None:
+    ) -> tuple[Metric, Mapping[str, Metric]] | None:
+        """Return the metric by which networks are compared and those of the outputs; add problems."""
         learning, test_part = parts_of(data, graph.signature)
         learned = problems.load("dataset.train", lambda: self._cache.learning(learning))
         test = problems.load("dataset.test", lambda: self._cache.data(test_part))
@@ -121,13 +124,13 @@ class GraphRunner:
             problems.check(
                 f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
             )
-        return metric
+        return metric, output_metrics(objectives, train.targets, data.settings.metrics, labelled=True)
 
     def _prepare(self, task: SourceTask) -> SourceResult:
         graph = self._cache.graph(task.model)
         artifact = self._artifacts.put(graph.content, _SUFFIX)
         costs = costs_of(network_cost(self._network(artifact)), tuple(task.hardware.values()))
-        accuracy = self._accuracy(artifact, task.data)
+        accuracy = self._measured(artifact, task.data).accuracy
         return SourceResult(
             source_costs=dict(costs),
             source_accuracy=accuracy,
@@ -141,10 +144,12 @@ class GraphRunner:
 
     def _adapt(self, task: AdaptTask) -> AdaptResult:
         costs = costs_of(network_cost(self._network(task.parent)), tuple(task.hardware.values()))
+        measured = self._measured(task.parent, task.data)
         return AdaptResult(
             checkpoint=task.parent,
             costs=dict(costs),
-            accuracy=self._accuracy(task.parent, task.data),
+            accuracy=measured.accuracy,
+            output_scores=measured.outputs,
             met=True,
             reason="",
             steps=0,
@@ -168,13 +173,13 @@ class GraphRunner:
         return measure_reference(network, network, test, objectives, data=task.data, threads=task.threads)
 
     @activity("measuring")
-    def _accuracy(self, artifact: str, data: DataSource) -> float:
+    def _measured(self, artifact: str, data: DataSource) -> MeasuredAccuracy:
         """Return the accuracy of the graph on the validation data, in float32, in LiteRT."""
         graph = self._graph(artifact)
         train, validation = self._learning(data, graph)
         objectives = objectives_for(graph.signature, train)
         runner = Runner(self._network(artifact))
-        return measure_accuracy(runner, validation, objectives, data).accuracy
+        return measure_accuracy(runner, validation, objectives, data)
 
     def _learning(self, data: DataSource, graph: FrozenGraph) -> tuple[Dataset, Dataset]:
         """Return the training and the validation data."""

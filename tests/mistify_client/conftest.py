@@ -30,6 +30,7 @@ from mistify.wire.limits import ERROR_METADATA
 from mistify.wire.porting import plan_to_proto
 from mistify_client.rpc.retry import Backoff
 from tests.paths import DATA
+from tests.targets import overall
 
 COSTS = {"flops": 1000.0, "params": 100.0, "memory_bytes": 4000.0, "latency_ms@host": 0.5}
 FILES = {"manifest.json": b"{}" * 40, "serve.tflite": bytes(range(256)) * 40}
@@ -47,7 +48,7 @@ def ended_job(files: dict[str, bytes]) -> Job:
         id="half",
         batch=0,
         budget={"flops": 500.0},
-        accuracy_target=0.7,
+        targets=overall(0.7),
         algorithm="morphnet",
         choice="as good as chamnet, and faster",
         warning="accuracy 70.0% is likely to be missed",

@@ -165,9 +165,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def plan() -> BatchPlan:
     """A batch of the goals "a" and "b", which share a budget."""
-    node = NodePlan(
-        index=0, parent=None, budget={"flops": 1.0}, accuracy_target=None, seed=1, goals=("a", "b")
-    )
+    node = NodePlan(index=0, parent=None, budget={"flops": 1.0}, targets=(), seed=1, goals=("a", "b"))
     return BatchPlan(
         number=0,
         model_name="digits-resnet",

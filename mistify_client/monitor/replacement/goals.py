@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from math import floor, log
 
 from mistify.config.porting import PortingConfig
+from mistify.config.targets import OVERALL
 from mistify.costs.budget import FLOPS
 from mistify.package.manifest import Manifest
-from mistify.parsing.quantities import format_bytes, format_count, format_share, format_time
+from mistify.parsing.quantities import format_bytes, format_count, format_time
 from mistify_client.monitor.sensing.costs import made_for
 from mistify_client.monitor.state.targets import Targets
 
@@ -85,8 +86,11 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
         package: manifest of the version in use.
         shortfall: the targets, and the conditions under which they are missed.
     """
-    limits = template.adaptation_goal.model_dump(mode="json", exclude_none=True)
-    targets, reason = shortfall.targets, "no branch keeps to the targets"
+    goal, targets, reason = template.adaptation_goal, shortfall.targets, "no branch keeps to the targets"
+    if targets.accuracy is not None:
+        accuracy = {**(goal.accuracy or {}), OVERALL: targets.accuracy}
+        goal = goal.model_copy(update={"accuracy": accuracy})
+    limits = goal.model_dump(mode="json", exclude_none=True)
     if targets.latency is not None:
         share = shortfall.share(targets.latency)
         by_latency = "latency" in limits or "FLOP" not in limits
@@ -105,8 +109,6 @@ def new_goal(template: PortingConfig, package: Manifest, shortfall: Shortfall) -
             limits["FLOP"] = format_count(_rounded(_least_flops(package) * share), _DIGITS)
     if targets.memory is not None:
         limits["memory"] = format_bytes(targets.memory)
-    if targets.accuracy is not None:
-        limits["accuracy"] = format_share(targets.accuracy)
     digest = hashlib.sha256(json.dumps(limits, sort_keys=True).encode()).hexdigest()[:8]
     goal_id = f"{template.id[: _LONGEST_ID - len(digest) - 1]}-{digest}"
     config = template.model_dump(mode="json", by_alias=True, exclude_unset=True)

@@ -68,6 +68,7 @@ class Chooser:
         self._subject = subject
         self._candidates = candidates
         self._experience = experience
+        self._evidence = experience.evidence(subject, traits.kind)
 
     def __call__(self, edges: Sequence[Edge], prepared: Collection[str] | None = None) -> list[Choice]:
         """Choose the algorithms of edges that share the time for which an algorithm prepares.
@@ -132,5 +133,5 @@ class Chooser:
         return (
             f"{way} in {steps:,} steps, on a "
             f"{self._traits.kind} network, it should lose {best.lost.mean:.1%} of the source's accuracy, "
-            f"{against}, " + self._experience.evidence(self._subject, self._traits.kind)
+            f"{against}, " + self._evidence
         )

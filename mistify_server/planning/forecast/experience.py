@@ -31,6 +31,9 @@ _UNDERTRAINED: Final = 4 * NOISE
 #: The least residuals from which the uncertainty of predictions is estimated.
 _LEAST_RESIDUALS: Final = 3
 
+#: Degrees of freedom of what the edges of a new model lose.
+_DEGREES: Final = 4.0
+
 #: Edges that are predicted at once.
 _CHUNK: Final = 1_000
 
@@ -85,6 +88,14 @@ class Experience:
         for case, lost, deviation in zip(cases, mean, deviations, strict=True):
             yield Estimate(float(lost), factors[case.subject] * float(deviation))
 
+    def knows(self, subject: str) -> bool:
+        """Check whether edges of a model and its data were seen."""
+        return self._count(subject) > 0
+
+    def degrees(self, subject: str) -> float:
+        """Return the degrees of freedom of what edges lose: the more of them were seen, the more."""
+        return _DEGREES + self._count(subject)
+
     def source(self, subject: str, source_steps: int) -> float | None:
         """Return what the tuned source reached in the last job with it; None where there was none."""
         reached = [
@@ -109,7 +120,7 @@ class Experience:
 
     def evidence(self, subject: str, kind: str) -> str:
         """Describe the edges on which predictions rest."""
-        same = sum(record.case.subject == subject for record in self._records)
+        same = self._count(subject)
         similar = sum(
             record.case.kind == kind and record.case.subject not in self._undertrained
             for record in self._records
@@ -120,6 +131,9 @@ class Experience:
             return f"by {similar} edge{'s'[: similar > 1]} of other {kind} networks"
         return "by benchmarks, as nothing like it was adapted here yet"
 
+    def _count(self, subject: str) -> int:
+        return sum(record.case.subject == subject for record in self._records)
+
     def _features(self, cases: Sequence[Case]) -> Features:
         weighted = np.array([weighted_halvings(case.halvings, case.steps) for case in cases])
         gains = [
@@ -127,12 +141,7 @@ class Experience:
             for case in cases
         ]
         positions = [position(case.halvings, case.distance, case.steps) for case in cases]
-        labels = {
-            names: np.array(
-                [self._code(names, *(getattr(case, name) for name in names)) for case in cases], np.int64
-            )
-            for names in SPREADS
-        }
+        labels = {names: np.array(self._codes_of(names, cases), np.int64) for names in SPREADS}
         return Features(
             weighted_halvings=weighted,
             mean=(MEAN_RATE - np.array(gains)) * weighted,
@@ -144,6 +153,10 @@ class Experience:
     def _group(self, subject: str) -> int:
         """Return the group of a subject: one of its own if it is undertrained, else that of all others."""
         return self._code((), subject if subject in self._undertrained else "")
+
+    def _codes_of(self, names: tuple[str, ...], cases: Sequence[Case]) -> list[int]:
+        values = zip(*([getattr(case, name) for case in cases] for name in names), strict=True)
+        return [self._code(names, *of_case) for of_case in values]
 
     def _code(self, names: tuple[str, ...], *values: str) -> int:
         """Return a number for values of labels, the same whenever they are the same."""

@@ -1,32 +1,36 @@
 """Forecast of a goal tree: the algorithm of each edge, its accuracy, its time."""
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Final
+from math import log2
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL
 from mistify.costs.axes import plugged_in_formats
-from mistify.costs.budget import FLOPS, Costs, hardware_of
+from mistify.costs.budget import FLOPS, Budget, Costs, hardware_of, share_left
+from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal
-from mistify.jobs.plan import Estimate, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Estimate, Interval, OutputEstimate, PlannedBatch, PlannedEdge
+from mistify_server.planning.forecast.accuracy import Prospect, interval_of, prospect_of
 from mistify_server.planning.forecast.choice import Chooser, Edge
 from mistify_server.planning.forecast.experience import Experience
+from mistify_server.planning.forecast.precisions import loss_of
 from mistify_server.planning.forecast.records import subject_of
 from mistify_server.planning.forecast.scaling import CostScaling, distance
+from mistify_server.planning.forecast.targets import expected_to_reach, warning
 from mistify_server.store.edges import EdgeRecord
 from mistify_server.store.jobs import JobStore
 from mistify_server.store.plans import BatchPlan, NodePlan
-from mistify_server.tasks.estimates import EdgeEstimates
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 
-#: The share of its error that tuning gains a source of which nothing else is known.
-_GAIN: Final = Estimate(0.15, 0.15)
-
-#: How much the same source differs when it is tuned again, as a share of its accuracy.
-_REPETITION: Final = 0.005
+#: Halvings of the multiply-adds for one of the latency, at the most: ResNet-8 takes 1.06 and 1.2 with limits
+#: of 0.5x and 0.25x, a transformer on SNIPS 1.4 (`benchmarks.limits`). Scaling all widths alike may take
+#: more, but algorithms prefer the widths that kernels compute fastest.
+_HALVINGS_FOR_LATENCY: Final = 1.3
 
 #: Numbers of tuning rounds that are tried: from one to the most, evenly spread by their logarithms.
 _ROUNDS: Final = 100
@@ -39,6 +43,14 @@ _STARTING: Final = 5.0
 _PACKAGING: Final = 1.0
 
 
+class _Score(NamedTuple):
+    """What the source may reach by one metric: of one of its outputs, or `OVERALL`."""
+
+    output: str
+    metric: Metric
+    prospect: Prospect
+
+
 class Forecast:
     """Predicts the edges of a batch.
 
@@ -47,6 +59,7 @@ class Forecast:
         estimates: Of its inspection.
         records: Of edges like its own, the oldest first.
         prepared: See `Chooser`.
+        outlook: Of its inspection, where there was one just now.
 
     Attributes:
         plan: With an algorithm for every node; nodes that had one keep it.
@@ -58,8 +71,10 @@ class Forecast:
         estimates: EdgeEstimates,
         records: Sequence[EdgeRecord],
         prepared: Collection[str] | None = None,
+        outlook: Outlook | None = None,
     ) -> None:
         self.plan = plan
+        self._outlook = outlook
         self._estimates = estimates
         self._subject = subject_of(estimates.traits, plan.data)
         self._experience = Experience(records, estimates.candidates)
@@ -67,12 +82,12 @@ class Forecast:
         self._scaling = CostScaling(estimates.scaled, plan.source_costs)
         self.plan = plan.model_copy(update={"nodes": self._chosen(prepared)})
 
-    def warning(self, node: NodePlan) -> str:
-        """Describe the target that a node is likely to miss; empty if it is likely to meet it."""
-        if node.accuracy_target is None:
+    def warning(self, node: NodePlan, precision: Quantization) -> str:
+        """Describe the targets that a node is likely to miss at a precision; empty if none are."""
+        if not node.targets:
             return ""
-        steps, accuracy = self._reached(node)
-        return _warning(self.plan.data.metric, accuracy, node.accuracy_target, steps)
+        steps, expected = self._reached(node, precision)
+        return warning(node.targets, expected, steps)
 
     def planned(self, goals: Mapping[str, Goal], slots: int) -> PlannedBatch:
         """Return the expected course of the batch.
@@ -91,7 +106,8 @@ class Forecast:
             model=plan.model_name,
             metric=plan.data.validation_metric,
             source_costs=plan.source_costs,
-            source_accuracy=self._source,
+            source_accuracy=self._source and self._interval(self._source),
+            source_outputs=tuple(map(self._estimate, self._outputs)),
             source_steps=self._estimates.source_steps,
             source_seconds=self._source_seconds,
             edges=tuple(edges.values()),
@@ -123,8 +139,20 @@ class Forecast:
             None: self._scaling.exceeding(exceed) if exceed else self._scaling.whole
         }
         for node in self.plan.nodes:
-            scales[node.index] = min(scales[node.parent], self._scaling.within(node.budget))
+            scales[node.index] = min(scales[node.parent], self._within(node.budget))
         return scales
+
+    def _within(self, budget: Budget) -> float:
+        """Return the scale of a network within limits."""
+        source = self.plan.source_costs
+        latencies = {axis: limit for axis, limit in budget.items() if hardware_of(axis)}
+        others = {axis: limit for axis, limit in budget.items() if axis not in latencies}
+        scale = self._scaling.within(others)
+        if not latencies:
+            return scale
+        left = share_left(source, latencies) ** _HALVINGS_FOR_LATENCY
+        by_choice = self._scaling.within({FLOPS: left * source[FLOPS]})
+        return min(scale, max(by_choice, self._scaling.within(latencies)))
 
     def _edge(self, node: NodePlan) -> Edge:
         parent, costs = self._costs(node.parent), self._costs(node.index)
@@ -136,20 +164,56 @@ class Forecast:
         )
 
     def _costs(self, index: int | None) -> Costs:
-        return self._scaling.costs(self._scales[index])
+        return self._costs_of_nodes[index]
 
     @cached_property
-    def _source(self) -> Estimate | None:
-        """The accuracy of the tuned source; None where it was measured neither now nor before."""
+    def _costs_of_nodes(self) -> dict[int | None, Costs]:
+        """The costs of the root (None) and of each node's network, which keeps to its limits."""
+        costs = dict(zip(self._scales, self._scaling.costs_at([*self._scales.values()]), strict=True))
+        for node in self.plan.nodes:
+            own = costs[node.index]
+            own |= {axis: min(own[axis], limit) for axis, limit in node.budget.items()}
+        return dict(costs)
+
+    @cached_property
+    def _source(self) -> _Score | None:
+        """The tuned source; None where it was measured neither now nor before."""
+        metric = self.plan.data.metric
         known = self._experience.source(self._subject, self._estimates.source_steps)
-        if known is not None:
-            return Estimate(known, _REPETITION * known)
-        accuracy = self._estimates.accuracy
-        if accuracy is None:
-            return None
-        error = 1 - accuracy if self.plan.data.metric.is_share else -accuracy
-        gain = _GAIN if self._estimates.source_steps else Estimate(0.0, _REPETITION)
-        return Estimate(accuracy + gain.mean * error, gain.deviation * abs(error) + _REPETITION * accuracy)
+        prospect = prospect_of(metric, self._estimates, self._outlook, known)
+        return None if prospect is None else _Score(OVERALL, metric, prospect)
+
+    @cached_property
+    def _outputs(self) -> tuple[_Score, ...]:
+        """The outputs of the tuned source; empty where they were not measured. No trial has measured them."""
+        outlook = self._outlook and self._outlook.model_copy(update={"trial_accuracy": None})
+        scores = []
+        for score in self._estimates.output_scores:
+            came = self._estimates.model_copy(update={"accuracy": score.value})
+            prospect = prospect_of(score.metric, came, outlook, None)
+            scores += [] if prospect is None else [_Score(score.output, score.metric, prospect)]
+        return tuple(scores)
+
+    def _interval(self, source: _Score, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
+        """Return the figure of a network that loses shares of the source's.
+
+        Args:
+            source: The source, or one of its outputs.
+            losses: The shares.
+            steps: Training steps of the network.
+        """
+        return interval_of(
+            source.metric,
+            source.prospect,
+            losses,
+            doublings=log2(1 + steps / (self._estimates.source_steps or steps or 1)),
+            gain_in_losses=self._experience.knows(self._subject),
+            degrees=self._experience.degrees(self._subject),
+            tested=self._outlook.tested if self._outlook else None,
+        )
+
+    def _estimate(self, source: _Score, losses: Sequence[Estimate] = (), steps: int = 0) -> OutputEstimate:
+        return OutputEstimate(source.output, source.metric, self._interval(source, losses, steps))
 
     @property
     def _step_seconds(self) -> float:
@@ -164,12 +228,11 @@ class Forecast:
         return _STARTING + steps * self._step_seconds
 
     def _planned(self, node: NodePlan, goals: Mapping[str, Goal]) -> PlannedEdge:
-        steps, accuracy = self._reached(node)
+        own = [goals[goal_id] for goal_id in node.goals]
+        steps, expected = self._reached(node, max((goal.quantization.precision for goal in own), key=_risk))
         case = self._chooser.case(self._edge(node), node.algorithm)
         work = case.work * steps / max(case.steps, 1) + self._experience.overhead(node.algorithm)
         adapting = work * self._step_seconds
-        own = [goals[goal_id] for goal_id in node.goals]
-        target = node.accuracy_target
         return PlannedEdge(
             goals=node.goals,
             parent=own[0].parent,
@@ -177,32 +240,43 @@ class Forecast:
             algorithm=node.algorithm,
             choice=node.choice,
             costs=self._costs(node.index),
-            accuracy=accuracy,
-            accuracy_target=target,
+            accuracy=expected[0].interval if expected else None,
+            outputs=expected[1:],
+            targets=node.targets,
             steps=steps,
             seconds=adapting + sum(_PACKAGING + (_networks(goal) - 1) * adapting for goal in own),
-            warning=_warning(self.plan.data.metric, accuracy, target, steps),
+            warning=warning(node.targets, expected, steps),
             precisions=_precisions(own),
         )
 
-    def _reached(self, node: NodePlan) -> tuple[int, Estimate | None]:
-        """Return the steps of an edge and its accuracy, tuned until the target is met if it can be."""
-        edge, metric, source = self._edge(node), self.plan.data.metric, self._source
+    def _reached(self, node: NodePlan, precision: Quantization) -> tuple[int, tuple[OutputEstimate, ...]]:
+        """Return the steps of an edge and its scores, tuned until the targets are met if they can be.
+
+        The first score is by the metric of the batch; none is known where the source's is not. What an output
+        loses is not known apart: it is expected to lose the same share of its own score.
+        """
+        edge, source = self._edge(node), self._source
         if source is None:
-            return self._chooser.case(edge, node.algorithm).steps, None
+            return self._chooser.case(edge, node.algorithm).steps, ()
+        scores = (source, *self._outputs)
         most_rounds = 1
-        if node.accuracy_target is not None:
+        if node.targets:
             most_rounds = self._estimates.candidates[node.algorithm].rounds(edge.distance)
         rounds = np.unique(np.geomspace(1, most_rounds, _ROUNDS).round().astype(int))
         cases = [self._chooser.case(edge, node.algorithm, int(number)) for number in rounds]
-        expected = [after_losing(metric, source, lost) for lost in self._experience.lost(cases)]
-        reached = [metric.reaches(estimate.mean, node.accuracy_target) for estimate in expected]
+        losses = self._experience.lost(cases)
+        reached = [expected_to_reach(node.targets, _figures_after(lost, scores)) for lost in losses]
         first = reached.index(True) if any(reached) else -1
-        return cases[first].steps, expected[first]
+        steps = cases[first].steps
+        lost = [losses[first], loss_of(precision)]
+        return steps, tuple(self._estimate(score, lost, steps) for score in scores)
 
 
 def forecast_of(
-    plan: BatchPlan, history: JobStore, prepared: Collection[str] | None = None
+    plan: BatchPlan,
+    history: JobStore,
+    prepared: Collection[str] | None = None,
+    outlook: Outlook | None = None,
 ) -> Forecast | None:
     """Return the forecast of a batch; None where its model is packaged unchanged.
 
@@ -210,12 +284,14 @@ def forecast_of(
         plan: Of the batch.
         history: Of all jobs.
         prepared: See `Chooser`.
+        outlook: See `Forecast`.
     """
     estimates = plan.estimates
     if estimates is None:
         return None
     subject = subject_of(estimates.traits, plan.data)
-    return Forecast(plan, estimates, history.edges(subject, estimates.traits.kind, _RECORDS), prepared)
+    records = history.edges(subject, estimates.traits.kind, _RECORDS)
+    return Forecast(plan, estimates, records, prepared, outlook)
 
 
 def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
@@ -226,7 +302,7 @@ def with_forecast(goals: Iterable[Goal], forecast: Forecast) -> list[Goal]:
             goal,
             algorithm=node_of[goal.id].algorithm,
             choice=node_of[goal.id].choice,
-            warning="" if goal.accuracy_target is None else forecast.warning(node_of[goal.id]),
+            warning=forecast.warning(node_of[goal.id], goal.quantization.precision) if goal.targets else "",
         )
         for goal in goals
     ]
@@ -243,7 +319,7 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
             choice="",
             costs=plan.source_costs,
             accuracy=None,
-            accuracy_target=node.accuracy_target,
+            targets=node.targets,
             steps=0,
             seconds=_PACKAGING * len(node.goals),
             precisions=_precisions(goals[goal_id] for goal_id in node.goals),
@@ -264,17 +340,6 @@ def plan_unchanged(plan: BatchPlan, goals: Mapping[str, Goal]) -> PlannedBatch:
     )
 
 
-def after_losing(metric: Metric, source: Estimate, lost: Estimate) -> Estimate:
-    """Return the accuracy left when a share of the source's is lost; errors are propagated to first order."""
-    mean = metric.after(source.mean, lost.mean)
-    if metric.is_share:
-        by_source, by_loss = 1 - lost.mean, source.mean
-    else:  # an error is divided by what is kept
-        kept = max(1 - lost.mean, 1e-6)
-        by_source, by_loss = 1 / kept, source.mean / kept**2
-    return Estimate(mean, math.hypot(by_source * source.deviation, by_loss * lost.deviation))
-
-
 def _precisions(goals: Iterable[Goal]) -> dict[str, str]:
     """Return why the server chose the precisions of goals, without those whose configs name one."""
     return {goal.id: goal.precision_choice for goal in goals if goal.precision_choice}
@@ -285,14 +350,13 @@ def _networks(goal: Goal) -> int:
     return goal.branches.count if goal.branches else 1
 
 
-def _warning(metric: Metric, accuracy: Estimate | None, target: float | None, steps: int) -> str:
-    """Describe a target that is missed by more than the uncertainty; empty otherwise."""
-    if accuracy is None or target is None:
-        return ""
-    best = accuracy.mean + (accuracy.margin if metric.is_share else -accuracy.margin)
-    if metric.reaches(best, target):
-        return ""
-    shown = f"{metric.shown(accuracy.mean)} ± {metric.shown(accuracy.margin)}"
-    return (
-        f"{metric} {metric.shown(target)} is likely to be missed: {shown} is expected after {steps:,} steps"
-    )
+def _risk(precision: Quantization) -> float:
+    return loss_of(precision).mean
+
+
+def _figures_after(lost: Estimate, scores: Iterable[_Score]) -> dict[tuple[str, Metric], float]:
+    """Return the figures of a network that has lost a share of each score."""
+    return {
+        (score.output, score.metric): score.metric.after(score.prospect.figure(score.metric), lost.mean)
+        for score in scores
+    }

@@ -17,6 +17,7 @@ in how many steps, and g is a group: edges of different groups say nothing about
 """
 
 from collections.abc import Mapping
+from math import log10
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,7 +79,7 @@ def weighted_halvings(halvings: float, steps: int) -> float:
 
 def position(halvings: float, distance: float, steps: int) -> list[float]:
     """Return x: halvings from the source, halvings from the parent, and the logarithm of the steps."""
-    return [halvings, distance, np.log10(max(steps, 1))]
+    return [halvings, distance, log10(max(steps, 1))]
 
 
 def noise(edges: Features) -> Floats:

@@ -1,6 +1,8 @@
 """Costs of networks whose channel groups are all scaled by one factor (paper 4.1), by interpolation."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from math import log2
 
 import numpy as np
 
@@ -18,9 +20,12 @@ class CostScaling:
     def __init__(self, scaled: Sequence[Costs], source: Costs) -> None:
         self._source = source
         self._scales = np.arange(len(scaled), dtype=np.float64)
-        self._logs = {
-            axis: np.log2(np.maximum.accumulate([max(costs[axis], 1e-12) for costs in scaled]))
-            for axis in scaled[0]
+        logs = {axis: np.log2([max(costs[axis], 1e-12) for costs in scaled]) for axis in scaled[0]}
+        self._logs = {axis: values.tolist() for axis, values in logs.items()}
+        # Narrower networks may cost more, where kernels are too small to be computed with integers. Nobody
+        # has to cut to those: at each scale the least cost there, or at a larger one, decides about limits.
+        self._least = {
+            axis: np.minimum.accumulate(values[::-1])[::-1].tolist() for axis, values in logs.items()
         }
 
     @property
@@ -40,7 +45,12 @@ class CostScaling:
 
     def costs(self, scale: float) -> dict[str, float]:
         """Return the costs at a scale."""
-        return {axis: float(2 ** np.interp(scale, self._scales, logs)) for axis, logs in self._logs.items()}
+        return self.costs_at([scale])[0]
+
+    def costs_at(self, scales: Sequence[float]) -> list[dict[str, float]]:
+        """Return the costs at each of several scales."""
+        by_axis = [(2 ** np.interp(scales, self._scales, logs)).tolist() for logs in self._logs.values()]
+        return [dict(zip(self._logs, costs, strict=True)) for costs in zip(*by_axis, strict=True)]
 
     def completed(self, costs: Costs) -> dict[str, float]:
         """Return the costs of a network on all axes; missing ones are those of its multiply-adds."""
@@ -48,12 +58,12 @@ class CostScaling:
 
     def halvings(self, costs: Costs) -> float:
         """Return how often the source's multiply-adds are halved; below 0 for larger networks."""
-        return float(np.log2(self._source[FLOPS] / max(costs[FLOPS], 1.0)))
+        return log2(self._source[FLOPS] / max(costs[FLOPS], 1.0))
 
     def _scale_of(self, axis: str, limit: float) -> float:
         """Return the largest scale at which a limit holds; the least known scale where there is none."""
-        logs, wanted = self._logs[axis], np.log2(limit)
-        above = int(np.searchsorted(logs, wanted, side="right"))
+        logs, wanted = self._least[axis], log2(limit)
+        above = bisect_right(logs, wanted)
         if above in (0, len(logs)):
             return float(self._scales[max(above - 1, 0)])
         low, high = logs[above - 1], logs[above]
@@ -62,4 +72,4 @@ class CostScaling:
 
 def distance(parent: Costs, budget: Budget) -> float:
     """Return the halvings from a network's costs to a budget, on the axis with most; at least 0."""
-    return max(0.0, *(float(np.log2(parent[axis] / limit)) for axis, limit in budget.items()))
+    return max(0.0, *(log2(parent[axis] / limit) for axis, limit in budget.items()))

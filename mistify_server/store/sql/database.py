@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from pydantic_core import from_json, to_json
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -40,7 +41,12 @@ class Database:
         Raises:
             MistifyError: STORE_VERSION, it is no store at all; UNAVAILABLE, it cannot be read or written.
         """
-        engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
+        engine = create_engine(
+            f"sqlite:///{path}",
+            connect_args={"timeout": BUSY_SECONDS},
+            json_serializer=_json,
+            json_deserializer=from_json,
+        )
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
         database = cls(path, engine)
@@ -78,6 +84,11 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON, a number without end as `Infinity`."""
+    return to_json(value, inf_nan_mode="constants").decode()
 
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:

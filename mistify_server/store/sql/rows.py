@@ -2,14 +2,29 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, get_type_hints
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, bindparam, func, insert, literal, select, update
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Row,
+    Text,
+    bindparam,
+    func,
+    insert,
+    literal,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.orm import Session
 
+from mistify.config.metric import OutputScore
 from mistify.costs.axes import plugged_in_formats
 from mistify.costs.budget import Costs
 from mistify.errors import ErrorCode, MistifyError
@@ -42,11 +57,34 @@ Event: TypeAlias = JobState | GoalState | ProgressUpdate
 #: The id of the goal that an event is about, None for the job and for its source, and the event.
 GoalEvent: TypeAlias = tuple[str | None, Event]
 
+#: Values of a column that are kept as they were read.
+_REMEMBERED: Final = 1_000
+
 _OPEN = [state.value for state in GoalState if not state.ended]
 
 _COSTS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, float])
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)
+_SCORES: TypeAdapter[tuple[OutputScore, ...]] = TypeAdapter(tuple[OutputScore, ...])
 _PROGRESS: TypeAdapter[ProgressUpdate] = TypeAdapter(ProgressUpdate)
+
+
+def _reader(column: ColumnElement[Any], kind: Any) -> Callable[[Any], Any]:
+    """Return what turns a column of a goal's row, JSON as its text, into the value of a type.
+
+    Most goals of a job agree in most of their values: one that was read lately is not read again.
+    """
+    if isinstance(column.type, JSON):
+        return lru_cache(_REMEMBERED)(TypeAdapter(kind).validate_json)
+    return kind if isinstance(kind, type) and issubclass(kind, Enum) else lambda value: value
+
+
+_KINDS = {name: kind for name, kind in get_type_hints(Goal, include_extras=True).items() if name != "files"}
+_OF_GOAL = GoalRow.__table__.columns
+_READERS = {name: _reader(_OF_GOAL[name], kind) for name, kind in _KINDS.items()}
+_GOAL_COLUMNS = [
+    type_coerce(_OF_GOAL[name], Text) if isinstance(_OF_GOAL[name].type, JSON) else _OF_GOAL[name]
+    for name in _READERS
+]
 
 
 def digest(text: str) -> str:
@@ -211,15 +249,20 @@ def _job(session: Session, row: JobRow, goals: tuple[Goal, ...]) -> Job:
 
 def _goals(session: Session, job_id: str, *which: ColumnElement[bool]) -> tuple[Goal, ...]:
     """Return goals of a job with their files, in their order."""
-    goals = select(GoalRow.__table__).where(GoalRow.job_id == job_id, *which)
-    found = session.execute(goals.order_by(GoalRow.position)).mappings().all()
+    goals = select(*_GOAL_COLUMNS).where(GoalRow.job_id == job_id, *which)
+    found = session.execute(goals.order_by(GoalRow.position)).all()
     query = select(FileRow).where(FileRow.job_id == job_id).order_by(FileRow.name)
     if which:
         query = query.where(FileRow.goal_id.in_(select(GoalRow.id).where(GoalRow.job_id == job_id, *which)))
     files: dict[str, list[PackageFile]] = {}
     for file in session.scalars(query):
         files.setdefault(file.goal_id, []).append(PackageFile(file.name, file.size, file.sha256))
-    return tuple(_GOAL.validate_python({**goal, "files": files.get(goal["id"], ())}) for goal in found)
+    return tuple(_goal(row, files) for row in found)
+
+
+def _goal(row: Row[Any], files: Mapping[str, Sequence[PackageFile]]) -> Goal:
+    values = {name: read(value) for (name, read), value in zip(_READERS.items(), row, strict=True)}
+    return Goal(**values, files=tuple(files.get(values["id"], ())))
 
 
 def _source(made: SourceResult, reference: ReferenceResult | None, planned_costs: Costs) -> Source:
@@ -244,6 +287,7 @@ def checkpoint_row(job_id: str, batch: int, node: int, result: AdaptResult) -> C
         artifact=result.checkpoint,
         costs=result.costs,
         accuracy=result.accuracy,
+        output_scores=_SCORES.dump_python(result.output_scores, mode="json"),
         met=result.met,
         reason=result.reason,
         steps=result.steps,
@@ -269,6 +313,7 @@ def adapt_result(row: CheckpointRow) -> AdaptResult:
         checkpoint=row.artifact,
         costs=row.costs,
         accuracy=row.accuracy,
+        output_scores=_SCORES.validate_python(row.output_scores),
         met=row.met,
         reason=row.reason,
         steps=row.steps,

@@ -90,6 +90,7 @@ class CheckpointRow(Table):
     artifact: Mapped[str]
     costs: Mapped[dict[str, float]]
     accuracy: Mapped[float]
+    output_scores: Mapped[list[dict[str, object]]] = mapped_column(server_default=text("'[]'"))
     met: Mapped[bool]
     reason: Mapped[str]
     steps: Mapped[int]
@@ -124,7 +125,7 @@ class GoalRow(Table):
     position: Mapped[int]
     batch: Mapped[int]
     budget: Mapped[dict[str, float]]
-    accuracy_target: Mapped[float | None]
+    targets: Mapped[list[dict[str, object]]] = mapped_column(server_default=text("'[]'"))
     metric: Mapped[str]
     quantization: Mapped[dict[str, object]]
     threads: Mapped[int] = mapped_column(server_default=text("1"))

@@ -1,6 +1,6 @@
 """One edge of a goal tree: from the parent's network to the goal (paper 4.2, 4.3)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, sqrt
@@ -10,8 +10,9 @@ import keras
 
 from executors.base import AdaptationExecutor, Assignment, Params, StuckError
 from executors.structure import analyse
-from executors.training.evaluation import evaluate
+from executors.training.evaluation import Evaluation
 from executors.training.trainer import Trainer, cosine
+from mistify.config.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, excess, meets
 from mistify_server.worker.adaptation.latency import (
@@ -45,7 +46,7 @@ class EdgeOutcome:
 
     model: keras.Model
     costs: Costs
-    accuracy: float
+    scores: Scores
     steps: int
     met: bool
     reason: str
@@ -55,14 +56,14 @@ def run_edge(
     executor: AdaptationExecutor,
     assignment: Assignment,
     params: Params,
-    accuracy_target: float | None,
+    targets: Collection[Target],
     report: Report,
     *,
     measure: Stopwatch,
 ) -> EdgeOutcome:
-    """Adapt until the budget is met, tune until accuracy is, within the step limit.
+    """Adapt until the budget is met, tune until the targets are, within the step limit.
 
-    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds. An accuracy is
+    Limits on this machine's latency are met when LiteRT takes no longer, as `measure` finds. A target is
     met when the network reaches it with 90 % confidence by the validation data: a goal is judged by others.
 
     Raises:
@@ -75,29 +76,30 @@ def run_edge(
         steps, stuck = _adapt(executor, at, params, report, 0)
     executor.adjust(dict.fromkeys(assignment.budget, 0.0))
     costs, setup, trainer = executor.measure(), assignment.setup, executor.trainer
-    metric = setup.metric
-    reached = metric.worst
+    scores = Scores(setup.metric.worst)
     for round_steps in _rounds(steps, params):
         tune(trainer, round_steps, partial(_report_tuning, report, steps, params.max_steps, costs))
         steps += round_steps
         trainer.evaluation.recalibrate(setup.train)
-        reached, assured = trainer.evaluation.score_and_bound(setup.validation, metric)
-        report("tuning", steps, params.max_steps, costs, reached)
-        if steps >= params.max_steps or metric.reaches(assured, accuracy_target):
+        scores, assured = trainer.evaluation.judge(
+            setup.validation, setup.metric, setup.settings.metrics, targets
+        )
+        report("tuning", steps, params.max_steps, costs, scores.overall)
+        if steps >= params.max_steps or assured:
             break
-    reason = stuck or _shortfall(costs, assignment, reached, accuracy_target, steps)
-    return EdgeOutcome(executor.network(), costs, reached, steps, not reason, reason)
+    reason = stuck or _shortfall(costs, assignment, scores, targets, steps)
+    return EdgeOutcome(executor.network(), costs, scores, steps, not reason, reason)
 
 
 def source_if_better(
     outcome: EdgeOutcome,
     source: keras.Model,
     assignment: Assignment,
-    accuracy_target: float | None,
+    targets: Collection[Target],
     *,
     measure: Stopwatch,
 ) -> EdgeOutcome:
-    """Return the source in place of an outcome, if it meets the budget and is more accurate.
+    """Return the source in place of an outcome, if it meets the budget and serves the goal better.
 
     It meets limits on this machine's latency as other networks do: measured, and with the same margin.
     """
@@ -105,16 +107,16 @@ def source_if_better(
     costs = costs_of(network, profiles)
     if not meets(costs, assignment.budget):
         return outcome
-    reached = evaluate(source, setup.validation, setup.metric)
-    if not setup.metric.better(reached, outcome.accuracy):
+    scores, _ = Evaluation(source).judge(setup.validation, setup.metric, setup.settings.metrics)
+    if not serves_better(setup.metric, scores, outcome.scores, targets):
         return outcome
     if limits_latency(assignment.budget):
         deviation = LatencyReading.of(source, measure(source), profiles, assignment.budget).deviation
         costs = costs_of(network, corrected(profiles, deviation))
         if not meets(costs, aimed(assignment.budget)):
             return outcome
-    reason = _shortfall(costs, assignment, reached, accuracy_target, outcome.steps)
-    return EdgeOutcome(source, costs, reached, outcome.steps, not reason, reason)
+    reason = _shortfall(costs, assignment, scores, targets, outcome.steps)
+    return EdgeOutcome(source, costs, scores, outcome.steps, not reason, reason)
 
 
 def tune(trainer: Trainer, steps: int, report: Callable[[int], None]) -> None:
@@ -247,12 +249,11 @@ def _adapt(
 
 
 def _shortfall(
-    costs: Costs, assignment: Assignment, reached: float, accuracy_target: float | None, steps: int
+    costs: Costs, assignment: Assignment, scores: Scores, targets: Collection[Target], steps: int
 ) -> str:
-    """Describe the limits and the target that a network misses; empty if it meets the goal."""
+    """Describe the limits and the targets that a network misses; empty if it meets the goal."""
     over = excess(costs, assignment.budget)
     if over:
         return f"{over} after {steps:,} steps, the step limit"
-    metric = assignment.setup.metric
-    missed = metric.missed(reached, accuracy_target)
-    return f"{missed} on the validation data after {steps:,} steps" if missed else ""
+    short = missed(targets, scores)
+    return f"{short} on the validation data after {steps:,} steps" if short else ""

@@ -12,7 +12,7 @@ from executors.base import AdaptationExecutor, Aptitude, Params, executor_class,
 from executors.data import Dataset
 from executors.structure import Structure, copied, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
-from executors.training.evaluation import evaluate
+from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
@@ -83,9 +83,10 @@ def with_measurements(
         setup: What it would be trained on.
         measures: `accuracy`, `step`.
     """
-    figures: dict[str, float] = {}
+    figures: dict[str, object] = {}
     if "accuracy" in measures:
-        figures["accuracy"] = evaluate(model, _sample(setup.validation), setup.metric)
+        scores, _ = Evaluation(model).judge(sample(setup.validation), setup.metric, setup.settings.metrics)
+        figures |= {"accuracy": scores.overall, "output_scores": scores.outputs}
     if "step" in measures:
         figures["step_seconds"] = _step_seconds(model, setup)
     return estimates.model_copy(update=figures)
@@ -122,7 +123,7 @@ def _scaled(structure: Structure, profiles: Collection[HardwareProfile]) -> tupl
     return tuple(reversed(costs))
 
 
-def _sample(data: Dataset) -> Dataset:
+def sample(data: Dataset) -> Dataset:
     """Return the same few examples each time."""
     chosen = np.sort(np.random.default_rng(0).permutation(len(data))[:_EXAMPLES])
     return data.subset(chosen)

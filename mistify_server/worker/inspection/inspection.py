@@ -15,12 +15,18 @@ from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
-from executors.training.metrics import check_labels, check_metric, check_output_metric, default_metric
+from executors.training.metrics import (
+    check_labels,
+    check_metric,
+    check_output_metric,
+    default_metric,
+    output_metrics,
+)
 from executors.training.objectives import Objective, check_balanced, objectives_of, with_unlabelled
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
 from mistify.config.dataset import generated_count
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
@@ -37,6 +43,7 @@ from mistify_server.worker.answers import answers
 from mistify_server.worker.cache import DataPart, LearningData, SourceCache, parts_of
 from mistify_server.worker.inspection.estimates import estimates_of, with_measurements
 from mistify_server.worker.inspection.host import host_profiles
+from mistify_server.worker.inspection.outlook import outlook_of
 from mistify_server.worker.params import params_of
 
 #: Unlabelled inputs that the source answers in an inspection.
@@ -44,11 +51,13 @@ _ANSWERED: Final = 64
 
 
 class _Data(NamedTuple):
-    """Data of a model and the metric that suits them."""
+    """Data of a model, the metric that suits them, and those of the outputs."""
 
     train: Dataset
     validation: Dataset
     metric: Metric
+    tested: int | None
+    metrics: Mapping[str, Metric]
 
 
 class SourceInspector:
@@ -75,11 +84,14 @@ class SourceInspector:
         data = self._inspect_data(problems, task.data, model)
         profiles = self._profiles(task, model, data)
         structure = analyse(model)
-        estimates = None
+        estimates = outlook = None
         if params is not None and not problems:
             estimates = estimates_of(structure, task, profiles)
             if data is not None and task.measures:
                 estimates = _with_measurements(estimates, task, model, data, params)
+            if data is not None and data.tested is not None and "trial" in task.measures:
+                setup = _setup(task, data, params)
+                outlook = outlook_of(model, setup, estimates, data.tested)
         costs = costs_of(structure.network(), profiles)
         least = shallower(structure, removable_blocks(structure))
         floor = costs_of(least.network(dict.fromkeys(least.groups, 1)), profiles)
@@ -89,7 +101,9 @@ class SourceInspector:
             inputs=tuple(input_names(model)),
             hardware=by_name(profiles),
             metric=None if data is None else data.metric,
+            metrics={} if data is None else dict(data.metrics),
             estimates=estimates,
+            outlook=outlook,
             problems=tuple(problems.problems),
         )
 
@@ -139,7 +153,8 @@ class SourceInspector:
                 "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
             )
         problems.check("dataset.augment", partial(augmenting, model, data.settings.augment))
-        return _Data(train, validation, metric)
+        metrics = output_metrics(objectives, train.targets, data.settings.metrics, labelled=data.labelled)
+        return _Data(train, validation, metric, None if test is None else len(test), metrics)
 
     def _load_learning(
         self,
@@ -199,14 +214,20 @@ def _with_measurements(
     estimates: EdgeEstimates, task: InspectTask, model: keras.Model, data: _Data, params: Params
 ) -> EdgeEstimates:
     """Return the estimates with the measurements of the source that a task asks for."""
-    settings = task.data.settings.model_copy(update={"metric": data.metric})
-    setup = TrainingSetup(data.train, data.validation, None, params, settings)
-    measures = set(task.measures) - {"host"}
+    measures = set(task.measures) - {"host", "trial"}
     if "accuracy" in measures and not task.data.chosen_by_labels:
         # The source agrees with its own answers.
-        estimates = estimates.model_copy(update={"accuracy": data.metric.perfect})
+        perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
+        estimates = estimates.model_copy(
+            update={"accuracy": data.metric.perfect, "output_scores": tuple(perfect)}
+        )
         measures.remove("accuracy")
-    return with_measurements(estimates, model, setup, measures)
+    return with_measurements(estimates, model, _setup(task, data, params), measures)
+
+
+def _setup(task: InspectTask, data: _Data, params: Params) -> TrainingSetup:
+    settings = task.data.settings.model_copy(update={"metric": data.metric, "metrics": data.metrics})
+    return TrainingSetup(data.train, data.validation, None, params, settings)
 
 
 def check_answered(

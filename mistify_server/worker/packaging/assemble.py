@@ -59,6 +59,7 @@ def store_package(package: Package, task: PackageTask, artifacts: Artifacts) -> 
         validation_accuracy=manifest.validation_accuracy,
         validation_metric=task.data.validation_metric,
         output_scores=manifest.output_scores,
+        validation_output_scores=manifest.validation_output_scores,
         note=manifest.note,
         branches=tuple(
             BranchFigures(branch.share, branch.achieved, branch.measured, branch.accuracy)

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from executors.structure.signature import Activation
-from executors.training.confidence import lower_bound
+from executors.training.confidence import assured, lower_bound
 from executors.training.metrics import score
 from executors.training.objectives import Binary, Categorical, Regression
 from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL, Target
 
 OBJECTIVES = {"y": Categorical(Activation.SOFTMAX)}
 
@@ -66,3 +67,32 @@ def test_the_bound_of_an_area_under_the_curve_lies_near_it():
 def test_a_single_example_assures_nothing_of_an_error():
     objectives, one = {"y": Regression(Activation.NONE)}, {"y": np.zeros((1, 1), np.float32)}
     assert lower_bound(Metric.MSE, objectives, one, one) == Metric.MSE.worst
+
+
+def test_every_target_has_to_be_reached_by_its_own_bound():
+    """Nine of ten kinds are right: 0.855 is assured (see above). The error is 0.2 everywhere."""
+    kinds = np.zeros(100, np.int64)
+    told = np.eye(3, dtype=np.float32)[np.r_[np.zeros(90, int), np.ones(10, int)]]
+    prices = np.arange(100, dtype=np.float32)[:, None]
+    right = np.eye(3, dtype=np.float32)[kinds]
+    objectives = {
+        "kind": Categorical(Activation.SOFTMAX),
+        "brand": Categorical(Activation.SOFTMAX),
+        "price": Regression(Activation.NONE),
+    }
+    outputs = {"kind": told, "brand": right, "price": prices + 0.2}
+    arguments = objectives, outputs, {"kind": kinds, "brand": kinds, "price": prices}
+
+    def reached(kind, price, whole=0.0):
+        wanted = (
+            Target("kind", Metric.ACCURACY, kind),
+            Target("price", Metric.MAE, price),
+            Target(OVERALL, Metric.MEAN_SCORE, whole),
+        )
+        return assured(wanted, *arguments)
+
+    assert reached(0.85, 0.21, 0.9)
+    assert not reached(0.86, 0.21, 0.9)
+    assert not reached(0.85, 0.19, 0.9)
+    assert not reached(0.85, 0.21, 0.97)
+    assert assured((), *arguments)

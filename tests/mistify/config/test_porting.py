@@ -51,7 +51,7 @@ def test_figure_3():
     assert last.algorithm.name == "chamnet"
     assert last.algorithm.config == {"init_population": 10, "crossover_rate": 0.7, "mutation": 0.08}
     for config in (first, last):
-        assert config.adaptation_goal.accuracy == 0.8
+        assert config.adaptation_goal.accuracy == {"": 0.8}
         assert goal_budget(config, {}) == {"latency_ms@host": 30.0, "flops": 5e9, "params": 20e6}
 
 
@@ -169,7 +169,7 @@ def test_all_problems_of_a_file_at_once():
         {"id": "a/b", "model": 5, "dataset": {"train": "x"},
          "adaptation_goal": {"FLOPS": "5G", "latency": "30parsecs", "size": -1, "memory": NaN},
          "hardware": "jetson?"},
-        {"id": "b", "id": "c", "model": "m", "dataset": [1], "adaptation_goal": {"accuracy": 80, "FLOP": 1}},
+        {"id": "b", "id": "c", "model": "m", "dataset": [1], "adaptation_goal": {"accuracy": -80, "FLOP": 1}},
         3,
     ]"""
     with pytest.raises(MistifyError, match=r"fleet\.json: 12 problems, nothing was started") as caught:
@@ -226,7 +226,7 @@ def test_a_goal_limits_at_least_one_cost(goal):
         for key in ("FLOP", "num_of_params", "memory", "size", "latency")
         for value in (0, "-1x", "5 apples")
     ]
-    + [("accuracy", 0), ("accuracy", "101%"), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", {"a": 1})],
+    + [("accuracy", 0), ("accuracy", "0.5x"), ("FLOP", True), ("FLOP", {"a": 1})],
 )
 def test_impossible_goals(key, value):
     assert places(entry(adaptation_goal={"size": 1, key: value})) == [f"[0].adaptation_goal.{key}"]
@@ -289,17 +289,33 @@ def test_collective_batches_share_model_data_and_algorithm():
     assert (batches[1].model, batches[2].algorithm.config) == ("other", {"threshold": 0.1, "steps": 2})
 
 
-def test_an_accuracy_above_one_is_a_limit_of_the_squared_error_alone():
-    def given(**dataset):
-        goal = {"FLOP": "0.5x", "accuracy": 2.5}
-        return entry(dataset={"train": "a", "test": "b", **dataset}, adaptation_goal=goal)
+def test_a_target_is_of_all_outputs_or_of_those_that_are_named():
+    for written, figures in [
+        ("90%", {"": 0.9}),
+        (2.5, {"": 2.5}),
+        ({"price": 0.05, "kind": "0.9"}, {"price": 0.05, "kind": 0.9}),
+        ({"": "0.9", "price": 0.05}, {"": 0.9, "price": 0.05}),
+    ]:
+        (config,) = parse(entry(adaptation_goal={"FLOP": "0.5x", "accuracy": written}))
+        assert config.adaptation_goal.accuracy == figures
+        again = config.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        assert isinstance(again["adaptation_goal"]["accuracy"], dict) is isinstance(written, dict)
+        assert parse(again) == (config,)
 
-    (config,) = parse(given(metric="mse"))
-    assert config.adaptation_goal.accuracy == 2.5
-    for metric in (None, "f1"):
-        (problem,) = problems(given(metric=metric))
-        assert (problem.place, problem.value) == ("[0].adaptation_goal.accuracy", "2.5")
-        assert '"metric": "mse"' in problem.fix
+
+@pytest.mark.parametrize(
+    ("given", "place", "value"),
+    [
+        ({}, "", "{}"),
+        ("often", "", '"often"'),
+        ({"price": -1, "kind": 0.9}, ".price", "-1"),
+        ({"price of it": "much"}, '["price of it"]', '"much"'),
+        (True, "", "true"),
+    ],
+)
+def test_a_target_that_is_no_figure_is_named_by_its_place(given, place, value):
+    (problem,) = problems(entry(adaptation_goal={"FLOP": "0.5x", "accuracy": given}))
+    assert (problem.place, problem.value) == (f"[0].adaptation_goal.accuracy{place}", value)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from mistify.package.manifest import (
     describe_file,
     verify,
 )
+from tests.targets import overall
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def package(tmp_path):
         job="job-1",
         goal="flop-50",
         budget={"flops": 6.25e6},
-        accuracy_target=0.7,
+        targets=overall(0.7),
         achieved={"flops": 6.1e6, "latency_ms@host": 0.31},
         accuracy=0.76,
         validation_accuracy=0.78,
@@ -129,12 +130,14 @@ def test_a_manifest_of_the_first_format_is_read(package):
     content = json.loads((directory / MANIFEST).read_text())
     branch = {"share": 1.0, "achieved": {}, "accuracy": 0.7, "latency": content["latency"]}
     content |= {"format_version": 1, "branches": [branch, {**branch, "accuracy": 0.8}]}
-    del content["validation_accuracy"]
+    content["accuracy_target"] = 0.75
+    for later in ("validation_accuracy", "validation_output_scores", "targets"):
+        del content[later]
     (directory / MANIFEST).write_text(json.dumps(content))
     loaded = Manifest.load(directory)
     assert loaded.validation_accuracy == loaded.accuracy == manifest.accuracy
     assert [branch.validation_accuracy for branch in loaded.branches] == [0.7, 0.8]
-    assert loaded.format_version == FORMAT_VERSION
+    assert (loaded.format_version, loaded.targets) == (FORMAT_VERSION, overall(0.75))
 
 
 def test_problems_name_their_places(package):
@@ -147,10 +150,12 @@ def test_problems_name_their_places(package):
 
 def test_a_share_is_at_most_one_and_an_error_is_not(package):
     directory, _ = package
-    change(directory, accuracy=1.5, metric="mse", accuracy_target=2.0)
+    change(directory, accuracy=1.5, metric="mse", targets=[{"output": "", "metric": "mse", "value": 2.0}])
     assert Manifest.load(directory).accuracy == 1.5
     change(directory, metric="f1")
     assert "f1 above 1" in str(failure(directory, Manifest.load))
+    change(directory, accuracy=0.5, targets=[{"output": "kind", "metric": "roc_auc", "value": 2.0}])
+    assert "roc_auc above 1" in str(failure(directory, Manifest.load))
 
 
 @pytest.mark.parametrize("name", ["../serve.tflite", "/etc/passwd", "a/b", "..", "", ".hidden", "a\n"])

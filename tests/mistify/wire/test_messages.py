@@ -7,33 +7,33 @@ from mistify.wire.messages import Codec, Converter
 
 
 @dataclass(frozen=True)
-class Mean:
-    mean: float
+class Middle:
+    middle: float
 
 
 @dataclass(frozen=True)
-class Target:
-    accuracy_target: float | None
+class Achieved:
+    accuracy: float | None
 
 
 @dataclass(frozen=True)
 class Opaque:
-    mean: complex
+    middle: complex
 
 
 def test_a_declared_codec_comes_before_the_derived_one() -> None:
     converter = Converter({float: Codec(lambda value: value / 10, lambda number: number * 10)})
-    message = converter.to_message(Mean(20.0), pb.Estimate)
-    assert message.mean == 2.0
-    assert converter.from_message(message, Mean) == Mean(20.0)
+    message = converter.to_message(Middle(20.0), pb.Interval)
+    assert message.middle == 2.0
+    assert converter.from_message(message, Middle) == Middle(20.0)
 
 
-@pytest.mark.parametrize("target", [Target(0.0), Target(None)])
-def test_zero_is_not_none_where_a_message_tells_them_apart(target: Target) -> None:
-    message = Converter().to_message(target, pb.Goal)
-    assert Converter().from_message(message, Target) == target
+@pytest.mark.parametrize("goal", [Achieved(0.0), Achieved(None)])
+def test_zero_is_not_none_where_a_message_tells_them_apart(goal: Achieved) -> None:
+    message = Converter().to_message(goal, pb.Goal)
+    assert Converter().from_message(message, Achieved) == goal
 
 
 def test_a_type_without_a_form_on_the_wire_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"complex.*no form"):
-        Converter().to_message(Opaque(1j), pb.Estimate)
+        Converter().to_message(Opaque(1j), pb.Interval)

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import Target
 from mistify.config.tuning import TuningConfig
 from mistify.costs.formats import AxisFormat
 from mistify.costs.quantization import Quantization
@@ -23,7 +24,7 @@ from mistify.jobs.job import (
     ProgressUpdate,
     Source,
 )
-from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify.parsing.quantities import BYTES, COUNT, PLAIN, TIME, measured_in
 from mistify.v1 import porting_pb2 as pb
 from mistify.wire import porting
@@ -54,13 +55,15 @@ tunings = st.builds(
     optimizer=st.sampled_from(["sgd", "adam"]),
     batch_size=st.integers(1, 4096),
 )
+metrics = st.sampled_from([*Metric, Metric("top_two"), Metric("pinball_error")])
+targets = st.lists(st.builds(Target, texts, metrics, finite), max_size=3).map(tuple)
 goals = st.builds(
     Goal,
     id=names,
     batch=st.integers(0, 2**31 - 1),
     budget=costs,
-    accuracy_target=st.none() | finite,
-    metric=st.sampled_from(Metric),
+    targets=targets,
+    metric=metrics,
     quantization=quantizations,
     threads=st.integers(1, 1024),
     branches=st.none() | branches,
@@ -79,6 +82,7 @@ goals = st.builds(
     seconds=finite,
     steps=int64,
     files=st.lists(files, max_size=3).map(tuple),
+    output_scores=st.lists(st.builds(OutputScore, texts, metrics, finite), max_size=2).map(tuple),
     branch_figures=st.lists(st.builds(BranchFigures, finite, costs, costs, finite), max_size=2).map(tuple),
     precision_choice=texts,
 )
@@ -108,7 +112,11 @@ jobs = st.builds(
     spent=st.dictionaries(texts, finite, max_size=4),
     reason=texts,
 )
-estimates = st.none() | st.builds(Estimate, finite, finite)
+present_intervals = st.builds(Interval, finite, finite, finite)
+intervals = st.none() | present_intervals
+output_estimates = st.lists(st.builds(OutputEstimate, texts, metrics, present_intervals), max_size=2).map(
+    tuple
+)
 edges = st.builds(
     PlannedEdge,
     goals=st.lists(names, min_size=1, max_size=3).map(tuple),
@@ -117,8 +125,9 @@ edges = st.builds(
     algorithm=texts,
     choice=texts,
     costs=costs,
-    accuracy=estimates,
-    accuracy_target=st.none() | finite,
+    accuracy=intervals,
+    outputs=output_estimates,
+    targets=targets,
     steps=int64,
     seconds=finite,
     warning=texts,
@@ -126,9 +135,10 @@ edges = st.builds(
 batches = st.builds(
     PlannedBatch,
     model=texts,
-    metric=st.sampled_from(Metric),
+    metric=metrics,
     source_costs=costs,
-    source_accuracy=estimates,
+    source_accuracy=intervals,
+    source_outputs=output_estimates,
     source_steps=int64,
     source_seconds=finite,
     edges=st.lists(edges, max_size=2).map(tuple),
@@ -204,7 +214,7 @@ GOAL = Goal("a", 0, {}, branches=BranchesConfig(), compression=CompressionConfig
     ("field", "value", "named"),
     [
         ("state", 99, "goal state 99"),
-        ("metric", "perplexity", "metric perplexity"),
+        ("metric", "no word", "metric no word"),
         ("quantization.precision", "int2", "quantization int2"),
         ("quantization.inputs", "int2", "quantization config"),
         ("branches.count", 99, "branches config"),

@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -8,10 +9,11 @@ from typer.testing import CliRunner
 from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, PARAMS
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify.jobs.plan import Estimate, OutOfReach, Plan, PlannedBatch, PlannedEdge
+from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify.v1 import porting_pb2 as pb
 from mistify_client.cli.main import app
 from mistify_client.porting.plan_report import plan_tree
+from tests.targets import overall
 
 HALF = PlannedEdge(
     goals=("half", "half-int8"),
@@ -20,8 +22,8 @@ HALF = PlannedEdge(
     algorithm="morphnet",
     choice="chamnet takes [longer]",
     costs={FLOPS: 500.0, PARAMS: 60.0},
-    accuracy=Estimate(0.75, 0.02),
-    accuracy_target=None,
+    accuracy=Interval(0.75, 0.7, 0.78),
+    targets=(),
     steps=700,
     seconds=40.0,
     precisions={"half-int8": "int8, at which the limits leave 79% of the source, against 25% as float32"},
@@ -34,7 +36,7 @@ TENTH = PlannedEdge(
     choice="morphnet loses more",
     costs={FLOPS: 100.0, PARAMS: 20.0},
     accuracy=None,
-    accuracy_target=0.9,
+    targets=overall(0.9),
     steps=3000,
     seconds=400.0,
     warning="accuracy 90.0% is likely to be missed",
@@ -43,7 +45,7 @@ BATCH = PlannedBatch(
     model="net.keras",
     metric=Metric.ACCURACY,
     source_costs={FLOPS: 1000.0, PARAMS: 100.0},
-    source_accuracy=Estimate(0.8, 0.01),
+    source_accuracy=Interval(0.8, 0.77, 0.81),
     source_steps=200,
     source_seconds=8.0,
     edges=(HALF, TENTH),
@@ -62,8 +64,10 @@ def lines_of(plan: Plan) -> list[str]:
 def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
     lines = [line.rstrip() for line in lines_of(Plan((BATCH,), (TINY,)))]
     assert lines == [
-        "net.keras: accuracy 80.0% ± 2.0% after 200 steps, 8 s; predicted by 3 edges of this model and data",
-        "└── half, half-int8: accuracy 75.0% ± 4.0%, multiply-adds 50%, parameters 60%, 700 steps, 40 s",
+        "net.keras: accuracy 80.0% (77.0% to 81.0%) after 200 steps, 8 s; predicted by 3 edges of this model "
+        "and data",
+        "└── half, half-int8: accuracy 75.0% (70.0% to 78.0%), multiply-adds 50%, parameters 60%, 700 steps, "
+        "40 s",
         "    morphnet: chamnet takes [longer]",
         "    half-int8 as int8, at which the limits leave 79% of the source, against 25% as float32",
         "    └── tenth: accuracy unknown, multiply-adds 10%, parameters 20%, 3,000 steps, 7 min",
@@ -72,6 +76,22 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
         "tiny: FLOP 0.001x cannot be met; the nearest that can is 0.0042x, or start from a smaller model",
         "The job takes about 7 min.",
     ]
+
+
+def test_the_tree_has_each_output_where_there_are_several():
+    def outputs(kind, price):
+        return (
+            OutputEstimate("kind", Metric.ACCURACY, Interval(kind, kind - 0.01, kind + 0.01)),
+            OutputEstimate("price", Metric.MSE, Interval(price, price - 0.5, price + 0.5)),
+        )
+
+    half = replace(HALF, outputs=outputs(0.85, 2.5))
+    several = replace(BATCH, source_outputs=outputs(0.9, 2.0), edges=(half,))
+    text = " ".join(line.strip() for line in lines_of(Plan((several,))))
+    assert "kind: accuracy 90.0% (89.0% to 91.0%), price: mse 2 (1.5 to 2.5) after" in text
+    assert "kind: accuracy 85.0% (84.0% to 86.0%), price: mse 2.5 (2 to 3), multiply" in text
+    one = replace(BATCH, source_outputs=several.source_outputs[:1], edges=(half,))
+    assert "kind" not in lines_of(Plan((one,)))[0]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +138,8 @@ def test_json_has_all_of_it(plan, service):
         {"goal": "tiny", "limit": "FLOP", "value": "0.001x", "nearest": "0.0042x"}
     ]
     (batch,) = content["batches"]
-    assert (batch["metric"], batch["source_accuracy"]) == ("accuracy", {"mean": 0.8, "deviation": 0.01})
+    assert batch["metric"] == "accuracy"
+    assert batch["source_accuracy"] == {"middle": 0.8, "low": 0.77, "high": 0.81}
     half, tenth = batch["edges"]
     assert (half["goals"], half["parent"], half["budget"]) == (["half", "half-int8"], None, {"flops": 500.0})
     assert (half["algorithm"], half["choice"]) == ("morphnet", "chamnet takes [longer]")

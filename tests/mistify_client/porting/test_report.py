@@ -46,6 +46,7 @@ def test_report_has_exactly_the_documented_form(service):
                 "threads": 1,
                 "latency_judged_by": None,
                 "budget": {"flops": 500.0},
+                "targets": [{"output": None, "metric": "accuracy", "value": 0.7}],
                 "achieved": {
                     "flops": 480.0,
                     "params": 100.0,
@@ -79,6 +80,7 @@ def test_report_has_exactly_the_documented_form(service):
                 "threads": 1,
                 "latency_judged_by": None,
                 "budget": {"flops": 100.0},
+                "targets": [],
                 "achieved": {
                     "flops": None,
                     "params": None,

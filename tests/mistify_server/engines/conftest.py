@@ -25,7 +25,6 @@ def adapt(site: Any, data: str = "d", **budget: float) -> AdaptTask:
         algorithm_config={},
         hardware={},
         budget=budget or {"flops": 50.0},
-        accuracy_target=None,
         seed=0,
     )
 

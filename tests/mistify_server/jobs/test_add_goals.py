@@ -102,7 +102,8 @@ async def test_more_accuracy_is_tuned_from_the_checkpoint_of_the_budget(
     assert goals(job) == {"half": GoalState.MET, "better": GoalState.UNMET}
     assert parents(job)["better"] == "half"
     first, second = site.tasks("adapt")
-    assert (second["budget"], second["accuracy_target"]) == (first["budget"], 0.9)
+    assert second["budget"] == first["budget"]
+    assert [target["value"] for target in second["targets"]] == [0.9]
     (packaged, _) = site.tasks("package")
     assert second["parent"] == packaged["checkpoint"]
 
@@ -121,7 +122,7 @@ async def test_a_goal_joins_one_that_is_being_adapted(
     (site.control / "hold-adapt").unlink()
     job = await caller.finished(job.id)
     assert set(goals(job).values()) == {GoalState.MET}
-    assert [task["accuracy_target"] for task in site.tasks("adapt")] == [0.7, 0.75]
+    assert [task["targets"][0]["value"] for task in site.tasks("adapt")] == [0.7, 0.75]
     assert parents(job) == {"half": None, "same": None, "more": "half"}
 
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
+from mistify.config.targets import Target
 from mistify.jobs.job import Goal, GoalState
 from mistify.jobs.plan import Estimate
 from mistify_server.jobs.outcomes import packaged_goal
 from mistify_server.tasks.results import AdaptResult, PackageResult
+from tests.targets import overall
 
 
 def packaged(
@@ -58,6 +60,34 @@ def test_a_loss_within_the_forecast_is_not(
     accuracy: float, teacher: float, foreseen: Estimate | None, metric: Metric
 ) -> None:
     assert packaged(accuracy, teacher, foreseen, metric).note == ""
+
+
+def judged(price: float, reason: str = "", checkpoint: float = 0.04) -> Goal:
+    """Return a goal with two targets, of which its package reaches one, by what an output scores."""
+    adapted = AdaptResult(
+        checkpoint="c", costs={"flops": 4.0}, accuracy=0.9, met=not reason, reason=reason, steps=3,
+        output_scores=(OutputScore("price", Metric.MSE, checkpoint),),
+    )  # fmt: skip
+    package = PackageResult(
+        files={}, achieved={}, measured={}, accuracy=0.9, validation_accuracy=0.9,
+        output_scores=(OutputScore("price", Metric.MSE, price),),
+        validation_output_scores=(OutputScore("price", Metric.MSE, 0.0),),
+    )  # fmt: skip
+    goal = Goal("a", 0, {"flops": 5.0}, targets=(*overall(0.8), Target("price", Metric.MSE, 0.05)))
+    return packaged_goal(goal, adapted, None, package, [], teacher_accuracy=0.9, foreseen=None)
+
+
+def test_a_goal_is_met_if_every_target_is_reached_on_the_test_data() -> None:
+    assert judged(0.05).state is GoalState.MET
+    missed = judged(0.06)
+    assert (missed.state, missed.reason) == (
+        GoalState.UNMET,
+        "price: mse 0.0600 above 0.0500 on the test data as none; the checkpoint has price 0.0400 in float32 "
+        "on the validation data",
+    )
+    assert judged(0.06, "too few steps", 0.07).reason == (
+        "price: mse 0.0600 above 0.0500 on the test data; too few steps"
+    )
 
 
 def test_the_remark_says_what_was_lost_and_what_was_foreseen() -> None:

@@ -79,6 +79,33 @@ async def test_an_error_of_the_program_fails_the_job(
     assert job.reason == "an error inside the server; its log has the details"
 
 
+async def test_a_new_job_is_run_as_it_was_planned_without_reading_it(
+    caller: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_store: SqlJobStore, job_id: str) -> Any:
+        raise MistifyError(ErrorCode.UNAVAILABLE, f"the plan of the job {job_id} was read")
+
+    monkeypatch.setattr(SqlJobStore, "batches", broken)
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    assert (await caller.finished(job.id)).state is JobState.DONE
+
+
+async def test_goals_are_added_with_one_reading_of_the_job(
+    caller: Any, site: Any, make_config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site.control / "hold-adapt").touch()
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    batches, read = SqlJobStore.batches, []
+
+    def counted(store: SqlJobStore, job_id: str) -> Any:
+        read.append(job_id)
+        return batches(store, job_id)
+
+    monkeypatch.setattr(SqlJobStore, "batches", counted)
+    await caller.add(job.id, [make_config("b", FLOP="0.4x")])
+    assert read == [job.id]
+
+
 async def test_a_job_started_again_as_it_ends_can_be_cancelled(
     caller: Any, site: Any, make_config: Config, wait_until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,8 @@ async def test_every_goal_gets_its_package(caller: Any, site: Any, make_config: 
             make_config("small", num_of_params=100),
         ]
     )
-    assert (submitted.state, set(goals(submitted).values())) == (JobState.QUEUED, {GoalState.WAITING})
+    assert not submitted.state.ended  # it may run already
+    assert goals(submitted).keys() == {"half", "quarter", "small"}
     job = await caller.finished(submitted.id)
     assert job.state is JobState.DONE
     costs = {"flops": 1e4, "params": 1e3, "memory_bytes": 8e3, "size_bytes": 6e3}
@@ -68,11 +69,11 @@ async def test_equal_budgets_share_a_checkpoint(caller: Any, site: Any, make_con
     )
     job = await caller.finished(job.id)
     (task,) = site.tasks("adapt")
-    assert task["accuracy_target"] == 0.9
+    assert task["targets"] == [{"output": "", "metric": "accuracy", "value": 0.9}]
     assert goals(job) == {"easy": GoalState.MET, "hard": GoalState.UNMET}
     assert [goal.reason for goal in job.goals] == [
         "",
-        "accuracy 0.8000 below 0.9000 on the test data; reached 0.8 of 0.9",
+        "accuracy 0.8000 below 0.9000 on the test data; reached 0.8",
     ]
     assert all(goal.files for goal in job.goals)
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from mistify.config.branches import BranchesConfig
+from mistify.config.metric import Metric
 from mistify.config.porting import PortingConfig
 from mistify.config.reading import collective_batches, parse_batch
+from mistify.config.targets import Target
 from mistify.config.tuning import TuningConfig
 from mistify.costs.budget import meets
 from mistify.costs.catalogue import HOST, catalogue
@@ -18,6 +20,7 @@ from mistify_server.planning.insertion import derived_seed
 from mistify_server.planning.limits import unreachable
 from mistify_server.tasks.results import Inspection
 from mistify_server.tasks.sources import DataSource, ModelSource
+from tests.targets import overall
 
 COSTS = {"flops": 1e6, "params": 1e3, "memory_bytes": 1e4, "size_bytes": 1e4, "latency_ms@jetson-nano": 2.0}
 
@@ -50,23 +53,60 @@ def inspection(**floor: float) -> Inspection:
     return Inspection(costs=COSTS, floor=floor)
 
 
-def test_equal_budgets_share_a_node_and_its_largest_accuracy_target() -> None:
+def test_equal_budgets_share_a_node_and_its_strictest_target() -> None:
     plan, goals = plan_batch(
         resolved(
             {"FLOP": "0.5x", "accuracy": "0.7"}, {"FLOP": 500_000, "accuracy": "0.9"}, {"FLOP": "0.25x"}
         ),
         inspection(),
     )
-    assert [(node.goals, node.parent, node.accuracy_target) for node in plan.nodes] == [
-        (("g0", "g1"), None, 0.9),
-        (("g2",), 0, None),
+    assert [(node.goals, node.parent, node.targets) for node in plan.nodes] == [
+        (("g0", "g1"), None, overall(0.9)),
+        (("g2",), 0, ()),
     ]
-    assert [(goal.id, goal.parent, goal.accuracy_target, goal.batch) for goal in goals] == [
-        ("g0", None, 0.7, 3),
-        ("g1", None, 0.9, 3),
-        ("g2", "g0", None, 3),
+    assert [(goal.id, goal.parent, goal.targets, goal.batch) for goal in goals] == [
+        ("g0", None, overall(0.7), 3),
+        ("g1", None, overall(0.9), 3),
+        ("g2", "g0", (), 3),
     ]
     assert goals[2].budget == {"flops": 250_000}
+
+
+METRICS = {"kind": Metric.ACCURACY, "price": Metric.MAE}
+
+
+def test_a_target_of_an_output_is_of_its_metric_and_shared_nodes_have_the_strictest_of_each() -> None:
+    asked = {"price": 2.5}, {"kind": "0.8", "price": 0.5}, {"kind": "0.9"}, "0.7"
+    goals: list[dict[str, object]] = [{"FLOP": "0.5x", "accuracy": accuracy} for accuracy in asked]
+    plan, placed = plan_batch(
+        resolved(*goals), Inspection(costs=COSTS, floor={}, metric=Metric.MEAN_SCORE, metrics=METRICS)
+    )
+    assert placed[1].targets == (Target("kind", Metric.ACCURACY, 0.8), Target("price", Metric.MAE, 0.5))
+    assert placed[3].targets == overall(0.7, Metric.MEAN_SCORE)
+    (node,) = plan.nodes
+    assert set(node.targets) == {
+        Target("kind", Metric.ACCURACY, 0.9),
+        Target("price", Metric.MAE, 0.5),
+        *overall(0.7, Metric.MEAN_SCORE),
+    }
+    assert plan.data.settings.metrics == METRICS
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "place", "value", "said"),
+    [
+        ({"prize": 0.5}, ".prize", '"prize"', 'one of kind, price; did you mean "price"?'),
+        ({"kind": 80}, ".kind", "80.0", "accuracy, a share"),
+        ("101%", "", "1.01", "mean_score, a share"),
+    ],
+)
+def test_a_target_without_sense_is_refused(accuracy: object, place: str, value: str, said: str) -> None:
+    known = Inspection(costs=COSTS, floor={}, metric=Metric.MEAN_SCORE, metrics=METRICS)
+    goals: list[dict[str, object]] = [{"FLOP": "0.5x"}, {"FLOP": "0.5x", "accuracy": accuracy}]
+    (problem,) = unreachable(resolved(*goals), known)
+    assert (problem.place, problem.value) == (f"[1].adaptation_goal.accuracy{place}", value)
+    assert said in f"{problem.expected}; {problem.fix}"
+    assert list(unreachable(resolved({"FLOP": "0.5x", "accuracy": {"price": 80}}), known)) == []
 
 
 def test_goals_that_differ_in_precision_alone_share_a_node() -> None:

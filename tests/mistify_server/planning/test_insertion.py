@@ -9,14 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.porting import DatasetConfig
 from mistify.config.quantization import QuantizationConfig
+from mistify.config.targets import Scores, Target
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify_server.planning.insertion import Promise, derived_seed, insert_goals, promises
 from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.sources import DataSource, ModelSource
+from tests.targets import overall
 
 AXES = ("flops", "params")
 
@@ -48,13 +51,17 @@ Asked = Sequence[tuple[dict[str, float], float | None]]
 
 def goals_of(asked: Asked, prefix: str) -> list[Goal]:
     return [
-        Goal(f"{prefix}{number}", batch=2, budget=budget, accuracy_target=target)
+        Goal(f"{prefix}{number}", batch=2, budget=budget, targets=overall(target))
         for number, (budget, target) in enumerate(asked)
     ]
 
 
+def value_of(targets: Sequence[Target]) -> float:
+    return targets[0].value if targets else 0.0
+
+
 def at(accuracy: float) -> Promise:
-    return Promise(accuracy, (FLOAT32,))
+    return Promise(Scores(accuracy), (FLOAT32,))
 
 
 def limit(budget: Mapping[str, float], axis: str) -> float:
@@ -101,19 +108,19 @@ def test_new_goals_hang_under_their_nearest_looser_checkpoint(first: Asked, late
     budgets += [goal.budget for goal in asked if goal.budget not in budgets]
     budgets = [budget for place, budget in enumerate(budgets) if budget not in budgets[:place]]
     for goal in asked:
-        node, target = node_of[goal.id], goal.accuracy_target or 0.0
+        node, target = node_of[goal.id], value_of(goal.targets)
         equal = [other for other in live if other.budget == goal.budget]
-        enough = [other for other in equal if promised[other.index].accuracy >= target]
+        enough = [other for other in equal if promised[other.index].scores.overall >= target]
         assert node.budget == goal.budget
         if enough:
             assert node.index == enough[0].index
             continue
         assert node.index not in {other.index for other in plan.nodes}
-        assert (node.accuracy_target or 0.0) >= target
+        assert value_of(node.targets) >= target
         if equal:
             assert node.parent is not None
-            best = max(promised[other.index].accuracy for other in equal)
-            assert promised[node.parent].accuracy == best
+            best = max(promised[other.index].scores.overall for other in equal)
+            assert promised[node.parent].scores.overall == best
             assert nodes[node.parent].budget == goal.budget
             continue
         expected = nearest_looser(goal.budget, budgets)
@@ -189,9 +196,9 @@ def test_more_accuracy_is_tuned_from_the_best_checkpoint_of_the_budget() -> None
     plan, placed = insert_goals(
         plan, promised, goals_of([(budget, 0.8), (budget, 0.85), (budget, None), (budget, 0.9)], "n")
     )
-    assert [(node.goals, node.parent, node.accuracy_target) for node in plan.nodes] == [
-        (("g0", "n0", "n2"), None, None),
-        (("n1", "n3"), 0, 0.9),
+    assert [(node.goals, node.parent, node.targets) for node in plan.nodes] == [
+        (("g0", "n0", "n2"), None, ()),
+        (("n1", "n3"), 0, overall(0.9)),
     ]
     assert [goal.parent for goal in placed] == [None, "g0", None, "g0"]
     plan, placed = insert_goals(
@@ -240,6 +247,32 @@ def test_a_checkpoint_serves_a_limit_on_latency_at_the_precisions_that_it_was_me
         ]
 
 
+def test_a_checkpoint_serves_a_goal_whose_outputs_it_satisfies() -> None:
+    def priced(*targets: float) -> tuple[Target, ...]:
+        return tuple(Target("price", Metric.MAE, value) for value in targets)
+
+    def placed(promise: Promise) -> list[tuple[str, ...]]:
+        asked = (priced(0.2), priced(0.1), priced(0.15), priced(0.3))
+        goals = [
+            Goal(f"n{n}", batch=2, budget={"flops": 4.0}, targets=targets) for n, targets in enumerate(asked)
+        ]
+        plan, _ = insert_goals(chain_of(4.0), {0: promise}, goals)
+        assert [node.targets for node in plan.nodes[1:]] == [priced(0.1)]
+        return [node.goals for node in plan.nodes]
+
+    made = Scores(0.8, (OutputScore("kind", Metric.ACCURACY, 0.9), OutputScore("price", Metric.MAE, 0.2)))
+    assert placed(Promise(made, (FLOAT32,))) == [("g0", "n0", "n3"), ("n1", "n2")]
+    assert placed(at(0.8)) == [("g0",), ("n0", "n1", "n2", "n3")]
+
+
+def test_a_node_that_is_to_be_made_promises_the_targets_of_its_outputs() -> None:
+    price = Target("price", Metric.MAE, 0.1)
+    plan, _ = insert_goals(BARE, {}, [Goal("a", 2, {"flops": 4.0}, targets=(price,))])
+    goals = [Goal("a", 2, {"flops": 4.0}, state=GoalState.RUNNING)]
+    (promise,) = promises(BatchState(plan, None, {}), goals).values()
+    assert promise.scores == Scores(0.0, (OutputScore("price", Metric.MAE, 0.1),))
+
+
 def promised_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, Promise]:
     """As in a job where every node has a checkpoint."""
     made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=True, reason="", steps=1)
@@ -248,7 +281,9 @@ def promised_of(plan: BatchPlan, goals: Sequence[Goal]) -> dict[int, Promise]:
 
 def test_a_node_without_a_future_promises_nothing() -> None:
     nodes = [
-        NodePlan(index=i, parent=None, budget={"flops": 1.0 + i}, accuracy_target=target, seed=0, goals=goals)
+        NodePlan(
+            index=i, parent=None, budget={"flops": 1.0 + i}, targets=overall(target), seed=0, goals=goals
+        )
         for i, (target, goals) in enumerate([(0.9, ("made",)), (0.7, ("failed", "open")), (None, ("gone",))])
     ]
     made = AdaptResult(checkpoint="c", costs={}, accuracy=0.8, met=False, reason="", steps=1)
@@ -261,5 +296,5 @@ def test_a_node_without_a_future_promises_nothing() -> None:
     ]
     assert promises(BatchState(plan, None, {0: made}), goals) == {
         0: at(0.8),
-        1: Promise(0.7, (FLOAT32, FLOAT32)),
+        1: Promise(Scores(0.7), (FLOAT32, FLOAT32)),
     }

@@ -58,12 +58,12 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
         assert "chamnet" in edge.choice
         assert all(edge.costs[axis] <= limit * 1.0001 for axis, limit in edge.budget.items())
         assert edge.accuracy is not None
-        assert 0.5 < edge.accuracy.mean < 0.85
-        assert edge.accuracy.deviation > 0
+        assert 0.5 < edge.accuracy.middle < 0.85
+        assert edge.accuracy.low < edge.accuracy.middle < edge.accuracy.high
         assert (edge.steps, edge.warning) == (700, "")
     half, quarter, _ = batch.edges
     assert quarter.costs["params"] == pytest.approx(250, rel=1e-3)
-    assert quarter.accuracy.mean < half.accuracy.mean  # type: ignore[union-attr]
+    assert quarter.accuracy.middle < half.accuracy.middle  # type: ignore[union-attr]
     # At least its 850 steps of a network of half the size and more, at most those of the source's size.
     assert 5 < quarter.seconds - 1 < half.seconds - 2 < 8.5
     assert (
@@ -73,7 +73,7 @@ async def test_a_plan_has_every_goal_and_starts_nothing(
     )
     assert batch.source_seconds >= 200 * 0.01
     assert not foreseeable.tasks("source")
-    assert [task["measures"] for task in foreseeable.tasks("inspect")] == [["accuracy", "step"]]
+    assert [task["measures"] for task in foreseeable.tasks("inspect")] == [["accuracy", "step", "trial"]]
     with open_store(foreseeable.store) as store:
         assert jobs_in(store) == []
 

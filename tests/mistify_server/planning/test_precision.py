@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.metric import Metric
+from mistify.config.metric import Metric, OutputScore
 from mistify.config.porting import PortingConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.reading import goal_budget, parse_batch
+from mistify.config.targets import Target
 from mistify.costs.quantization import STORED, Quantization
 from mistify.jobs.job import Goal, GoalState
 from mistify_server.planning.limits import below_least
@@ -26,6 +27,7 @@ from mistify_server.planning.precision import (
 )
 from mistify_server.tasks.estimates import EdgeEstimates, Traits
 from mistify_server.tasks.results import AdaptResult, Inspection, PackageResult, TaskFailure
+from tests.targets import overall
 
 COSTS = {
     "flops": 1e6,
@@ -303,7 +305,7 @@ def package(accuracy: float, **measured: float) -> PackageResult:
     ],
 )
 def test_what_falls_short(accuracy: float, target: float | None, metric: Metric, short: bool) -> None:
-    goal = replace(GOAL, accuracy_target=target, metric=metric)
+    goal = replace(GOAL, targets=overall(target, metric), metric=metric)
     assert Attempt(goal, adapted(), package(accuracy)).falls_short is short
 
 
@@ -331,6 +333,24 @@ def test_another_package_counts_if_it_is_better_and_within_all_limits_as_measure
     assert made.goal.precision_choice == "dynamic, in place of int8, as which it could not be packaged"
 
 
+def scored(price: float, accuracy: float = 0.8) -> PackageResult:
+    """Return a package by the error of an output on the validation data, and its accuracy."""
+    scores = (OutputScore("price", Metric.MSE, price),)
+    return package(accuracy).model_copy(update={"validation_output_scores": scores})
+
+
+def test_a_package_is_chosen_for_the_output_that_reaches_its_target() -> None:
+    goal = replace(GOAL, budget={}, targets=(*overall(0.7), Target("price", Metric.MSE, 0.05)))
+    checkpoint = adapted().model_copy(update={"output_scores": (OutputScore("price", Metric.MSE, 0.04),)})
+    rough, fine = Attempt(goal, checkpoint, scored(0.06)), Attempt(goal, checkpoint, scored(0.04, 0.75))
+    assert (rough.meets, rough.falls_short) == (False, True)
+    assert (fine.meets, fine.falls_short) == (True, True)
+    assert fine.improved(rough) is fine
+    better = rough.improved(fine)
+    assert better.result is fine.result
+    assert better.goal.precision_choice.endswith("as which price: mse 0.0600 above 0.0500")
+
+
 def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
     """An attempt with a package of this accuracy, whose network has these costs."""
     return Attempt(goal, adapted(accuracy, **costs), package(accuracy))
@@ -339,7 +359,7 @@ def missed(goal: Goal, accuracy: float, **costs: float) -> Attempt:
 SOURCE = {"latency_ms@host": 8.0, "latency_ms@host@float16": 8.0, "latency_ms@host@dynamic": 4.0} | {
     "latency_ms@host@int8": 3.2
 }
-FAST = replace(GOAL, budget={"latency_ms@host@int8": 2.0}, accuracy_target=0.9)
+FAST = replace(GOAL, budget={"latency_ms@host@int8": 2.0}, targets=overall(0.9))
 
 
 def tried(attempt: Attempt, **floor: float) -> list[str]:
@@ -361,7 +381,7 @@ def test_accuracy_that_is_missed_is_tried_where_more_of_the_network_is_left() ->
 
 
 def test_what_is_met_or_was_not_left_to_the_server_is_not_tried_again() -> None:
-    met = missed(replace(FAST, accuracy_target=0.7), 0.8, **{"latency_ms@host@int8": 1.9})
+    met = missed(replace(FAST, targets=overall(0.7)), 0.8, **{"latency_ms@host@int8": 1.9})
     assert met.meets
     assert tried(met) == []
     assert tried(missed(replace(FAST, precision_choice=""), 0.8, **{"latency_ms@host@int8": 2.1})) == []

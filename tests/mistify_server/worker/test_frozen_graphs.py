@@ -94,7 +94,7 @@ def test_the_source_is_measured_and_stays(bench: Bench) -> None:
     assert bench.root.root_costs == bench.root.source_costs
     adapted = bench.do(
         AdaptTask(
-            parent=bench.root.root, teacher=bench.root.teacher, budget={"flops": 1e9}, accuracy_target=None,
+            parent=bench.root.root, teacher=bench.root.teacher, budget={"flops": 1e9},
             seed=0, **COMMON,
         )
     )  # fmt: skip

@@ -24,6 +24,7 @@ from mistify_server.tasks.tasks import (
 from mistify_server.worker.checkpoints import Checkpoints
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
+from tests.targets import overall
 
 layers = keras.layers
 
@@ -68,11 +69,7 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 
     def adapted(parent: str, share: float) -> Any:
         budget = {"flops": share * root.root_costs["flops"]}
-        return done(
-            AdaptTask(
-                parent=parent, teacher=root.teacher, budget=budget, accuracy_target=None, seed=0, **COMMON
-            )
-        )
+        return done(AdaptTask(parent=parent, teacher=root.teacher, budget=budget, seed=0, **COMMON))
 
     trained = {"tracing", "training", "measuring", "saving", "other"}
 
@@ -106,9 +103,7 @@ def test_every_second_of_a_task_is_booked_to_what_it_was_spent_on(
 def test_a_task_that_fails_is_not_booked_to_the_next(
     runner: TaskRunner, source: ModelSource, ticks: Ticks
 ) -> None:
-    broken = AdaptTask(
-        parent="gone", teacher="gone", budget={"flops": 1.0}, accuracy_target=None, seed=0, **COMMON
-    )
+    broken = AdaptTask(parent="gone", teacher="gone", budget={"flops": 1.0}, seed=0, **COMMON)
     with pytest.raises(Exception, match="gone"):
         runner.run(broken)
     start = ticks.now + 1
@@ -163,7 +158,7 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
     }
     inspection: Any = runner.run(InspectTask(model=model, **common))
     assert (inspection.metric, inspection.problems) == (Metric.MSE, ())
-    settings = data.settings.model_copy(update={"metric": inspection.metric})
+    settings = data.settings.model_copy(update={"metric": inspection.metric, "metrics": inspection.metrics})
     common["data"] = data.model_copy(update={"settings": settings})
     root: Any = runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
     assert root.teacher_accuracy < 0.2 * root.source_accuracy
@@ -175,7 +170,7 @@ def test_figures_are_ported_by_their_squared_error(runner: TaskRunner, tmp_path:
                 parent=root.root,
                 teacher=root.teacher,
                 budget=budget,
-                accuracy_target=target,
+                targets=overall(target, Metric.MSE),
                 seed=7,
                 **common,
             )
@@ -230,7 +225,6 @@ def test_what_an_algorithm_prepares_is_kept_and_given_to_its_edges(
             teacher=root.teacher,
             prepared=prepared,
             budget={"flops": 0.6 * root.root_costs["flops"]},
-            accuracy_target=None,
             seed=0,
             **search,
         )

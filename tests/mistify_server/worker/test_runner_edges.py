@@ -24,6 +24,7 @@ from mistify_server.tasks.results import AdaptResult
 from mistify_server.tasks.tasks import AdaptTask, BranchTask, PackageSettings, PackageTask, SourceTask
 from mistify_server.worker.runner import TaskRunner
 from tests.mistify_server.digits_tasks import COMMON, DATA, SETTINGS, saved_source
+from tests.targets import overall
 
 layers = keras.layers
 
@@ -62,7 +63,6 @@ class Tree:
             parent=parent,
             teacher=self.root.teacher,
             budget={"flops": share * self.root.root_costs["flops"]},
-            accuracy_target=None,
             seed=7,
             **{**COMMON, "algorithm_config": {**SETTINGS, **changes}},
         )
@@ -173,7 +173,7 @@ def test_branches_share_a_base_that_nothing_has_changed(tmp_path: Path) -> None:
     tree = Tree(tmp_path, deeper())
     runner = tree.runner()
     goal: Any = runner.run(tree.edge(tree.root.root, 0.8))
-    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "accuracy_target"})
+    edge = tree.edge(goal.checkpoint, 0.8).model_dump(exclude={"kind", "targets"})
     shares = (0.4, 1.0, 2.0)
     made: Any = runner.run(BranchTask(**{**edge, "shares": shares, "costs": goal.costs}))
     assert [branch.share for branch in made.branches] == list(shares)
@@ -250,7 +250,7 @@ def test_nothing_but_packaging_reads_the_test_data(tmp_path: Path) -> None:
     common = {**COMMON, "data": blind}
     root: Any = runner.run(SourceTask(model=saved_source(tmp_path, deeper()), exceed={}, seed=0, **common))
     edge = {**common, "teacher": root.teacher, "budget": {"flops": 0.8 * root.root_costs["flops"]}, "seed": 7}
-    goal: Any = runner.run(AdaptTask(parent=root.root, accuracy_target=0.999, **edge))
+    goal: Any = runner.run(AdaptTask(parent=root.root, targets=overall(0.999), **edge))
     made: Any = runner.run(BranchTask(**edge, parent=goal.checkpoint, shares=(0.5, 1.0), costs=goal.costs))
     assert len(made.branches) == 2
     package = PackageTask(

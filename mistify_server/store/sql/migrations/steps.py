@@ -125,6 +125,30 @@ def tell_validation_from_test_data(connection: Connection) -> None:
     _change_json(connection, "batches", "root", change_root)
 
 
+def name_targets(connection: Connection) -> None:
+    """Give each target of a goal the output and the metric that it is of: so far all outputs, and the goal's.
+
+    Nothing says what the outputs of earlier checkpoints and sources scored.
+    """
+    connection.execute("ALTER TABLE checkpoints ADD COLUMN output_scores JSON NOT NULL DEFAULT '[]'")
+    connection.execute("ALTER TABLE goals ADD COLUMN targets JSON NOT NULL DEFAULT '[]'")
+    connection.execute(
+        "UPDATE goals SET targets = json_array(json_object('output', '', 'metric', metric, 'value', "
+        "accuracy_target)) WHERE accuracy_target IS NOT NULL"
+    )
+    connection.execute("ALTER TABLE goals DROP COLUMN accuracy_target")
+
+    def change(plan: dict[str, Any]) -> None:
+        metric = plan["data"]["settings"]["metric"] or "accuracy"
+        for node in plan["nodes"]:
+            value = node.pop("accuracy_target")
+            node["targets"] = [] if value is None else [{"output": "", "metric": metric, "value": value}]
+        if plan["estimates"] is not None:
+            plan["estimates"]["output_scores"] = []
+
+    _change_json(connection, "batches", "plan", change)
+
+
 #: The version that the first step starts from. Stores of older ones cannot be opened.
 OLDEST = 13
 
@@ -133,6 +157,7 @@ STEPS: tuple[Step, ...] = (
     add_threads,  # to 15
     add_efficiency,  # to 16
     tell_validation_from_test_data,  # to 17
+    name_targets,  # to 18
 )
 
 

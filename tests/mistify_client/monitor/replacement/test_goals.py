@@ -64,15 +64,21 @@ def test_all_else_is_the_templates():
     goal = asked(SHORT)
     changed = {"id", "adaptation_goal"}
     assert goal.model_dump(exclude=changed) == template().model_dump(exclude=changed)
-    assert goal.adaptation_goal.accuracy == 0.7
+    assert goal.adaptation_goal.accuracy == {"": 0.7}
     # The server adapts configs together that share model, dataset and algorithm.
     assert len(collective_batches([goal, template()])) == 1
 
 
 def test_targets_of_memory_and_accuracy_are_limits_as_well():
     goal = asked(Shortfall(Targets(memory="2MB", accuracy="85%"), 1.0, 1.0)).adaptation_goal
-    assert (goal.memory.value, goal.accuracy) == (2e6, 0.85)
+    assert (goal.memory.value, goal.accuracy) == (2e6, {"": 0.85})
     assert goal.latency.value == 100.0
+
+
+def test_a_target_of_the_device_leaves_those_of_outputs_as_they_are():
+    short = Shortfall(Targets(accuracy="85%"), 1.0, 1.0)
+    by_output = {"FLOP": "0.5x", "accuracy": {"price": 0.05}}
+    assert asked(short, adaptation_goal=by_output).adaptation_goal.accuracy == {"": 0.85, "price": 0.05}
 
 
 def test_a_package_without_branches():

@@ -41,6 +41,18 @@ def test_costs_between_scales_lie_on_a_line_of_logarithms(scaling: CostScaling) 
     assert scaling.costs(scaling.whole) == pytest.approx(SOURCE)
 
 
+def test_a_larger_network_that_takes_less_counts_in_place_of_a_smaller_one() -> None:
+    """With a quarter of its multiply-adds the network takes longer than as a whole."""
+    latency = "latency_ms@host@dynamic"
+    scaling = CostScaling(
+        [{**costs, latency: ms} for costs, ms in zip(SCALED, (1.0, 8.0, 4.0, 16.0), strict=True)],
+        {**SOURCE, latency: 4.0},
+    )
+    assert scaling.within({latency: 5.0}) > 2.0
+    assert scaling.within({latency: 2.0}) == pytest.approx(0.5)
+    assert scaling.costs(1.0)[latency] == pytest.approx(8.0)
+
+
 def test_a_source_is_widened_until_every_cost_is_reached_and_never_narrowed(scaling: CostScaling) -> None:
     assert scaling.exceeding({FLOPS: 32.0, PARAMS: 30.0}) == pytest.approx(2 + 0.585, abs=1e-3)
     assert scaling.exceeding({FLOPS: 2.0}) == 2.0

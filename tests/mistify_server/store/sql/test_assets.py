@@ -26,6 +26,7 @@ from mistify_server.store.sql.migrations.migrate import SCHEMA_VERSION
 from mistify_server.store.sql.migrations.steps import OLDEST
 from mistify_server.tasks.results import BranchResult, SourceResult
 from tests.stored import jobs_in
+from tests.targets import overall
 
 ASSETS = Path(__file__).parent / "assets"
 VERSIONS = sorted(int(asset.parent.name[1:]) for asset in ASSETS.glob("v*/store.sql.gz"))
@@ -140,7 +141,7 @@ def test_a_migrated_job_is_read_back(store: Store, version: int) -> None:
     assert half.budget == {"flops": 389_952}
     assert half.achieved["flops"] <= 389_952
     assert half.accuracy == pytest.approx(0.98, abs=0.01)
-    assert (small.accuracy_target, small.steps) == (0.999, 40)
+    assert (small.targets, small.steps) == (overall(0.999), 40)
     where = "on the validation data " if version >= EDGES_KEPT else ""
     assert small.reason.endswith(f"below 0.9990 {where}after 40 steps")
     assert list(board.budget) == ["latency_ms@raspberry-pi"]

@@ -34,8 +34,9 @@ from mistify_server.store.plans import BatchPlan, BatchState, NodePlan
 from mistify_server.tasks.results import AdaptResult, ReferenceResult, SourceResult
 from mistify_server.tasks.sources import DataSource, ModelSource
 from tests.stored import jobs_in
+from tests.targets import overall
 
-NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, accuracy_target=0.5, seed=1, goals=("a", "b"))
+NODE = NodePlan(index=0, parent=None, budget={"flops": 5.0}, targets=overall(0.5), seed=1, goals=("a", "b"))
 PLAN = BatchPlan(
     number=0,
     model_name="digits-resnet",
@@ -183,7 +184,7 @@ def test_a_key_names_one_job(store: Store) -> None:
 def test_added_goals_come_behind_the_others_with_their_plans(store: Store) -> None:
     store.jobs.create(submission("j"))
     store.jobs.record("j", [RootSaved(0, ROOT), JobChanged(JobState.FAILED, "why")], 3.0, {"failed": 3.0})
-    later = Goal(id="0", batch=0, budget={"flops": 2.0}, accuracy_target=0.5, parent="a")
+    later = Goal(id="0", batch=0, budget={"flops": 2.0}, targets=overall(0.5), parent="a")
     costs = {"flops": 10.0, "latency_ms@t4": 2.0}
     node = NODE.model_copy(update={"index": 1, "parent": 0, "goals": ("0",)})
     grown = PLAN.model_copy(update={"nodes": (NODE, node), "source_costs": costs})

@@ -1,5 +1,7 @@
 """What an edge hands on: its own network, or a source that is better and meets the goal as it is."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -11,10 +13,14 @@ from executors.structure import analyse, copied
 from executors.training.evaluation import evaluate
 from executors.training.setup import TrainingParams, TrainingSetup
 from executors.training.trainer import Trainer
+from mistify.config.dataset import DataSettings
+from mistify.config.metric import Metric, OutputScore
+from mistify.config.targets import Scores, Target
 from mistify.costs.budget import latency_axis
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile
 from mistify_server.worker.adaptation.edge import EdgeOutcome, run_edge, source_if_better
+from tests.targets import overall
 
 layers = keras.layers
 
@@ -44,7 +50,7 @@ def handed_on(
     source: keras.Model, training_setup: TrainingSetup, own: EdgeOutcome, flops: float
 ) -> EdgeOutcome:
     assignment = Assignment(source, {"flops": flops}, (), training_setup, 0, analyse(source))
-    return source_if_better(own, source, assignment, 0.8, measure=never)
+    return source_if_better(own, source, assignment, overall(0.8), measure=never)
 
 
 def never(model: keras.Model) -> float:
@@ -52,10 +58,10 @@ def never(model: keras.Model) -> float:
 
 
 def test_a_better_source_is_handed_on(source: keras.Model, training_setup: TrainingSetup) -> None:
-    own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, 0.7, 5, True, "")
+    own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(0.7), 5, True, "")
     outcome = handed_on(source, training_setup, own, 64.0)
     assert outcome.model is source
-    assert (outcome.accuracy, outcome.costs["flops"], outcome.steps) == (0.75, 64, 5)
+    assert (outcome.scores.overall, outcome.costs["flops"], outcome.steps) == (0.75, 64, 5)
     assert (outcome.met, outcome.reason) == (
         False,
         "accuracy 0.7500 below 0.8000 on the validation data after 5 steps",
@@ -66,7 +72,7 @@ def test_a_better_source_is_handed_on(source: keras.Model, training_setup: Train
 def test_a_source_that_is_no_better_or_too_large_is_not(
     source: keras.Model, training_setup: TrainingSetup, flops: float, reached: float
 ) -> None:
-    own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, reached, 5, True, "")
+    own = EdgeOutcome(keras.models.clone_model(source), {"flops": 60.0}, Scores(reached), 5, True, "")
     assert handed_on(source, training_setup, own, flops) is own
 
 
@@ -77,9 +83,11 @@ def test_a_source_meets_a_limit_on_latency_as_it_is_measured_with_room(
     profile = NominalProfile(HOST.name, 1e-3, 1e-3)
     predicted = profile.latency_ms(analyse(source).network())
     budget = {latency_axis(HOST.name): predicted}
-    own = EdgeOutcome(keras.models.clone_model(source), {latency_axis(HOST.name): 0.0}, 0.7, 5, True, "")
+    own = EdgeOutcome(
+        keras.models.clone_model(source), {latency_axis(HOST.name): 0.0}, Scores(0.7), 5, True, ""
+    )
     assignment = Assignment(source, budget, (profile,), training_setup, 0, analyse(source))
-    outcome = source_if_better(own, source, assignment, None, measure=lambda model: measured * predicted)
+    outcome = source_if_better(own, source, assignment, (), measure=lambda model: measured * predicted)
     assert (outcome.model is source) == taken
     if taken:
         assert outcome.costs[latency_axis(HOST.name)] == pytest.approx(measured * predicted)
@@ -121,12 +129,60 @@ def test_a_network_is_measured_and_handed_on_with_batch_norm_statistics_of_the_t
     ]
     setup = TrainingSetup(*data, None, TrainingParams())
     assignment = Assignment(model, {"flops": 2.0}, (), setup, 0, analyse(model))
-    outcome = run_edge(
-        Still(Params()), assignment, Params(tune_steps=0), None, lambda *_: None, measure=never
-    )
-    assert outcome.accuracy == evaluate(outcome.model, data[1]) == 1.0
+    outcome = run_edge(Still(Params()), assignment, Params(tune_steps=0), (), lambda *_: None, measure=never)
+    assert outcome.scores.overall == evaluate(outcome.model, data[1]) == 1.0
     np.testing.assert_allclose(outcome.model.get_layer("norm").moving_mean, [train.mean()], rtol=1e-5)
     assert evaluate(model, data[1]) < 0.7
+
+
+def with_price(rows: int) -> tuple[keras.Model, TrainingSetup]:
+    """A network that tells a kind right and a price by 1 too high, and data of both."""
+    inputs = keras.Input((2,), name="x")
+    outputs = [layers.Dense(2, name="kind")(inputs), layers.Dense(1, name="price")(inputs)]
+    model = keras.Model(inputs, outputs)
+    model.get_layer("kind").set_weights([np.array([[-9.0, 9.0], [0.0, 0.0]]), np.zeros(2)])
+    model.get_layer("price").set_weights([np.array([[0.0], [1.0]]), np.ones(1)])
+
+    def data(seed: int) -> Dataset:
+        x = np.random.default_rng(seed).normal(size=(rows, 2)).astype(np.float32)
+        return Dataset({"x": x}, {"kind": (x[:, 0] > 0).astype(np.int64), "price": x[:, 1:]})
+
+    settings = DataSettings(metric=Metric.MEAN_SCORE, metrics={"kind": Metric.ACCURACY, "price": Metric.MAE})
+    params = TrainingParams(batch_size=20, learning_rate=0.002, distillation=0.0)
+    return model, TrainingSetup(data(0), data(1), None, params, settings)
+
+
+@pytest.mark.parametrize(("price", "enough"), [(0.5, True), (1e-9, False)])
+def test_a_network_is_tuned_until_every_output_reaches_its_target(price: float, enough: bool) -> None:
+    """The first is reached at once; the second by training, or not within the limit."""
+    model, setup = with_price(200)
+    assignment = Assignment(model, {"flops": 9.0}, (), setup, 0, analyse(model))
+    targets = Target("kind", Metric.ACCURACY, 0.9), Target("price", Metric.MAE, price)
+    outcome = run_edge(
+        Still(Params()), assignment, Params(tune_steps=20, max_steps=400), targets, lambda *_: None,
+        measure=never,
+    )  # fmt: skip
+    reached = outcome.scores.of("price", Metric.MAE)
+    assert reached is not None
+    assert outcome.met is (reached <= price) is enough
+    assert (20 < outcome.steps < 400) is enough
+    if not enough:
+        assert re.match(r"price: mae 0\.\d+ above 0.0000 on the validation data after 400", outcome.reason)
+
+
+@pytest.mark.parametrize(("price", "source_taken"), [(1.5, True), (0.5, False)])
+def test_of_source_and_network_the_one_that_reaches_all_targets_is_handed_on(
+    price: float, source_taken: bool
+) -> None:
+    """The source's price is 1 off, and its mean score the higher only if the other's is below its own."""
+    source, setup = with_price(50)
+    assignment = Assignment(source, {"flops": 9.0}, (), setup, 0, analyse(source))
+    for overall_score, other_price in ((0.99, 2.0), (0.01, 0.4)):
+        own_scores = Scores(overall_score, (OutputScore("price", Metric.MAE, other_price),))
+        own = EdgeOutcome(keras.models.clone_model(source), {"flops": 6.0}, own_scores, 5, True, "")
+        targets = (Target("price", Metric.MAE, price),)
+        outcome = source_if_better(own, source, assignment, targets, measure=never)
+        assert (outcome is not own) is (source_taken if other_price > 1 else price > 1)
 
 
 @pytest.mark.parametrize("faster", [0.6, 1.0])
@@ -146,5 +202,5 @@ def test_a_cut_network_takes_what_its_limit_allows(training_setup: TrainingSetup
         source, {latency_axis(HOST.name): limit}, (profile,), training_setup, 0, analyse(source)
     )
     params = MorphNetParams(adapt_steps=4, tune_steps=1, max_steps=100)
-    outcome = run_edge(MorphNetExecutor(params), assignment, params, None, lambda *_: None, measure=measure)
+    outcome = run_edge(MorphNetExecutor(params), assignment, params, (), lambda *_: None, measure=measure)
     assert 0.85 * limit <= measure(outcome.model) <= limit

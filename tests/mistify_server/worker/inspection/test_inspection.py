@@ -71,3 +71,21 @@ def test_classes_that_were_not_generated_are_missed(tmp_path: Path) -> None:
         runner.run(SourceTask(model=model, exceed={}, seed=0, **common))
     assert caught.value.code is ErrorCode.INVALID_DATASET
     assert [problem.place for problem in caught.value.problems] == ["dataset.metric", "dataset.class_weights"]
+
+
+def test_a_trial_shows_what_a_source_with_random_weights_can_learn(tmp_path: Path) -> None:
+    runner, model = TaskRunner(artifacts_of(tmp_path), lambda _: None), saved_source(tmp_path)
+    common = {**COMMON, "algorithm_config": {"source_steps": 200, "learning_rate": 0.1}}
+    inspection = runner.run(InspectTask(model=model, measures=("accuracy", "step", "trial"), **common))
+    assert isinstance(inspection, Inspection)
+    estimates, outlook = inspection.estimates, inspection.outlook
+    assert estimates is not None
+    assert estimates.accuracy is not None
+    assert outlook is not None
+    assert outlook.trial_accuracy is not None
+    assert 20 <= outlook.trial_steps <= 200
+    assert outlook.trial_accuracy > estimates.accuracy + 0.1
+    assert (outlook.tested, outlook.sampled) == (359, 144)
+    without = runner.run(InspectTask(model=model, measures=("accuracy",), **common))
+    assert isinstance(without, Inspection)
+    assert without.outlook is None

@@ -26,11 +26,12 @@ from tests.mistify_server.worker.packaging.networks import (
     packaged,
     training_setup,
 )
+from tests.targets import overall
 
 layers = keras.layers
 TASK = package_task(
     budget={"flops": 1e6},
-    accuracy_target=0.7,
+    targets=overall(0.7),
     tuning=TuningConfig(trainable="network", optimizer="sgd"),
 )
 FLOAT16 = package_task(quantization=QuantizationConfig(precision=Quantization.FLOAT16))
@@ -65,7 +66,7 @@ def test_a_package_describes_itself(package, tmp_path):
     assert set(package.files) == {"serve.tflite", "train.tflite", "manifest.json"}
     assert (manifest.training.trainable, manifest.training_note) == ("network", "")
     assert (manifest.job, manifest.goal) == ("job-1", "half")
-    assert (manifest.budget, manifest.accuracy_target) == ({"flops": 1e6}, 0.7)
+    assert (manifest.budget, manifest.targets) == ({"flops": 1e6}, overall(0.7))
     size = len(package.files["serve.tflite"])
     assert manifest.achieved == {**TASK.costs, "size_bytes": size}
     assert manifest.files["serve.tflite"].size == size

@@ -1,0 +1,30 @@
+"""Two metrics of outputs: the right class among the first two, and the pinball loss of a quantile."""
+
+import numpy as np
+
+from executors.training.plugged_in import OutputKind, OutputMetric
+
+#: Of the prices: nine of ten are to lie below what is predicted.
+QUANTILE = 0.9
+
+
+class TopTwo(OutputMetric):
+    """The share of examples whose class is one of the two that are most probable."""
+
+    kinds = (OutputKind.CLASSES,)
+
+    def score(self, predictions, targets):
+        """Return the share: predictions are [counted, classes], targets [counted]."""
+        first = np.argsort(predictions, axis=1)[:, -2:]
+        return float(np.mean((first == targets[:, None]).any(axis=1)))
+
+
+class Pinball(OutputMetric):
+    """The pinball loss: what is too low costs nine times what is too high (Koenker and Bassett, 1978)."""
+
+    kinds = (OutputKind.FIGURES,)
+
+    def score(self, predictions, targets):
+        """Return the mean loss: predictions and targets are [counted]."""
+        short = targets - predictions
+        return float(np.mean(np.maximum(QUANTILE * short, (QUANTILE - 1) * short)))

@@ -1,0 +1,88 @@
+"""Targets of goals: what a network and its outputs have to reach, and whether their scores do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from mistify.config.metric import Metric, OutputScore
+
+#: Stands in place of an output's name for the metric by which networks are compared.
+OVERALL: Final = ""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of a network on a part of the data.
+
+    Attributes:
+        overall: By the metric by which networks are compared.
+        outputs: Of each output, by metrics of its own.
+    """
+
+    overall: float
+    outputs: tuple[OutputScore, ...] = ()
+
+    def of(self, output: str, metric: Metric) -> float | None:
+        """Return the score of an output, or with `OVERALL` that of the network; None if there is none."""
+        if output == OVERALL:
+            return self.overall
+        own = (score.value for score in self.outputs if (score.output, score.metric) == (output, metric))
+        return next(own, None)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The figure to reach of an output, or with `OVERALL` of the network.
+
+    Attributes:
+        output: The name of the output, or `OVERALL`.
+        metric: The metric of the figure.
+        value: A lower limit of a share, an upper one of an error.
+    """
+
+    output: str
+    metric: Metric
+    value: float
+
+    def missed(self, scores: Scores) -> str:
+        """Describe how far scores are from the target; empty where they reach it."""
+        figure = scores.of(self.output, self.metric)
+        if figure is None:
+            return f"{self.output}: no {self.metric} was measured"
+        missed = self.metric.missed(figure, self.value)
+        return f"{self.output}: {missed}" if missed and self.output != OVERALL else missed
+
+
+def missed(targets: Iterable[Target], scores: Scores) -> str:
+    """Describe the targets that scores miss; empty where they reach all."""
+    return ", ".join(filter(None, (target.missed(scores) for target in targets)))
+
+
+def reached(targets: Iterable[Target], scores: Scores) -> bool:
+    """Check whether scores reach all targets."""
+    return not missed(targets, scores)
+
+
+def serves_better(metric: Metric, scores: Scores, present: Scores, targets: Iterable[Target]) -> bool:
+    """Check whether a network is preferable to another: it alone reaches all targets, or it is more accurate.
+
+    Args:
+        metric: The metric by which networks are compared.
+        scores: Of the network.
+        present: Of the other one.
+        targets: Of the goals that it is for.
+    """
+    targets = tuple(targets)
+    able, other_able = reached(targets, scores), reached(targets, present)
+    return able if able != other_able else metric.better(scores.overall, present.overall)
+
+
+def strictest(*targets: Iterable[Target]) -> tuple[Target, ...]:
+    """Return the targets that are reached by whoever reaches all of these: one for each output."""
+    best: dict[tuple[str, Metric], Target] = {}
+    for target in chain.from_iterable(targets):
+        key = target.output, target.metric
+        if key not in best or target.metric.better(target.value, best[key].value):
+            best[key] = target
+    return tuple(best.values())

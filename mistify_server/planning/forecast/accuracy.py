@@ -1,0 +1,178 @@
+"""Forecasts of accuracies, as many networks tell that are drawn at random.
+
+The tuned source is drawn on a scale without ends, on which errors are about as large everywhere: the logit
+of a share, the negative logarithm of an error. Along it a network that still learns gains about as much with
+each doubling of its steps, and so does one that is adapted from it, by its own steps. From what that comes
+to, it loses a share by Student's t distribution: how much the losses of a new model scatter is not known
+well. What is reported is counted on a test set of limited size.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log, log2, sqrt
+from statistics import NormalDist
+from typing import Final
+
+import numpy as np
+
+from mistify.config.metric import Metric
+from mistify.jobs.plan import Estimate, Interval
+from mistify_server.planning.forecast.kernel import Floats
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+
+#: How much a source differs when it is tuned again, on the scale.
+_REPETITION: Final = 0.25
+
+#: How much more or less a doubling of the steps gains than those before it: as a part of these, and besides.
+_PART: Final = 1.0
+_BESIDES: Final = 0.15
+
+#: Of a source that is tuned without a trial: the part of the way to a good one that it goes, on the scale,
+#: and how much more or less. It is the smaller, the less is wrong to begin with.
+_WAY: Final = Estimate(0.65, 0.3)
+_GOOD: Final = 3.5
+
+#: The same for errors, of which none is known to be good: what they fall by, as a logarithm.
+_FALL: Final = Estimate(0.5, 0.7)
+
+#: Examples in a data set of unknown size.
+_EXAMPLES: Final = 500
+
+_DRAWS: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What a tuned source may reach on its scale: normally distributed, but no less than it has already.
+
+    Attributes:
+        middle: The mean.
+        deviation: The standard deviation.
+        least: What it has already.
+        learning: What a doubling of the training steps gains.
+    """
+
+    middle: float
+    deviation: float
+    least: float = -np.inf
+    learning: float = 0.0
+
+    def figure(self, metric: Metric) -> float:
+        """Return what it reaches as likely as not."""
+        return float(_figures(metric, np.array(max(self.middle, self.least))))
+
+
+def prospect_of(
+    metric: Metric, estimates: EdgeEstimates, outlook: Outlook | None, known: float | None
+) -> Prospect | None:
+    """Return what the tuned source may reach; None if it was measured neither now nor before.
+
+    Args:
+        metric: Of the batch.
+        estimates: With the source's figure as it came.
+        outlook: With a trial, if there was one.
+        known: What it reached when it was tuned in an earlier job.
+    """
+    sampled = (outlook.sampled if outlook else None) or _EXAMPLES
+    came, steps = estimates.accuracy, estimates.source_steps
+    start = None if came is None else _scale(metric, came, sampled)
+    if known is not None:
+        middle, variance = _scale(metric, known, sampled), _sampling(metric, known, sampled)
+        learning = 0.0 if start is None else _learning(start, middle, steps)
+        return Prospect(middle, sqrt(_REPETITION**2 + variance), learning=learning)
+    if came is None or start is None:
+        return None
+    variance = _sampling(metric, came, sampled)
+    if not steps:
+        return Prospect(start, sqrt(variance))
+    least = start - sqrt(variance)
+    if outlook and outlook.trial_steps and outlook.trial_accuracy is not None:
+        tried = _scale(metric, outlook.trial_accuracy, sampled)
+        variance = _sampling(metric, outlook.trial_accuracy, sampled)
+        doublings = max(0.0, log2(steps / outlook.trial_steps))
+        learning = _learning(start, tried, outlook.trial_steps)
+        middle, scatter = tried + learning * doublings, (_PART * learning + _BESIDES) * doublings
+        return Prospect(max(middle, start), sqrt(variance + _REPETITION**2 + scatter**2), least, learning)
+    way = (1 - came) * max(0.0, _GOOD - start) if metric.is_share else 1.0
+    gain = _WAY if metric.is_share else _FALL
+    middle, scatter = start + gain.mean * way, gain.deviation * way
+    deviation = sqrt(variance + _REPETITION**2 + scatter**2)
+    return Prospect(middle, deviation, least, _learning(start, middle, steps))
+
+
+def _learning(start: float, end: float, steps: int) -> float:
+    """Return what a doubling of the steps gains, where so many led from one place on the scale to another."""
+    return max(0.0, end - start) / max(1.0, log2(max(steps, 1)))
+
+
+def interval_of(
+    metric: Metric,
+    source: Prospect,
+    losses: Sequence[Estimate],
+    *,
+    doublings: float = 0.0,
+    gain_in_losses: bool = False,
+    degrees: float,
+    tested: int | None,
+) -> Interval:
+    """Return the figure of a network, as it is counted on the test data.
+
+    Args:
+        metric: Of the batch.
+        source: From which it is adapted.
+        losses: Of shares of the source's figure; none for the source itself.
+        doublings: Of the source's training steps, if those of the network were its own.
+        gain_in_losses: Whether what these gain is in the losses, as in those of the same model.
+        degrees: Of freedom of the losses' distribution, above 2.
+        tested: Examples of the test data; None if it is unknown.
+    """
+    random = np.random.default_rng(0)
+    tuned = np.maximum(source.middle + source.deviation * _normal(random), source.least)
+    gain = source.learning * doublings * np.maximum(0.0, 1 + _PART * _normal(random))
+    able = tuned + gain
+    reached = _figures(metric, tuned if gain_in_losses else able)
+    for lost in losses:
+        spread = lost.deviation * np.sqrt((degrees - 2) / random.chisquare(degrees, _DRAWS))
+        kept = 1 - (lost.mean + spread * _normal(random))
+        reached = np.clip(reached * kept, 0, 1) if metric.is_share else reached / np.maximum(kept, 1e-6)
+    most = _figures(metric, able + _REPETITION * np.abs(_normal(random)))
+    reached = np.minimum(reached, most) if metric.is_share else np.maximum(reached, most)
+    counted = _counted(metric, reached, tested or _EXAMPLES, random)
+    low, middle, high = np.quantile(counted, [0.025, 0.5, 0.975]).tolist()
+    return Interval(middle, low, high)
+
+
+def _counted(metric: Metric, figures: Floats, examples: int, random: np.random.Generator) -> Floats:
+    """Return figures as they are counted on so many examples, [draws]."""
+    if metric.is_share:
+        return random.binomial(examples, figures) / examples
+    return figures * random.chisquare(examples, _DRAWS) / examples
+
+
+def _normal(random: np.random.Generator) -> Floats:
+    return random.permutation(_QUANTILES)
+
+
+_QUANTILES: Final = np.array([NormalDist().inv_cdf((place + 0.5) / _DRAWS) for place in range(_DRAWS)])
+
+
+def _scale(metric: Metric, figure: float, examples: int) -> float:
+    """Return a figure on the scale; half an example is right and half is wrong besides those of the data."""
+    if not metric.is_share:
+        return -log(max(figure, 1e-12))
+    share = (figure * examples + 0.5) / (examples + 1)
+    return log(share / (1 - share))
+
+
+def _figures(metric: Metric, places: Floats) -> Floats:
+    """Return what stands at places on the scale; the inverse of `_scale`."""
+    figures: Floats = 1 / (1 + np.exp(-places)) if metric.is_share else np.exp(-places)
+    return figures
+
+
+def _sampling(metric: Metric, figure: float, examples: int) -> float:
+    """Return the variance of a place on the scale that comes from counting on few examples."""
+    if not metric.is_share:
+        return 2 / examples
+    share = 1 / (1 + exp(-_scale(metric, figure, examples)))
+    return 1 / (examples * share * (1 - share))

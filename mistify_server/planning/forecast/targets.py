@@ -1,0 +1,43 @@
+"""Whether targets are likely to be reached, by what is predicted of the scores that they are about."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from mistify.config.metric import Metric
+from mistify.config.targets import OVERALL, Target
+from mistify.jobs.plan import OutputEstimate
+
+
+def expected_to_reach(targets: Iterable[Target], figures: Mapping[tuple[str, Metric], float]) -> bool:
+    """Check whether figures, by output and metric, reach all targets that are about one of them."""
+    return all(
+        target.metric.reaches(figures[target.output, target.metric], target.value)
+        for target in targets
+        if (target.output, target.metric) in figures
+    )
+
+
+def warning(targets: Iterable[Target], estimates: Sequence[OutputEstimate], steps: int) -> str:
+    """Describe the targets that are missed by more than the uncertainty; empty if there are none.
+
+    Args:
+        targets: Of a goal.
+        estimates: Of its network, with `OVERALL` for the metric by which networks are compared.
+        steps: After which it is expected.
+    """
+    return "; ".join(_warnings(targets, estimates, steps))
+
+
+def _warnings(targets: Iterable[Target], estimates: Sequence[OutputEstimate], steps: int) -> Iterator[str]:
+    known = {(one.output, one.metric): one.interval for one in estimates}
+    for target in targets:
+        metric, interval = target.metric, known.get((target.output, target.metric))
+        if interval is None or metric.reaches(
+            interval.high if metric.is_share else interval.low, target.value
+        ):
+            continue
+        named = metric.value if target.output == OVERALL else f"{target.output}: {metric}"
+        low, middle, high = map(metric.shown, (interval.low, interval.middle, interval.high))
+        yield (
+            f"{named} {metric.shown(target.value)} is likely to be missed: {middle} ({low} to {high}) is "
+            f"expected after {steps:,} steps"
+        )

@@ -1,0 +1,41 @@
+"""What narrows the forecast of a source: how many data there are, and a trial of tuning it."""
+
+from typing import Final
+
+import keras
+
+from executors.structure import copied
+from executors.training.evaluation import evaluate, recalibrate
+from executors.training.setup import TrainingSetup
+from executors.training.trainer import Trainer
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
+from mistify_server.worker.adaptation.edge import tune
+from mistify_server.worker.inspection.estimates import sample
+
+#: Of a trial. A network that learns in this time what it will need no forecast to learn.
+_SECONDS: Final = 5.0
+
+#: The least steps of a trial, however long they take: in fewer, hardly a network learns anything.
+_LEAST_STEPS: Final = 20
+
+
+def outlook_of(model: keras.Model, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> Outlook:
+    """Return the outlook of a source whose steps have been timed; a copy of it is tuned for some seconds.
+
+    Args:
+        model: The source.
+        setup: What it would be trained on.
+        estimates: Of the source.
+        tested: Examples of the test data.
+    """
+    validation = sample(setup.validation)
+    outlook = Outlook(tested=tested, sampled=len(validation))
+    affordable = int(_SECONDS / estimates.step_seconds) if estimates.step_seconds else 0
+    steps = min(estimates.source_steps, max(affordable, _LEAST_STEPS))
+    if not steps:
+        return outlook
+    tuned = copied(model)
+    tune(Trainer(tuned, setup, 0), steps, lambda _done: None)
+    recalibrate(tuned, setup.train, 0)
+    accuracy = evaluate(tuned, validation, setup.metric)
+    return outlook.model_copy(update={"trial_steps": steps, "trial_accuracy": accuracy})

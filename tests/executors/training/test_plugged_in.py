@@ -1,0 +1,124 @@
+"""Metrics of outputs: what all of them have in common, Mistify's own and those of plug-ins."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import metrics as reference
+
+from executors.structure.signature import Activation
+from executors.training.metrics import check_output_metric, measured, score
+from executors.training.objectives import Binary, Categorical, Regression
+from executors.training.plugged_in import SCORES, OutputMetric
+from mistify.config.metric import Metric, known_metrics
+from mistify.errors import MistifyError
+from mistify.parsing.validation import InvalidValue
+from tests.plug_ins import install_example, installed
+
+CLASSES, YES_OR_NO, FIGURES = (
+    Categorical(Activation.SOFTMAX),
+    Binary(Activation.SIGMOID),
+    Regression(Activation.NONE),
+)
+OWN = [name for name in known_metrics() if not Metric(name).of_all_outputs]
+
+
+@pytest.fixture(autouse=True)
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "scores", SCORES))
+
+
+def answers(objective, rng, count=60):
+    """Targets of an output, perfect predictions, and others that are worse the more of them are wrong."""
+    if objective is FIGURES:
+        targets = rng.normal(size=(count, 1)).astype(np.float32)
+        return targets, targets, lambda wrong: targets + 3 * (np.arange(count) < wrong)[:, None]
+    several = objective is CLASSES
+    targets = rng.permutation(np.arange(count) % (4 if several else 2))
+
+    def told(classes):
+        if several:
+            return 0.7 * np.eye(4, dtype=np.float32)[classes] + 0.2 * np.eye(4)[(classes + 1) % 4] + 0.025
+        return np.where(classes, 0.9, 0.1)[:, None].astype(np.float32)
+
+    def worse(wrong):
+        return told(
+            np.where(np.arange(count) < wrong, (targets + 2) % 4 if several else 1 - targets, targets)
+        )
+
+    return targets if several else targets[:, None], told(targets), worse
+
+
+@pytest.mark.parametrize("name", [*OWN, "top_two", "pinball_error"])
+def test_a_metric_is_best_of_what_is_right_and_falls_with_what_is_wrong(name):
+    metric, suited = Metric(name), 0
+    for objective in (CLASSES, YES_OR_NO, FIGURES):
+        try:
+            measured(metric, {"y": objective})
+        except InvalidValue:
+            continue
+        if metric is Metric.MEAN_IOU and objective is YES_OR_NO:
+            continue  # of images
+        suited += 1
+        targets, right, worse = answers(objective, np.random.default_rng(0))
+        figures = [
+            score(metric, {"y": objective}, {"y": predicted}, {"y": targets})
+            for predicted in (right, worse(12), worse(30))
+        ]
+        assert figures[0] == pytest.approx(metric.perfect)
+        assert metric.better(figures[0], figures[1])
+        assert metric.better(figures[1], figures[2])
+        assert all(metric.reaches(figure, metric.worst) for figure in figures)
+        order = np.random.default_rng(1).permutation(len(targets))
+        shuffled = score(metric, {"y": objective}, {"y": worse(30)[order]}, {"y": targets[order]})
+        assert shuffled == pytest.approx(figures[2])
+    assert suited
+
+
+def test_the_metrics_of_the_example_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    targets, told = rng.normal(size=(2, 40, 1)).astype(np.float32)
+    pinball = score(Metric("pinball_error"), {"y": FIGURES}, {"y": told}, {"y": targets})
+    assert pinball == pytest.approx(reference.mean_pinball_loss(targets, told, alpha=0.9), rel=1e-5)
+    kinds, chances = rng.integers(4, size=40), rng.dirichlet(np.ones(4), size=40).astype(np.float32)
+    first = score(Metric("top_two"), {"y": CLASSES}, {"y": chances}, {"y": kinds})
+    assert first == pytest.approx(reference.top_k_accuracy_score(kinds, chances, k=2))
+
+
+def test_a_metric_is_refused_for_outputs_that_it_does_not_suit():
+    check_output_metric("y", Metric("pinball_error"), {"y": FIGURES}, {})
+    for name, objective in (("pinball_error", CLASSES), ("top_two", FIGURES), ("top_two", YES_OR_NO)):
+        with pytest.raises(InvalidValue, match="no output learns"):
+            check_output_metric("y", Metric(name), {"y": objective}, {})
+
+
+def test_plug_ins_that_cannot_be_used_are_refused_with_the_reason(tmp_path, monkeypatch):
+    module = (
+        "from executors.training.plugged_in import OutputKind, OutputMetric\n"
+        "class Half(OutputMetric):\n    kinds = (OutputKind.FIGURES,)\n"
+        "class Nothing(OutputMetric):\n    kinds = ()\n"
+        "    def score(self, predictions, targets): return 0.0\n"
+        "class Wild(OutputMetric):\n    kinds = (OutputKind.FIGURES,)\n"
+        "    def score(self, predictions, targets): return -1.0\n"
+    )
+    points = {"half": "bad:Half", "nothing": "bad:Nothing", "absent": "bad:Absent", "wild": "bad:Wild"}
+    points |= {"other": "bad:OutputKind"}
+    monkeypatch.syspath_prepend(installed(tmp_path / "bad", "bad", module, points, SCORES))
+    for name, reason in {
+        "half": "abstract",
+        "nothing": "names no kinds",
+        "absent": "AttributeError",
+        "other": "no executors.training.plugged_in.OutputMetric",
+        "gone": "install the plug-in",
+    }.items():
+        with pytest.raises(InvalidValue, match=f'"{name}".*{re.escape(reason)}'):
+            check_output_metric("y", Metric(name), {"y": FIGURES}, {})
+    ones = {"y": np.ones((3, 1), np.float32)}
+    with pytest.raises(MistifyError, match=r"wild is -1\.0; expected a share from 0 to 1"):
+        score(Metric("wild"), {"y": FIGURES}, ones, ones)
+
+
+def test_a_metric_without_a_score_cannot_be_made():
+    with pytest.raises(TypeError, match="abstract"):
+        OutputMetric()

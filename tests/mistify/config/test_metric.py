@@ -1,0 +1,51 @@
+"""Names of metrics: Mistify's own, and those of plug-ins, which say themselves what is better."""
+
+import copy
+import json
+import pickle
+
+import pytest
+from pydantic import TypeAdapter
+
+from mistify.config.metric import Metric, OutputScore
+from mistify.config.reading import parse_batch
+from mistify.errors import MistifyError
+from tests.plug_ins import SCORES, install_example
+
+CONFIG = {"id": "a", "model": "m", "adaptation_goal": {"FLOP": "0.5x"}}
+
+
+@pytest.mark.parametrize(("name", "is_share"), [("top_two", True), ("pinball_error", False), ("mse", False)])
+def test_the_name_of_a_metric_says_which_way_is_better(name: str, is_share: bool) -> None:
+    metric = Metric(name)
+    assert (metric.is_share, metric.value, str(metric)) == (is_share, name, name)
+    assert metric.better(0.2, 0.3) is not is_share
+    assert metric is Metric(name) is pickle.loads(pickle.dumps(metric)) is copy.deepcopy(metric)  # noqa: S301
+    assert metric.plugged_in is (name != "mse")
+    assert {member.value for member in Metric}.isdisjoint({"top_two", "pinball_error"})
+    adapter = TypeAdapter(OutputScore)
+    score = OutputScore("y", metric, 0.5)
+    assert adapter.validate_json(adapter.dump_json(score)) == score
+
+
+@pytest.mark.parametrize("name", ["", "Top", "top two", "top-2", "2nd", "x" * 65])
+def test_what_is_no_word_is_no_metric(name: str) -> None:
+    with pytest.raises(ValueError, match="not a valid Metric"):
+        Metric(name)
+
+
+def test_a_config_may_name_what_is_installed_or_what_the_server_may_know(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = {"train": "a", "test": "b", "metric": "top_two", "metrics": {"price": "pinball_error"}}
+    text = json.dumps({**CONFIG, "dataset": data})
+    with pytest.raises(MistifyError, match="2 problems") as caught:
+        parse_batch(text)
+    assert [problem.place for problem in caught.value.problems] == [
+        *("[0].dataset.metric", "[0].dataset.metrics.price"),
+    ]
+    (known_to_server,) = parse_batch(text, server_knows_more=True)
+    monkeypatch.syspath_prepend(install_example(tmp_path / "site", "scores", SCORES))
+    (config,) = parse_batch(text)
+    assert config == known_to_server
+    assert config.dataset.metrics == {"price": Metric("pinball_error")}

@@ -1,0 +1,65 @@
+"""Targets against scores: what reaches them, what they have in common, what serves them better."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mistify.config.metric import Metric, OutputScore
+from mistify.config.targets import OVERALL, Scores, Target, missed, reached, serves_better, strictest
+
+KIND, PRICE = Target("kind", Metric.ACCURACY, 0.8), Target("price", Metric.MSE, 0.05)
+BOTH = Target(OVERALL, Metric.MEAN_SCORE, 0.7)
+
+
+def scores(kind: float, price: float, overall: float = 0.9) -> Scores:
+    outputs = OutputScore("kind", Metric.ACCURACY, kind), OutputScore("price", Metric.MSE, price)
+    return Scores(overall, outputs)
+
+
+def test_what_is_missed_says_of_which_output_by_how_much() -> None:
+    targets = BOTH, KIND, PRICE
+    assert missed(targets, scores(0.8, 0.05)) == ""
+    assert missed(targets, scores(0.9, 0.06)) == "price: mse 0.0600 above 0.0500"
+    assert missed(targets, scores(0.7, 0.01, 0.6)) == (
+        "mean_score 0.6000 below 0.7000, kind: accuracy 0.7000 below 0.8000"
+    )
+    assert missed([PRICE], Scores(1.0)) == "price: no mse was measured"
+    assert missed((), Scores(0.0)) == ""
+
+
+def test_a_score_by_another_metric_is_not_that_of_the_target() -> None:
+    balanced = OutputScore("kind", Metric.BALANCED_AGREEMENT, 0.4)
+    plain = OutputScore("kind", Metric.AGREEMENT, 0.9)
+    assert reached([Target("kind", Metric.AGREEMENT, 0.8)], Scores(0.0, (balanced, plain)))
+    assert not reached([Target("kind", Metric.AGREEMENT, 0.8)], Scores(0.0, (balanced,)))
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "better"),
+    [
+        (scores(0.9, 0.04, 0.1), scores(0.9, 0.06, 0.9), True),
+        (scores(0.9, 0.06, 0.9), scores(0.9, 0.04, 0.1), False),
+        (scores(0.9, 0.04, 0.5), scores(0.9, 0.04, 0.4), True),
+        (scores(0.9, 0.07, 0.4), scores(0.9, 0.06, 0.5), False),
+    ],
+)
+def test_what_reaches_all_targets_comes_before_what_scores_higher(
+    mine: Scores, other: Scores, better: bool
+) -> None:
+    assert serves_better(Metric.MEAN_SCORE, mine, other, (KIND, PRICE)) is better
+
+
+figures = st.floats(0.01, 1)
+targets = st.lists(
+    st.builds(lambda value: Target("kind", Metric.ACCURACY, value), figures)
+    | st.builds(lambda value: Target("price", Metric.MSE, value), figures)
+)
+
+
+@given(targets, targets, st.builds(scores, figures, figures))
+def test_the_strictest_targets_are_reached_by_what_reaches_all(
+    some: list[Target], others: list[Target], by: Scores
+) -> None:
+    common = strictest(some, others)
+    assert reached(common, by) == (reached(some, by) and reached(others, by))
+    assert len({target.output for target in common}) == len(common)
