@@ -23,6 +23,11 @@ _AS_PREDICTED: Final = 2
 _LEAST_KERNEL: Final = Quantization.DYNAMIC.storage.least_kernel
 
 
+def _is_zero(figure: float) -> bool:
+    """Check whether a figure need not be written: stores had none of it before there was one."""
+    return figure == 0
+
+
 class HardwareProfile(ABC):
     """A device class whose latencies can be predicted; a value that travels in tasks and is kept with jobs.
 
@@ -125,7 +130,7 @@ class MeasuredProfile(HardwareProfile):
     integer: bool
     threads: int = 1
     factor: float = 1.0
-    fixed_ms: float = 0.0
+    fixed_ms: Annotated[float, Field(exclude_if=_is_zero)] = 0.0
     watts: float | None = None
     kernels: LatencyModel | None = None
     kind: Literal["measured"] = "measured"
