@@ -1,6 +1,6 @@
 """A plan as a tree for people, and as plain data for programs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 
 from rich.console import Group, RenderableType
@@ -15,6 +15,9 @@ from mistify_client.porting.formatting import amounts, shares
 
 #: Shown for every network, besides the axes that its goals limit.
 _SHOWN = (FLOPS, PARAMS, MEMORY)
+
+#: Networks of the largest plans that are shown with all costs, and with the reasons for what was chosen.
+_MOST_WITH_REASONS = 12
 
 
 def plan_report(plan: Plan) -> dict[str, object]:
@@ -57,23 +60,27 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
 def plan_tree(plan: Plan) -> RenderableType:
     """Return the trees of a plan, the limits that cannot be met, and the duration of the job."""
     lines = [_unreachable(limit) for limit in plan.out_of_reach]
+    brief = sum(len(batch.edges) for batch in plan.batches) > _MOST_WITH_REASONS
+    if brief:
+        lines.append("Why algorithms and precisions were chosen: mistify plan --json.")
     lines.append(f"The job takes {_about(plan.seconds)}.")
-    return Group(*map(_batch, plan.batches), *map(escape, lines))
+    return Group(*(_batch(batch, brief) for batch in plan.batches), *map(escape, lines))
 
 
-def _batch(batch: PlannedBatch) -> Tree:
+def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     source = ", ".join(_scores(batch.metric, batch.source_accuracy, batch.source_outputs))
     head = f"[bold]{escape(batch.model)}[/]: {escape(source)} after {batch.source_steps:,} steps"
     tree = Tree(f"{head}, {_duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
     places: dict[str | None, Tree] = {None: tree}
     for edge in batch.edges:
-        branch = places[edge.parent].add(Group(*_edge(batch, edge)))
+        branch = places[edge.parent].add(Group(*_edge(batch, edge, brief)))
         places[edge.goals[0]] = branch
     return tree
 
 
-def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
-    costs = _shown(edge.costs, edge.budget)
+def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:
+    """Yield what is expected of an edge; in brief, without all costs and the reasons."""
+    costs = _shown(edge.costs, edge.budget, () if brief else _SHOWN)
     figures = [
         *_scores(batch.metric, edge.accuracy, edge.outputs),
         shares(costs, Source(batch.source_costs, metric=batch.metric, formats=batch.formats)),
@@ -81,16 +88,16 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge) -> Iterable[str]:
         _duration(edge.seconds),
     ]
     yield f"[bold]{escape(', '.join(edge.goals))}[/]: {escape(', '.join(figures))}"
-    if edge.algorithm:
+    if edge.algorithm and not brief:
         yield f"[dim]{escape(edge.algorithm)}: {escape(edge.choice)}[/]"
-    for goal, choice in edge.precisions.items():
+    for goal, choice in () if brief else edge.precisions.items():
         yield f"[dim]{escape(f'{goal} as {choice}')}[/]"
     if edge.warning:
         yield f"[yellow]{escape(edge.warning)}[/]"
 
 
-def _shown(costs: Costs, budget: Costs) -> dict[str, float]:
-    return {axis: cost for axis, cost in costs.items() if axis in _SHOWN or axis in budget}
+def _shown(costs: Costs, budget: Costs, always: Collection[str]) -> dict[str, float]:
+    return {axis: cost for axis, cost in costs.items() if axis in always or axis in budget}
 
 
 def _scores(metric: Metric, accuracy: Interval | None, outputs: Sequence[OutputEstimate]) -> Iterable[str]:

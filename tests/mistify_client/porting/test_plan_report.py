@@ -94,6 +94,14 @@ def test_the_tree_has_each_output_where_there_are_several():
     assert "kind" not in lines_of(Plan((one,)))[0]
 
 
+def test_a_plan_of_many_goals_is_shown_without_reasons():
+    many = tuple(replace(HALF, goals=(f"half-{place}",)) for place in range(13))
+    lines = [line.strip() for line in lines_of(Plan((replace(BATCH, edges=many),)))]
+    assert len(lines) == 1 + 13 + 2
+    assert lines[1] == "├── half-0: accuracy 75.0% (70.0% to 78.0%), multiply-adds 50%, 700 steps, 40 s"
+    assert lines[-2] == "Why algorithms and precisions were chosen: mistify plan --json."
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.2, "less than a second"), (1.4, "about 1 s"), (7_200.0, "about 2.0 h")]
 )
