@@ -27,16 +27,18 @@ def open_interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
     Raises:
         ValueError: It is none.
     """
-    if isinstance(network, Path):
-        interpreter = Interpreter(model_path=str(network), num_threads=threads)
-    else:
-        interpreter = Interpreter(model_content=network, num_threads=threads)
     if not _noticed.is_set():
         _noticed.set()
-        # Shapes may be missing that inputs have yet to be given.
+        # With an interpreter of its own: shapes may be missing that inputs have yet to be given.
         with _without_notice(), suppress(RuntimeError):
-            interpreter.allocate_tensors()
-    return interpreter
+            _interpreter(network, threads).allocate_tensors()
+    return _interpreter(network, threads)
+
+
+def _interpreter(network: bytes | Path, threads: int | None) -> Interpreter:
+    if isinstance(network, Path):
+        return Interpreter(model_path=str(network), num_threads=threads)
+    return Interpreter(model_content=network, num_threads=threads)
 
 
 @contextmanager

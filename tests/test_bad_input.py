@@ -316,8 +316,8 @@ def test_all_problems_of_models_data_and_limits_at_once(site: Site, mistify: Any
         ExpectedProblem("[2].dataset.train", '"none.npz"', "", ""),
         ExpectedProblem("[0].algorithm.config.cuts", "0", "", ""),
         ExpectedProblem("[0].algorithm.config.thresold", "", "", "did you mean"),
-        ExpectedProblem("[0].dataset.train", "NaN", "", ""),
         ExpectedProblem("[0].dataset.test", "y[5] = 3", "", ""),
+        ExpectedProblem("[0].dataset.train", "NaN", "", ""),
         ExpectedProblem("[1].model", "notes.txt", "", ""),
         ExpectedProblem("[0].adaptation_goal.FLOP", "0.0001x", "", ""),
     ]

@@ -200,7 +200,7 @@ def test_the_report_has_exactly_the_documented_shape(killed: Killed) -> None:
     figures += ["speedup", "measured_speedup", "accuracy"]
     asked = ["id", "parent", "algorithm", "choice", "warning"]
     asked += ["quantization", "precision_choice", "compression", "hardware", "threads"]
-    asked += ["latency_judged_by", "budget"]
+    asked += ["latency_judged_by", "budget", "targets"]
     for goal in report["goals"]:
         ended = ["achieved", "outputs", "branches", "met", "reason", "note", "seconds", "steps"]
         assert list(goal) == [*asked, *ended]

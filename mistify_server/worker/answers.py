@@ -49,7 +49,8 @@ class SourceAnswers:
             MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
         """
         learning, test = parts_of(data, signature_of(source))
-        objectives = objectives_of(source, self._cache.data(test)) if data.labelled else {}
+        kinds_are_told = data.learns_answers and data.labelled
+        objectives = objectives_of(source, self._cache.data(test)) if kinds_are_told else {}
         made: dict[str, Dataset] = {}
         for number, (name, part) in enumerate({"train": learning.train, "test": test}.items()):
             count = generated_count(part.source)

@@ -109,7 +109,7 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
     budget = {FLOPS: 0.5 * start[FLOPS], SIZE: start[SIZE]}
     params = MorphNetParams(adapt_steps=80, cuts=4, tune_steps=120, max_steps=200)
     arrays = Assignment(trained, budget, (), training_setup, 1, analyse(trained))
-    outcome = run_edge(MorphNetExecutor(params), arrays, params, None, lambda *_: None, measure=unmeasured)
+    outcome = run_edge(MorphNetExecutor(params), arrays, params, (), lambda *_: None, measure=unmeasured)
     assert outcome.met, outcome.reason
     assert not exceeded(outcome.costs, budget)
     assert 120 < outcome.steps <= 200
@@ -117,8 +117,8 @@ def test_an_edge_keeps_accuracy(trained, training_setup):
     untrained._cut(1.0)
     raw = untrained.network()
     recalibrate(raw, training_setup.train)
-    assert outcome.accuracy > evaluate(raw, training_setup.validation) + 0.05
-    assert outcome.accuracy > evaluate(trained, training_setup.validation) - 0.05
+    assert outcome.scores.overall > evaluate(raw, training_setup.validation) + 0.05
+    assert outcome.scores.overall > evaluate(trained, training_setup.validation) - 0.05
 
 
 def test_a_small_cut_along_a_path_is_made_without_a_new_trace(trained, training_setup):

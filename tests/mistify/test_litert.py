@@ -35,7 +35,8 @@ def standard_error_of(script: str) -> str:
 
 
 def test_nothing_but_litert_s_notice_is_kept_from_standard_error() -> None:
-    assert standard_error_of(SCRIPT) == "another thread\nthe end\n"
+    """The first interpreter is opened twice, the first time without the notice."""
+    assert standard_error_of(SCRIPT) == "another thread\nanother thread\nthe end\n"
 
 
 def test_litert_writes_the_notice() -> None:

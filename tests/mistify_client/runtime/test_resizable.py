@@ -5,7 +5,6 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 
 from mistify_client import load
-from mistify_client.runtime import interpreter
 from mistify_client.runtime.resizable import resizable
 from tests.mistify_client.conftest import IMAGE, SCORES, make_package
 
@@ -52,7 +51,7 @@ def test_a_loaded_package_has_the_graph_in_memory_that_runs(tmp_path, data, expe
         opened.append(graphs(model_content))
         return Interpreter(model_content=model_content, **settings)
 
-    monkeypatch.setattr(interpreter, "Interpreter", interpret)
+    monkeypatch.setattr("mistify.litert.Interpreter", interpret)
     model = load(make_package(tmp_path / "package", data / f"{name}.tflite", (IMAGE,), (SCORES,)))
     np.testing.assert_allclose(model(expected["image"]), expected["scores"], atol=1e-6)
     assert set(opened) == {1}
