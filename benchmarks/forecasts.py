@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
         low: Of the interval.
         high: Likewise.
         reached: The figure of the package on the test data.
-        hurry: The seconds that the edge took, over those that were foreseen.
+        slowdown: The seconds that the edge took, over those that were foreseen.
     """
 
     case: str
@@ -80,7 +80,7 @@ class Outcome(NamedTuple):
     low: float
     high: float
     reached: float
-    hurry: float
+    slowdown: float
 
     @property
     def held(self) -> bool:
@@ -116,7 +116,7 @@ def figures_of(outcomes: Sequence[Outcome]) -> Figures:
         **{f"held_{name}": mean(each.held for each in own) for name, own in by_store.items()},
         "median_width": median(outcome.high - outcome.low for outcome in outcomes),
         "score": mean(outcome.score for outcome in outcomes),
-        "median_hurry": median(outcome.hurry for outcome in outcomes),
+        "median_slowdown": median(outcome.slowdown for outcome in outcomes),
     }
 
 
@@ -181,7 +181,7 @@ def _resnet8(data: Path, seed: int) -> Iterator[Outcome]:
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
     table = Table(title="Forecasts", title_justify="left")
-    for column in ("network", "store", "intervals held", "mean width", "mean score", "reached", "hurry"):
+    for column in ("network", "store", "intervals held", "mean width", "mean score", "reached", "slowdown"):
         table.add_column(column, justify="left" if column in ("network", "store") else "right")
     for name in dict.fromkeys(outcome.case for outcome in outcomes):
         for store, fresh in _STORES.items():
@@ -193,7 +193,7 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
                 f"{mean(each.high - each.low for each in own):.3f}",
                 f"{mean(each.score for each in own):.3f}",
                 f"{min(each.reached for each in own):.3f} to {max(each.reached for each in own):.3f}",
-                f"{median(each.hurry for each in own):.2f}",
+                f"{median(each.slowdown for each in own):.2f}",
             )
     return table
 

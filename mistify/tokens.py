@@ -10,7 +10,7 @@ from mistify.errors import MistifyError, Problem, invalid_config
 _OTHERS = stat.S_IRWXO
 
 
-def token_in(path: Path | None) -> str | None:
+def read_token(path: Path | None) -> str | None:
     """Return the token in a file that only its owner, and perhaps a group, may read; None without a file.
 
     Raises:

@@ -23,7 +23,7 @@ from typer.models import OptionInfo
 
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.validation import problems_of
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
@@ -133,7 +133,7 @@ class ServeConfig(BaseSettings):
             max_goals=self.max_goals,
             index=self.index,
             certificate=_certificate(self.tls_certificate, self.tls_key),
-            token=token_in(self.token_file),
+            token=read_token(self.token_file),
             resume=self.resume,
             until_stdin_closes=self.until_stdin_closes,
         )

@@ -26,7 +26,7 @@ def answered(
         outputs: Those of the network for these inputs, likewise.
         signature: Of the network.
         source: What errors call the inputs.
-        objectives: What outputs learn, where labelled data tell; else it is told by the activation.
+        objectives: What outputs learn, where labelled data show it; else the activation does.
 
     Returns:
         The inputs; as targets the most probable class, 0 or 1, or figures as they are.

@@ -15,7 +15,7 @@ from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 
 
 class OutputKind(StrEnum):
-    """What an output tells: one of several classes, yes or no, or figures."""
+    """A kind of output: one of several classes, yes or no, or figures."""
 
     CLASSES = "classes"
     YES_OR_NO = "yes or no"

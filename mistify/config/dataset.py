@@ -139,6 +139,15 @@ class DataSettings(Settings):
     text: TextSettings | None = None
 
 
+def trains_on_answers(train: str | None) -> bool:
+    """Check whether the source's answers are the targets of training data: there are none, or generated ones.
+
+    Raises:
+        InvalidValue: See `generated_count`.
+    """
+    return train is None or bool(generated_count(train))
+
+
 def generated_count(data: str) -> int:
     """Return how many examples `generated:COUNT` asks for, 0 where data are not generated.
 

@@ -155,7 +155,8 @@ def _written_out(entry: Entry, problems: list[Problem]) -> Iterator[Entry]:
             value = _with(value, keys, single)
             path = f".{json_path(keys)}"
             moved[path] = f"{entry.place_of(path)}[{index}]"
-        yield Entry(_named(value, [keys[-1] for keys, _ in lists], entry, problems), entry.place, moved)
+        numbers = {keys[-1]: index for (keys, _), (index, _) in zip(lists, chosen, strict=True)}
+        yield Entry(_named(value, numbers, entry, problems), entry.place, moved)
 
 
 def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
@@ -163,12 +164,19 @@ def _with(goal: Object, keys: tuple[str, ...], value: object) -> Object:
     return {**goal, first: _with(goal[first], tuple(rest), value) if rest else value}
 
 
-def _named(goal: Any, varied: Sequence[str], entry: Entry, problems: list[Problem]) -> Any:
-    """Return a goal with its id, made by a pattern, or of what differs between goals of one list."""
+def _named(goal: Any, numbers: Mapping[str, int], entry: Entry, problems: list[Problem]) -> Any:
+    """Return a goal with its id, made by a pattern, or of what differs between goals of one list.
+
+    Args:
+        goal: The goal, with a pattern in place of its id.
+        numbers: The places of its values in their lists, by the keys of these: the names of what has none.
+        entry: The goal before it was written out.
+        problems: Takes what is wrong with the pattern.
+    """
     pattern = goal.get("id") if isinstance(goal, dict) else None
     if not isinstance(pattern, str):
         return goal
-    names = _names(goal)
+    names = {name: str(number + 1) for name, number in numbers.items()} | _names(goal)
     wanted = _PLACEHOLDER.findall(pattern)
     unknown = [name for name in wanted if name not in names]
     if unknown:
@@ -176,8 +184,8 @@ def _named(goal: Any, varied: Sequence[str], entry: Entry, problems: list[Proble
         expected, fix = unknown_name(unknown[0], names)
         problems.append(InvalidValue(pattern, f"in braces {expected}", fix).problem(place))
         return goal
-    if varied and not wanted:
-        pattern = "-".join([pattern, *(f"{{{name}}}" for name in varied)])
+    if numbers and not wanted:
+        pattern = "-".join([pattern, *(f"{{{name}}}" for name in numbers)])
     return {**goal, "id": _PLACEHOLDER.sub(lambda match: names[match[1]], pattern)}
 
 

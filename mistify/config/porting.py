@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
-from mistify.config.dataset import GENERATED, DataSettings, generated_count
+from mistify.config.dataset import GENERATED, DataSettings, generated_count, trains_on_answers
 from mistify.config.hardware import HardwareConfig
 from mistify.config.quantization import QuantizationConfig
 from mistify.config.targets import OVERALL
@@ -134,9 +134,9 @@ class DatasetConfig(DataSettings):
         return self
 
     @property
-    def chosen_by_labels(self) -> bool:
+    def has_validation_labels(self) -> bool:
         """Whether the labels of the validation data are true, and not the source's answers."""
-        return isinstance(self.validation, str) or not (self.train is None or generated_count(self.train))
+        return isinstance(self.validation, str) or not trains_on_answers(self.train)
 
     @property
     def settings(self) -> DataSettings:
@@ -262,10 +262,10 @@ class PortingConfig(Settings):
         return self
 
     @model_validator(mode="after")
-    def _accuracy_can_be_told(self) -> "PortingConfig":
+    def _accuracy_is_measurable(self) -> "PortingConfig":
         test, accuracy = self.dataset.test, self.adaptation_goal.accuracy
         labelled = test is not None and not generated_count(test)
-        if accuracy is not None and labelled and not self.dataset.chosen_by_labels:
+        if accuracy is not None and labelled and not self.dataset.has_validation_labels:
             raise InvalidValue(
                 {"accuracy": accuracy},
                 "no accuracy to reach where only the test data have labels, as they take part in no choice",

@@ -20,7 +20,7 @@ from rich.table import Table
 from mistify.config.reading import parse_batch
 from mistify.jobs.job import Goal, JobState
 from mistify.parsing.quantities import format_bytes
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands
 from mistify_client.cli import tune as tuning_commands
@@ -90,7 +90,7 @@ def port(
     with reported_errors():
         text = read_text(config)
         parse_batch(text, str(config), server_knows_more=True)
-        token = token_in(token_file)
+        token = read_token(token_file)
         output_directory(out)
         store = _store_directory(store, out)
         roots = _roots(data_root, config)
@@ -126,7 +126,7 @@ def plan(
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
         parse_batch(text, str(config), server_knows_more=True)
-        token, roots = token_in(token_file), _roots(data_root, config)
+        token, roots = read_token(token_file), _roots(data_root, config)
         with (
             _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
@@ -157,7 +157,7 @@ def add(
     with reported_errors():
         text = read_text(config)
         only = [goal.id for goal in parse_batch(text, str(config), server_knows_more=True)]
-        token = token_in(token_file)
+        token = read_token(token_file)
         output_directory(out)
         console = Console()
         # The job knows the paths of its models and data, so no roots are needed.
@@ -174,7 +174,7 @@ def add(
 def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
     """List the jobs of a server."""
     table = Table("job", "state", "created", "goals met")
-    with reported_errors(), PortingClient(server, token_in(token_file)) as client:
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
         for part in client.jobs():
             job = part.job
             created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
@@ -188,7 +188,7 @@ def cancel(
     job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
 ) -> None:
     """Stop a job; goals that are met keep their packages."""
-    with reported_errors(), PortingClient(server, token_in(token_file)) as client:
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
         state = client.cancel(job).state
     verb = "is" if state is JobState.CANCELLED else "had already ended:"
     typer.echo(f"job {job} {verb} {state.value}")
@@ -199,7 +199,7 @@ def remove(
     job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
 ) -> None:
     """Remove a job that has ended, with its packages, and all files that no other job needs."""
-    with reported_errors(), PortingClient(server, token_in(token_file)) as client:
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
         freed = client.remove(job)
     typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
 

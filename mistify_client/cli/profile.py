@@ -20,7 +20,7 @@ from mistify.files import write_json
 from mistify.package.manifest import Manifest
 from mistify.profiling.energy import energy_counter
 from mistify.profiling.measuring import measure_device
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile
 from mistify_client.files import output_directory, read_text
@@ -175,7 +175,7 @@ def _connected(
     server: str | None, store: Path | None, token_file: Path | None, backoff: Backoff | None = None
 ) -> Iterator[DevicesClient]:
     """Yield a client of the server, or of one that runs for this command."""
-    token = token_in(token_file)
+    token = read_token(token_file)
     if server is not None:
         with DevicesClient(server, token, backoff=backoff) as client:
             yield client

@@ -13,7 +13,7 @@ from rich.console import Console
 from mistify.errors import Problem, invalid_config
 from mistify.package.manifest import verify
 from mistify.package.training import Training
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile
 from mistify_client.porting.progress import display
@@ -66,7 +66,7 @@ def tune_package(
         peering = None
         if server is not None and settings is not None:
             hints = hints_of(settings.hints, examples, manifest, training)
-            peering = Peering(server, settings.group, hints, settings.peers, token_in(token_file))
+            peering = Peering(server, settings.group, hints, settings.peers, read_token(token_file))
         with _resumable(), display(Console()) as shown:
             outcome = tune(
                 package,
@@ -92,7 +92,7 @@ def withdraw_package(
     """
     with reported_errors():
         group = read_tuning_file(config).group
-        withdraw(package, Peering(server, group, token=token_in(token_file)))
+        withdraw(package, Peering(server, group, token=read_token(token_file)))
         typer.echo(f"nothing of {package} is left in the group {group}")
 
 

@@ -11,7 +11,7 @@ from mistify.config.porting import PortingConfig
 from mistify.config.reading import parse_batch
 from mistify.errors import Problem, invalid_config
 from mistify.parsing.validation import InvalidValue, Settings, problems_of
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from mistify.wire.address import is_address
 from mistify_client.files import read_text
 from mistify_client.monitor.durations import Seconds
@@ -171,5 +171,5 @@ def _with_server(content: Mapping[str, object], server: str | None, source: str)
 def _resolved(table: ServerConfig, directory: Path) -> ServerConfig:
     """Return a copy with absolute paths, and check that its token can be read."""
     paths = {name: directory / value for name, value in table if isinstance(value, Path)}
-    token_in(paths.get("token_file"))
+    read_token(paths.get("token_file"))
     return table.model_copy(update=paths)

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from mistify.config.dataset import DataSettings, generated_count
+from mistify.config.dataset import DataSettings, trains_on_answers
 from mistify.config.metric import Metric
 from mistify_server.tasks.base import Message
 
@@ -61,19 +61,19 @@ class DataSource(Message):
         return tuple(name for name in named if name is not None)
 
     @property
-    def learns_answers(self) -> bool:
+    def trains_on_answers(self) -> bool:
         """Whether the targets of the training data are the source's answers."""
-        return self.train is None or bool(generated_count(self.train))
+        return trains_on_answers(self.train)
 
     @property
-    def chosen_by_labels(self) -> bool:
+    def has_validation_labels(self) -> bool:
         """Whether the targets of the validation data are true, and not the source's answers."""
-        return isinstance(self.settings.validation, str) or not self.learns_answers
+        return isinstance(self.settings.validation, str) or not self.trains_on_answers
 
     @property
     def deciding(self) -> str | None:
         """The data with labels whose classes, columns and kinds of targets all others share, if any have."""
-        if not self.learns_answers:
+        if not self.trains_on_answers:
             return self.train
         return self.test if self.labelled else None
 
@@ -85,4 +85,4 @@ class DataSource(Message):
     @property
     def validation_metric(self) -> Metric:
         """The same figure of the validation data: agreement where their targets are the source's answers."""
-        return self.metric if self.chosen_by_labels else self.metric.without_labels
+        return self.metric if self.has_validation_labels else self.metric.without_labels

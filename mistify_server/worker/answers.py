@@ -1,4 +1,4 @@
-"""The source's answers, which stand for labels where there are none: of inputs made or given."""
+"""The source's answers, which stand for labels where there are none: of generated or unlabelled inputs."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -49,8 +49,9 @@ class SourceAnswers:
             MistifyError: INVALID_DATASET, inputs cannot be used, or the source has no numbers for some.
         """
         learning, test = parts_of(data, signature_of(source))
-        kinds_are_told = data.learns_answers and data.labelled
-        objectives = objectives_of(source, self._cache.data(test)) if kinds_are_told else {}
+        # Test data with labels say what the outputs learn; training data say it themselves.
+        by_test_data = data.trains_on_answers and data.labelled
+        objectives = objectives_of(source, self._cache.data(test)) if by_test_data else {}
         made: dict[str, Dataset] = {}
         for number, (name, part) in enumerate({"train": learning.train, "test": test}.items()):
             count = generated_count(part.source)

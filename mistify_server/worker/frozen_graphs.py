@@ -93,7 +93,7 @@ class GraphRunner:
             if cost is not None:
                 profiles = at_each_precision(calibrated_by(profiles, cost, network))
                 costs = costs_of(cost, profiles)
-            if not task.data.learns_answers and task.data.labelled:
+            if not task.data.trains_on_answers and task.data.labelled:
                 data = self._inspect_data(problems, task.data, graph)
         return Inspection(
             costs=dict(costs),

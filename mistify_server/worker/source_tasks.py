@@ -45,7 +45,7 @@ class RootMaker:
         data, metric = self._answers.added(task.data, source, task.seed), task.data.metric
         setup = self._setup(task, source, data, params)
         # The source learns nothing from its own answers.
-        steps = 0 if data.learns_answers else params.source_steps
+        steps = 0 if data.trains_on_answers else params.source_steps
         report = reporter(self._on_progress, data.validation_metric)
         source_costs = costs_of(analyse(source).network(), profiles)
         source_accuracy = evaluate(source, setup.validation, metric)
@@ -77,7 +77,7 @@ class RootMaker:
     ) -> TrainingSetup:
         learning, test = parts_of(data, signature_of(source))
         train, validation = self._cache.learning(learning)
-        made = {} if data.chosen_by_labels else {"validation": validation}
+        made = {} if data.has_validation_labels else {"validation": validation}
         made |= {} if data.labelled else {"test": self._cache.data(test)}
         check_answered(source, data, train, made)
         return TrainingSetup(train, validation, None, params, task.data.settings)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from tests.tokens import write_token
 
 
@@ -11,11 +11,11 @@ from tests.tokens import write_token
 def test_a_token_is_read_without_white_space(tmp_path: Path, mode: int) -> None:
     path = write_token(tmp_path / "token", " s3cret\n")
     path.chmod(mode)
-    assert token_in(path) == "s3cret"
+    assert read_token(path) == "s3cret"
 
 
 def test_no_file_holds_no_token() -> None:
-    assert token_in(None) is None
+    assert read_token(None) is None
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o602, 0o601])
@@ -41,6 +41,6 @@ def test_a_file_has_to_be_there(tmp_path: Path) -> None:
 
 def refused(path: Path) -> MistifyError:
     with pytest.raises(MistifyError) as caught:
-        token_in(path)
+        read_token(path)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     return caught.value

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from mistify.errors import ErrorCode, MistifyError
-from mistify.tokens import token_in
+from mistify.tokens import read_token
 from mistify_client.monitor.config import ServerConfig
 from mistify_client.rpc.base import ServiceClient
 from mistify_client.rpc.retry import Backoff
@@ -65,7 +65,7 @@ class ServerAccess(Generic[Client]):
 
     def _token(self) -> str | None:
         try:
-            return token_in(self._settings.token_file)
+            return read_token(self._settings.token_file)
         except MistifyError as error:
             message = "the token cannot be read"
             raise MistifyError(ErrorCode.UNAUTHENTICATED, message, error.problems) from error

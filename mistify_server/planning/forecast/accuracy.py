@@ -1,4 +1,4 @@
-"""Forecasts of accuracies, as many networks tell that are drawn at random.
+"""Forecasts of accuracies by Monte Carlo: many networks are drawn at random, and quantiles of them reported.
 
 The tuned source is drawn on a scale without ends, on which errors are about as large everywhere: the logit
 of a share, the negative logarithm of an error. Along it a network that still learns gains about as much with
@@ -23,33 +23,37 @@ from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 #: How much a source differs when it is tuned again, on the scale.
 _REPETITION: Final = 0.25
 
-#: How much more or less a doubling of the steps gains than those before it: as a part of these, and besides.
-_PART: Final = 1.0
-_BESIDES: Final = 0.15
+#: Standard deviation of what a doubling of the steps gains: as a share of what those before it have gained,
+#: and at the least.
+_GAIN_SPREAD: Final = 1.0
+_LEAST_GAIN_SPREAD: Final = 0.15
 
-#: Of a source that is tuned without a trial: the part of the way to a good one that it goes, on the scale,
-#: and how much more or less. It is the smaller, the less is wrong to begin with.
-_WAY: Final = Estimate(0.65, 0.3)
+#: Of a source that is tuned without a trial: the share of the way to a good network that tuning goes, where a
+#: good one is on the scale. The way is the shorter, the less is wrong to begin with.
+_SHARE_OF_WAY: Final = Estimate(0.65, 0.3)
 _GOOD: Final = 3.5
 
-#: The same for errors, of which none is known to be good: what they fall by, as a logarithm.
-_FALL: Final = Estimate(0.5, 0.7)
+#: The same for errors, of which none is known to be good: by how much their logarithm falls.
+_FALL_OF_ERRORS: Final = Estimate(0.5, 0.7)
 
 #: Examples in a data set of unknown size.
 _EXAMPLES: Final = 500
 
 _DRAWS: Final = 1_000
 
+#: Of the standard normal distribution, [draws]: shuffled, they are draws whose moments do not scatter.
+_QUANTILES: Final = np.array([NormalDist().inv_cdf((place + 0.5) / _DRAWS) for place in range(_DRAWS)])
+
 
 @dataclass(frozen=True)
 class Prospect:
-    """What a tuned source may reach on its scale: normally distributed, but no less than it has already.
+    """A forecast of the tuned source on the scale: normally distributed, but no less than it has already.
 
     Attributes:
         middle: The mean.
         deviation: The standard deviation.
-        least: What it has already.
-        learning: What a doubling of the training steps gains.
+        least: The figure that it has already.
+        learning: The gain of a doubling of the training steps.
     """
 
     middle: float
@@ -58,20 +62,20 @@ class Prospect:
     learning: float = 0.0
 
     def figure(self, metric: Metric) -> float:
-        """Return what it reaches as likely as not."""
+        """Return the figure that it reaches with a chance of one half."""
         return float(_figures(metric, np.array(max(self.middle, self.least))))
 
 
 def prospect_of(
     metric: Metric, estimates: EdgeEstimates, outlook: Outlook | None, known: float | None
 ) -> Prospect | None:
-    """Return what the tuned source may reach; None if it was measured neither now nor before.
+    """Return the forecast of the tuned source; None if it was measured neither now nor before.
 
     Args:
         metric: Of the batch.
         estimates: With the source's figure as it came.
         outlook: With a trial, if there was one.
-        known: What it reached when it was tuned in an earlier job.
+        known: The figure that it reached when it was tuned in an earlier job.
     """
     sampled = (outlook.sampled if outlook else None) or _EXAMPLES
     came, steps = estimates.accuracy, estimates.source_steps
@@ -91,17 +95,20 @@ def prospect_of(
         variance = _sampling(metric, outlook.trial_accuracy, sampled)
         doublings = max(0.0, log2(steps / outlook.trial_steps))
         learning = _learning(start, tried, outlook.trial_steps)
-        middle, scatter = tried + learning * doublings, (_PART * learning + _BESIDES) * doublings
+        middle, scatter = (
+            tried + learning * doublings,
+            (_GAIN_SPREAD * learning + _LEAST_GAIN_SPREAD) * doublings,
+        )
         return Prospect(max(middle, start), sqrt(variance + _REPETITION**2 + scatter**2), least, learning)
     way = (1 - came) * max(0.0, _GOOD - start) if metric.is_share else 1.0
-    gain = _WAY if metric.is_share else _FALL
+    gain = _SHARE_OF_WAY if metric.is_share else _FALL_OF_ERRORS
     middle, scatter = start + gain.mean * way, gain.deviation * way
     deviation = sqrt(variance + _REPETITION**2 + scatter**2)
     return Prospect(middle, deviation, least, _learning(start, middle, steps))
 
 
 def _learning(start: float, end: float, steps: int) -> float:
-    """Return what a doubling of the steps gains, where so many led from one place on the scale to another."""
+    """Return the gain of a doubling of the steps, where so many led from a place on the scale to another."""
     return max(0.0, end - start) / max(1.0, log2(max(steps, 1)))
 
 
@@ -128,7 +135,7 @@ def interval_of(
     """
     random = np.random.default_rng(0)
     tuned = np.maximum(source.middle + source.deviation * _normal(random), source.least)
-    gain = source.learning * doublings * np.maximum(0.0, 1 + _PART * _normal(random))
+    gain = source.learning * doublings * np.maximum(0.0, 1 + _GAIN_SPREAD * _normal(random))
     able = tuned + gain
     reached = _figures(metric, tuned if gain_in_losses else able)
     for lost in losses:
@@ -150,10 +157,8 @@ def _counted(metric: Metric, figures: Floats, examples: int, random: np.random.G
 
 
 def _normal(random: np.random.Generator) -> Floats:
+    """Return draws of the standard normal distribution, [draws]."""
     return random.permutation(_QUANTILES)
-
-
-_QUANTILES: Final = np.array([NormalDist().inv_cdf((place + 0.5) / _DRAWS) for place in range(_DRAWS)])
 
 
 def _scale(metric: Metric, figure: float, examples: int) -> float:

@@ -43,8 +43,8 @@ _STARTING: Final = 5.0
 _PACKAGING: Final = 1.0
 
 
-class _Score(NamedTuple):
-    """What the source may reach by one metric: of one of its outputs, or `OVERALL`."""
+class _SourceForecast(NamedTuple):
+    """A forecast of the tuned source by one metric: of one of its outputs, or `OVERALL`."""
 
     output: str
     metric: Metric
@@ -176,25 +176,25 @@ class Forecast:
         return dict(costs)
 
     @cached_property
-    def _source(self) -> _Score | None:
+    def _source(self) -> _SourceForecast | None:
         """The tuned source; None where it was measured neither now nor before."""
         metric = self.plan.data.metric
         known = self._experience.source(self._subject, self._estimates.source_steps)
         prospect = prospect_of(metric, self._estimates, self._outlook, known)
-        return None if prospect is None else _Score(OVERALL, metric, prospect)
+        return None if prospect is None else _SourceForecast(OVERALL, metric, prospect)
 
     @cached_property
-    def _outputs(self) -> tuple[_Score, ...]:
+    def _outputs(self) -> tuple[_SourceForecast, ...]:
         """The outputs of the tuned source; empty where they were not measured. No trial has measured them."""
         outlook = self._outlook and self._outlook.model_copy(update={"trial_accuracy": None})
         scores = []
         for score in self._estimates.output_scores:
             came = self._estimates.model_copy(update={"accuracy": score.value})
             prospect = prospect_of(score.metric, came, outlook, None)
-            scores += [] if prospect is None else [_Score(score.output, score.metric, prospect)]
+            scores += [] if prospect is None else [_SourceForecast(score.output, score.metric, prospect)]
         return tuple(scores)
 
-    def _interval(self, source: _Score, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
+    def _interval(self, source: _SourceForecast, losses: Sequence[Estimate] = (), steps: int = 0) -> Interval:
         """Return the figure of a network that loses shares of the source's.
 
         Args:
@@ -212,7 +212,9 @@ class Forecast:
             tested=self._outlook.tested if self._outlook else None,
         )
 
-    def _estimate(self, source: _Score, losses: Sequence[Estimate] = (), steps: int = 0) -> OutputEstimate:
+    def _estimate(
+        self, source: _SourceForecast, losses: Sequence[Estimate] = (), steps: int = 0
+    ) -> OutputEstimate:
         return OutputEstimate(source.output, source.metric, self._interval(source, losses, steps))
 
     @property
@@ -354,7 +356,7 @@ def _risk(precision: Quantization) -> float:
     return loss_of(precision).mean
 
 
-def _figures_after(lost: Estimate, scores: Iterable[_Score]) -> dict[tuple[str, Metric], float]:
+def _figures_after(lost: Estimate, scores: Iterable[_SourceForecast]) -> dict[tuple[str, Metric], float]:
     """Return the figures of a network that has lost a share of each score."""
     return {
         (score.output, score.metric): score.metric.after(score.prospect.figure(score.metric), lost.mean)

@@ -1,4 +1,4 @@
-"""What packages are expected to lose by their precisions."""
+"""Accuracy that packages are expected to lose by their precisions."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 from mistify.costs.quantization import Quantization
 from mistify.jobs.plan import Estimate
 
-#: What a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with ResNet-8,
-#: on test images, as there were no validation data then (benchmarks/RESULTS.md).
+#: Accuracy that a precision has cost, as a share; the safest first. Of a run of `benchmarks.precision` with
+#: ResNet-8, on test images, as there were no validation data then (benchmarks/RESULTS.md).
 KNOWN_LOSS: Final[Mapping[Quantization, float]] = {
     Quantization.NONE: 0.0,
     Quantization.FLOAT16: 0.0003,

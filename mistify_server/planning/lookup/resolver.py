@@ -57,7 +57,7 @@ class BatchResolver:
     def _find_data(self, batch: CollectiveBatch, place: str, problems: ProblemCollector) -> DataSource | None:
         dataset, count = batch.dataset, len(problems.problems)
         named = {part: getattr(dataset, part) for part in PARTS}
-        found = {
+        paths = {
             part: problems.check(f"{place}.{part}", partial(find_data, name, part, self.roots))
             for part, name in named.items()
             if name is not None
@@ -69,9 +69,9 @@ class BatchResolver:
         settings = settings.model_copy(update={"validation": validation})
         labelled = dataset.test is not None and not generated_count(dataset.test)
         return DataSource(
-            train=found.get("train"),
-            test=found.get("test"),
-            unlabelled=found.get("unlabelled"),
+            train=paths.get("train"),
+            test=paths.get("test"),
+            unlabelled=paths.get("unlabelled"),
             settings=settings,
             labelled=labelled,
         )

@@ -47,7 +47,8 @@ def calibrated_host(
 
     The source is measured at each precision, the least network in float32 and int8: its kernels are too small
     to differ at others. With threads that the machine was not measured with, networks are held to gain as
-    much as these do over one. Where they cannot be converted, they are held to take as long as in float32.
+    much as these do over one. Where they cannot be converted, they are held to take as long as in float32; a
+    least network that cannot be converted at all does not count.
 
     Args:
         host: As measured in float32 and int8, with one thread and perhaps with others.
@@ -55,23 +56,22 @@ def calibrated_host(
         train: Has some examples, to convert it with.
         threads: With which the profiles predict latencies.
     """
-    networks = source, least_network(source)
-    source_cost, least_cost = (analyse(network).network() for network in networks)
-    source_ms, least_ms = (stopwatch((QuantizationConfig(),), train, threads)(each) for each in networks)
+    least = least_network(source)
+    source_cost, least_cost = (analyse(network).network() for network in (source, least))
+    source_ms = stopwatch((QuantizationConfig(),), train, threads)(source)
+    least_ms = _measured_ms(least, Quantization.NONE, train, threads)
     with_one = {profile.integer: profile for profile in host if profile.threads == 1}
     known = with_one | {profile.integer: profile for profile in host if profile.threads == threads}
     for precision in STORED:
-        took = _measured_ms(source, precision, train, threads)
-        least_took = _measured_ms(networks[1], precision, train, threads) if precision.integer else None
-        profile = known[False] if took is None else _at(known, precision)
-        yield replace(
-            profile.fitted(
-                MeasuredNetwork(source_cost, took or source_ms),
-                MeasuredNetwork(least_cost, least_took or least_ms),
-            ),
-            name=host_profile_name(precision, threads),
-            threads=threads,
-        )
+        float32 = precision is Quantization.NONE
+        took_ms = source_ms if float32 else _measured_ms(source, precision, train, threads)
+        least_took_ms = _measured_ms(least, precision, train, threads) if precision.integer else None
+        least_took_ms = least_took_ms or least_ms
+        profile = known[False] if took_ms is None else _at(known, precision)
+        large = MeasuredNetwork(source_cost, took_ms or source_ms)
+        small = large if least_took_ms is None else MeasuredNetwork(least_cost, least_took_ms)
+        name = host_profile_name(precision, threads)
+        yield replace(profile.fitted(large, small), name=name, threads=threads)
 
 
 def at_each_precision(profiles: Profiles) -> Profiles:

@@ -51,7 +51,15 @@ _ANSWERED: Final = 64
 
 
 class _Data(NamedTuple):
-    """Data of a model, the metric that suits them, and those of the outputs."""
+    """Data of a model and the metrics that suit them.
+
+    Attributes:
+        train: Training data.
+        validation: Validation data.
+        metric: The metric by which networks are compared.
+        tested: Examples of the test data; None where these are still to be made.
+        metrics: The metric of each output.
+    """
 
     train: Dataset
     validation: Dataset
@@ -140,15 +148,15 @@ class SourceInspector:
             problems.check("dataset.metric", partial(check_labels, data.settings.metric))
         weights = data.settings.class_weights
         # A few answers of the source say nothing of the classes that there will be.
-        given = {"validation": validation} if data.chosen_by_labels else {}
-        given |= {} if test is None else {"test": test}
-        problems.check("dataset.metric", partial(check_metric, metric, objectives, given))
+        parts = {"validation": validation} if data.has_validation_labels else {}
+        parts |= {} if test is None else {"test": test}
+        problems.check("dataset.metric", partial(check_metric, metric, objectives, parts))
         for name, own in data.settings.metrics.items():
             problems.check(
-                f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, given)
+                f"dataset.metrics.{name}", partial(check_output_metric, name, own, objectives, parts)
             )
         problems.check("dataset.class_weights", partial(objectives_of, model, train, weights))
-        if not data.learns_answers:
+        if not data.trains_on_answers:
             problems.check(
                 "dataset.class_weights", partial(check_balanced, signature_of(model), train, weights)
             )
@@ -166,7 +174,7 @@ class SourceInspector:
     ) -> tuple[Dataset, Dataset] | None:
         """Return training and validation data; some examples for both where the source is to answer."""
         place = "dataset.train" if learning.train.labelled else "dataset.unlabelled"
-        if not data.learns_answers and not isinstance(learning.validation, DataPart):
+        if not data.trains_on_answers and not isinstance(learning.validation, DataPart):
             learned = problems.load(place, partial(self._cache.learning, learning))
         else:
             train = problems.load(place, partial(self._load_part, learning.train, model, objectives))
@@ -215,7 +223,7 @@ def _with_measurements(
 ) -> EdgeEstimates:
     """Return the estimates with the measurements of the source that a task asks for."""
     measures = set(task.measures) - {"host", "trial"}
-    if "accuracy" in measures and not task.data.chosen_by_labels:
+    if "accuracy" in measures and not task.data.has_validation_labels:
         # The source agrees with its own answers.
         perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
         estimates = estimates.model_copy(
@@ -247,7 +255,7 @@ def check_answered(
     problems = ProblemCollector()
     objectives = objectives_of(model, train)
     problems.check("dataset.metric", partial(check_metric, source.metric, objectives, parts))
-    if source.learns_answers:
+    if source.trains_on_answers:
         weights = source.settings.class_weights
         problems.check("dataset.class_weights", partial(check_balanced, signature_of(model), train, weights))
     if problems:

@@ -1,4 +1,4 @@
-"""What narrows the forecast of a source: how many data there are, and a trial of tuning it."""
+"""Facts that narrow the forecast of a source: how many data there are, and a trial of tuning it."""
 
 from typing import Final
 

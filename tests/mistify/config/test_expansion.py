@@ -70,6 +70,21 @@ def test_lists_need_no_defaults_and_name_goals_by_what_differs() -> None:
     assert [config.id for config in parse_batch(json.dumps(goal))] == ["net-0.5x", "net-0.25-x"]
 
 
+def test_hardware_without_a_name_goes_by_its_place_in_the_list() -> None:
+    boards = [{"compute_power": power, "memory_bandwidth": 3} for power in (1, 2)]
+    goal = {**COMMON, "hardware": boards, "adaptation_goal": {"latency": ["1ms", "2ms"]}}
+    for pattern, ids in (
+        ("net", ["net-1-1ms", "net-1-2ms", "net-2-1ms", "net-2-2ms"]),
+        ("{latency}.{hardware}", ["1ms.1", "2ms.1", "1ms.2", "2ms.2"]),
+    ):
+        assert [config.id for config in parse_batch(json.dumps([{**goal, "id": pattern}]))] == ids
+
+
+def test_a_limit_that_is_none_is_reported_at_its_place() -> None:
+    goal = {**COMMON, "id": "net", "adaptation_goal": {"FLOP": ["1G", {"a": 1}]}}
+    assert list(problems([goal])) == ["[0].adaptation_goal.FLOP[1]"]
+
+
 def test_hardware_and_algorithm_are_taken_as_a_whole() -> None:
     file = {
         "defaults": {

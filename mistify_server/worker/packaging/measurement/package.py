@@ -152,7 +152,7 @@ def _on_answers(data: DataSource) -> str:
     """Say where the source's answers stand for labels; empty where nothing is measured by them."""
     if not data.labelled:
         return _UNLABELLED if data.test is None else _GENERATED
-    return "" if data.chosen_by_labels else _CHOSEN_BY_AGREEMENT
+    return "" if data.has_validation_labels else _CHOSEN_BY_AGREEMENT
 
 
 def _predictions(task: PackageTask) -> Iterator[str]:
