@@ -113,8 +113,8 @@ def test_problems_are_at_their_places_in_the_file() -> None:
             {"hardware": "jetson-nano", "adaptation_goal": {"FLOP": ["1G", "-2G", "lots"]}, "threads": 0},
         ],
     }
-    found = problems(file)
-    assert set(found) == {
+    by_place = problems(file)
+    assert set(by_place) == {
         "defaults.dataset.tset",
         "defaults.dataset.test",
         "goals[0].hardware[1].compute_power",
@@ -123,11 +123,11 @@ def test_problems_are_at_their_places_in_the_file() -> None:
         "goals[1].threads",
         "defaults.id",
     }
-    assert "unlike that of goals[0]" in found["defaults.id"].expected
+    assert "unlike that of goals[0]" in by_place["defaults.id"].expected
 
 
 @pytest.mark.parametrize(
-    ("file", "place", "said"),
+    ("file", "place", "advice"),
     [
         ({"default": {}, "goals": []}, "default", 'did you mean "defaults"?'),
         ({"defaults": [], "goals": [{}]}, "defaults", "an object"),
@@ -137,11 +137,11 @@ def test_problems_are_at_their_places_in_the_file() -> None:
         ([{**COMMON, "id": "a", "hardware": [], "adaptation_goal": {"FLOP": 5}}], "[0].hardware", "add one"),
     ],
 )
-def test_a_file_that_is_written_wrongly_is_refused(file: Any, place: str, said: str) -> None:
-    assert said in str(problems(file)[place])
+def test_a_file_that_is_written_wrongly_is_refused(file: Any, place: str, advice: str) -> None:
+    assert advice in str(problems(file)[place])
 
 
-def test_goals_of_one_list_with_one_id_are_told_to_say_what_differs() -> None:
+def test_goals_of_one_list_with_one_id_have_to_differ() -> None:
     goal = {**COMMON, "id": "{hardware}", "hardware": HARDWARE, "adaptation_goal": {"FLOP": [5, 6]}}
     assert "such as" in problems([goal])["[0].id"].fix
 
