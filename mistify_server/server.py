@@ -17,9 +17,12 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mistify.costs.axes import registry
+from mistify.parsing.quantities import format_bytes, parse_bytes
 from mistify.v1 import (
     devices_pb2,
     devices_pb2_grpc,
+    files_pb2,
+    files_pb2_grpc,
     porting_pb2,
     porting_pb2_grpc,
     tuning_pb2,
@@ -29,6 +32,7 @@ from mistify.wire.limits import MAX_MESSAGE_BYTES
 from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
+from mistify_server.api.files import FilesServicer
 from mistify_server.api.listening import DEFAULT_LISTEN, Certificate, listen
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.tuning import TuningServicer
@@ -42,12 +46,19 @@ from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.lookup.data_roots import DataRoots
 from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
-from mistify_server.store.directory import open_store, serving
+from mistify_server.store.directory import UPLOADS, open_store, serving
+from mistify_server.store.uploads import Uploads
 
 _log = logging.getLogger(__name__)
 
 #: Seconds that running calls get to end when the server stops.
 _GRACE = 2.0
+
+#: Of all that callers have sent.
+DEFAULT_MAX_UPLOADS = "50GB"
+
+#: How often uploads that nothing needs are looked for.
+_COLLECTION_SECONDS = 3600.0
 
 #: New objects until Python looks for garbage in circles.
 _OBJECTS_PER_COLLECTION = 100_000
@@ -55,6 +66,7 @@ _OBJECTS_PER_COLLECTION = 100_000
 _SERVICES = (
     porting_pb2.DESCRIPTOR.services_by_name["Porting"].full_name,
     devices_pb2.DESCRIPTOR.services_by_name["Devices"].full_name,
+    files_pb2.DESCRIPTOR.services_by_name["Files"].full_name,
     tuning_pb2.DESCRIPTOR.services_by_name["Tuning"].full_name,
 )
 
@@ -77,6 +89,7 @@ class ServerSettings:
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
         max_goals: the most goals of a job.
+        max_uploads: the most bytes of models and data that callers have sent.
         index: where peers are looked up: `memory` or `redis://HOST:PORT`.
         certificate: of the server, for TLS; None to speak without.
         token: sent by callers; needed to listen on other than loopback addresses.
@@ -91,6 +104,7 @@ class ServerSettings:
     engine: str = "local"
     slots: int | None = None
     max_goals: int = DEFAULT_MAX_GOALS
+    max_uploads: float = parse_bytes(DEFAULT_MAX_UPLOADS).value
     index: str = MEMORY
     certificate: Certificate | None = None
     token: str | None = None
@@ -152,7 +166,10 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
         server = _grpc_server(services, health_service, settings.token)
         address = listen(server, settings.listen, certificate=settings.certificate, token=settings.token)
         await server.start()
-        leases = asyncio.create_task(services.tuning.watch_leases())
+        tasks = [
+            asyncio.create_task(services.tuning.watch_leases()),
+            asyncio.create_task(_collect_uploads(services.uploads)),
+        ]
         try:
             if settings.resume:
                 services.jobs.resume()
@@ -160,7 +177,8 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
             yield address
         finally:
-            leases.cancel()
+            for task in tasks:
+                task.cancel()
             await health_service.enter_graceful_shutdown()
             await services.jobs.stop()
             await server.stop(_GRACE)
@@ -173,17 +191,19 @@ class Services:
     porting: PortingService
     tuning: TuningService
     devices: DeviceService
+    uploads: Uploads
     jobs: RunningJobs
 
 
 @asynccontextmanager
 async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
     """Open store and engine in the block, and yield the services over them."""
-    roots = DataRoots.of(settings.data_roots)
     index = IndexStorage.of(settings.index)
     engine_opened = open_engine(settings.engine, settings.store, settings.worker, settings.slots)
     with serving(settings.store), open_store(settings.store) as store:
         async with engine_opened as engine:
+            uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)
+            roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
             resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
             tuning = TuningService(store, index)
@@ -191,7 +211,16 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             porting = PortingService(
                 store, jobs, resolver, BatchInspector(engine), max_goals=settings.max_goals
             )
-            yield Services(porting, tuning, DeviceService(store.devices, store.jobs), jobs)
+            yield Services(porting, tuning, DeviceService(store.devices, store.jobs), uploads, jobs)
+
+
+async def _collect_uploads(uploads: Uploads) -> None:
+    """Remove uploads that nothing needs, every hour."""
+    while True:
+        freed = await asyncio.to_thread(uploads.collect)
+        if freed:
+            _log.info("removed %s of uploads that nothing needs", format_bytes(freed, 3))
+        await asyncio.sleep(_COLLECTION_SECONDS)
 
 
 def _grpc_server(services: Services, health_service: Any, token: str | None) -> Any:
@@ -200,5 +229,6 @@ def _grpc_server(services: Services, health_service: Any, token: str | None) -> 
     porting_pb2_grpc.add_PortingServicer_to_server(PortingServicer(services.porting), server)  # type: ignore[no-untyped-call]
     tuning_pb2_grpc.add_TuningServicer_to_server(TuningServicer(services.tuning), server)  # type: ignore[no-untyped-call]
     devices_pb2_grpc.add_DevicesServicer_to_server(DevicesServicer(services.devices), server)  # type: ignore[no-untyped-call]
+    files_pb2_grpc.add_FilesServicer_to_server(FilesServicer(services.uploads), server)  # type: ignore[no-untyped-call]
     health_pb2_grpc.add_HealthServicer_to_server(health_service, server)
     return server
