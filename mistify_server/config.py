@@ -25,7 +25,7 @@ from mistify.errors import Problem, invalid_config
 from mistify.parsing.quantities import parse_bytes
 from mistify.parsing.validation import InvalidValue, problems_of
 from mistify.tokens import read_token
-from mistify_server.api.listening import DEFAULT_LISTEN, Certificate
+from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate
 from mistify_server.coordinator.storage import MEMORY
 from mistify_server.jobs.service import DEFAULT_MAX_GOALS
 from mistify_server.server import DEFAULT_MAX_UPLOADS, ServerSettings
@@ -57,6 +57,14 @@ class ServeConfig(BaseSettings):
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.", show_default=DEFAULT_LISTEN)
     ] = Field(DEFAULT_LISTEN, description="HOST:PORT", examples=[DEFAULT_LISTEN])
+    http: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT|off",
+            help="Where HTTP is served, the REST interface; off opens none.",
+            show_default=DEFAULT_HTTP,
+        ),
+    ] = Field(None, description="HOST:PORT or off", examples=[DEFAULT_HTTP])
     data_root: Annotated[
         list[Path], typer.Option(help="Directory with models and data, may be repeated.")
     ] = Field([], description="a list of directories", examples=[["/srv/data"]])
@@ -144,6 +152,7 @@ class ServeConfig(BaseSettings):
         return ServerSettings(
             store=self.store.resolve(),
             listen=self.listen,
+            http=self.http,
             data_roots=tuple(self.data_root),
             engine=self.engine,
             slots=self.slots,

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from mistify.costs.axes import registry
+from mistify.errors import ErrorCode, MistifyError
 from mistify.parsing.quantities import format_bytes, parse_bytes
 from mistify.v1 import (
     devices_pb2,
@@ -33,7 +34,7 @@ from mistify_server.api.auth import TokenInterceptor
 from mistify_server.api.devices import DevicesServicer
 from mistify_server.api.errors import ErrorInterceptor
 from mistify_server.api.files import FilesServicer
-from mistify_server.api.listening import DEFAULT_LISTEN, Certificate, listen
+from mistify_server.api.listening import DEFAULT_HTTP, DEFAULT_LISTEN, Certificate, listen
 from mistify_server.api.porting import PortingServicer
 from mistify_server.api.tuning import TuningServicer
 from mistify_server.coordinator.service import TuningService
@@ -48,6 +49,9 @@ from mistify_server.planning.lookup.models import ModelRepository
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.store.directory import UPLOADS, open_store, serving
 from mistify_server.store.uploads import Uploads
+
+#: As the address for HTTP: it is not served.
+HTTP_OFF = "off"
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +89,7 @@ class ServerSettings:
     Attributes:
         store: directory, made where there is none.
         listen: `host:port`; port 0 takes a free one.
+        http: the same for HTTP; None for `DEFAULT_HTTP` unless another program has it, "off" for none.
         data_roots: the only directories from which models and data are read.
         engine: where tasks run: `local`, `ray` or `ray://HOST:PORT`.
         slots: how many tasks run at the same time; None takes the engine's own number.
@@ -100,6 +105,7 @@ class ServerSettings:
 
     store: Path
     listen: str = DEFAULT_LISTEN
+    http: str | None = HTTP_OFF
     data_roots: Sequence[Path] = ()
     engine: str = "local"
     slots: int | None = None
@@ -113,12 +119,13 @@ class ServerSettings:
     until_stdin_closes: bool = False
 
 
-async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> None:
+async def serve(settings: ServerSettings, on_ready: Callable[[str, str | None], None]) -> None:
     """Serve until SIGTERM or SIGINT; jobs that are unfinished then are resumed by the next server.
 
     Args:
         settings: what to serve, and where.
-        on_ready: called with the bound address as soon as calls are answered.
+        on_ready: called with the bound address and the URL for HTTP, None without it, as soon as calls are
+            answered.
 
     Raises:
         MistifyError: the server cannot start; the error says why.
@@ -129,9 +136,9 @@ async def serve(settings: ServerSettings, on_ready: Callable[[str], None]) -> No
         loop.add_signal_handler(number, stopping.set)
     if settings.until_stdin_closes:
         _watch_stdin(lambda: loop.call_soon_threadsafe(stopping.set))
-    async with running_server(settings) as address:
+    async with running_server(settings) as addresses:
         _collect_seldom()
-        on_ready(address)
+        on_ready(*addresses)
         await stopping.wait()
 
 
@@ -157,8 +164,8 @@ def _watch_stdin(on_close: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
-    """Run a server in the block, and yield the address that it is bound to."""
+async def running_server(settings: ServerSettings) -> AsyncIterator[tuple[str, str | None]]:
+    """Run a server in the block, and yield the address that it is bound to and its URL for HTTP, if any."""
     for name, reason in registry().broken.items():
         _log.warning("the metric %s cannot be used: %s", name, reason)
     async with _open_services(settings) as services:
@@ -175,7 +182,8 @@ async def running_server(settings: ServerSettings) -> AsyncIterator[str]:
                 services.jobs.resume()
             for name in ("", *_SERVICES):
                 await health_service.set(name, health_pb2.HealthCheckResponse.SERVING)
-            yield address
+            async with _web(settings, services) as url:
+                yield address, url
         finally:
             for task in tasks:
                 task.cancel()
@@ -192,6 +200,7 @@ class Services:
     tuning: TuningService
     devices: DeviceService
     uploads: Uploads
+    models: ModelRepository
     jobs: RunningJobs
 
 
@@ -205,13 +214,44 @@ async def _open_services(settings: ServerSettings) -> AsyncIterator[Services]:
             uploads = Uploads(settings.store / UPLOADS, settings.max_uploads, store.jobs.mentioned)
             roots = DataRoots.of(settings.data_roots, uploads)
             jobs = RunningJobs(store, engine)
-            resolver = BatchResolver(ModelRepository(store.models, store.artifacts), roots, store.devices)
+            models = ModelRepository(store.models, store.artifacts)
+            resolver = BatchResolver(models, roots, store.devices)
             tuning = TuningService(store, index)
             tuning.sweep()
             porting = PortingService(
                 store, jobs, resolver, BatchInspector(engine), max_goals=settings.max_goals
             )
-            yield Services(porting, tuning, DeviceService(store.devices, store.jobs), uploads, jobs)
+            devices = DeviceService(store.devices, store.jobs)
+            yield Services(porting, tuning, devices, uploads, models, jobs)
+
+
+@asynccontextmanager
+async def _web(settings: ServerSettings, services: Services) -> AsyncIterator[str | None]:
+    """Serve HTTP in the block, and yield its URL; None where it is off."""
+    if settings.http == HTTP_OFF:
+        yield None
+        return
+    # Servers that run for one command have no HTTP, and need not wait for its libraries.
+    from mistify_server.web.app import WebServices, web_app  # noqa: PLC0415
+    from mistify_server.web.serving import http_served  # noqa: PLC0415
+
+    under = WebServices(
+        services.porting, services.tuning, services.devices, services.uploads, services.models, lambda: True
+    )
+    app = web_app(under, settings.token)
+    async with AsyncExitStack() as opened:
+        try:
+            url = await opened.enter_async_context(
+                http_served(
+                    app, settings.http or DEFAULT_HTTP, certificate=settings.certificate, token=settings.token
+                )
+            )
+        except MistifyError as error:
+            if settings.http is not None or error.code is not ErrorCode.ADDRESS_IN_USE:
+                raise
+            _log.warning("there is no HTTP: %s", error)
+            url = None
+        yield url
 
 
 async def _collect_uploads(uploads: Uploads) -> None:
