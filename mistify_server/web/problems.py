@@ -1,18 +1,22 @@
 """Failures as problem details (RFC 9457); no other place turns them into HTTP."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from mistify.config.reading import problems_at_their_places
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.positions import lines_of
 from mistify.uploads import as_written
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -21,9 +25,13 @@ _log = logging.getLogger(__name__)
 
 
 class ProblemModel(BaseModel):
-    """One error in the input: `place` is a JSON path of the config, or what else of the request is wrong."""
+    """One error in the input: `place` is a JSON path of the config, or what else of the request is wrong.
+
+    `line` is that of the place in the config's text, None where it has none.
+    """
 
     place: str
+    line: int | None
     value: str
     expected: str
     fix: str
@@ -40,12 +48,37 @@ class ProblemDetails(BaseModel):
     problems: list[ProblemModel]
 
 
+class LocatedError(MistifyError):
+    """An error of a config, with the text in which its problems are."""
+
+    def __init__(self, error: MistifyError, text: str) -> None:
+        super().__init__(error.code, error.message, error.problems)
+        self.lines = lines_of(text, [problem.place for problem in error.problems])
+
+
+@contextmanager
+def located(text: str) -> Iterator[None]:
+    """Let problems of a config that leave the block be at their places and lines in its text."""
+    try:
+        with problems_at_their_places(text):
+            yield
+    except MistifyError as error:
+        raise LocatedError(error, text) from error
+
+
 def problem_response(error: MistifyError, status: int | None = None) -> JSONResponse:
     """Return an error as an answer."""
     status = status or error.code.http_status
     title = error.code.name.replace("_", " ").capitalize()
+    lines = error.lines if isinstance(error, LocatedError) else {}
     problems = [
-        ProblemModel(place=each.place, value=as_written(each.value), expected=each.expected, fix=each.fix)
+        ProblemModel(
+            place=each.place,
+            line=lines.get(each.place),
+            value=as_written(each.value),
+            expected=each.expected,
+            fix=each.fix,
+        )
         for each in error.problems
     ]
     content = ProblemDetails(
@@ -66,6 +99,11 @@ def add_handlers(app: FastAPI) -> None:
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_of_http)
     app.exception_handler(Exception)(_unexpected)
+
+
+def wants_page(headers: Headers) -> bool:
+    """Check whether a request comes from the address bar of a browser."""
+    return "text/html" in headers.get("accept", "")
 
 
 def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
