@@ -12,12 +12,13 @@ from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from mistify.config.reading import problems_at_their_places
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.positions import lines_of
 from mistify.uploads import as_written
+from mistify_server.web.rendering import rendered
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -118,8 +119,8 @@ def responses(*codes: ErrorCode) -> Mapping[int | str, dict[str, Any]]:
     }
 
 
-async def _expected(request: Request, error: MistifyError) -> JSONResponse:
-    return problem_response(error)
+async def _expected(request: Request, error: MistifyError) -> Response:
+    return _answer(request, error)
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -130,16 +131,25 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
     return problem_response(MistifyError(ErrorCode.INVALID_CONFIG, "the request cannot be read", problems))
 
 
-async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
+async def _of_http(request: Request, error: HTTPException) -> Response:
     code = (
         ErrorCode.NOT_FOUND
         if error.status_code == ErrorCode.NOT_FOUND.http_status
         else ErrorCode.INVALID_CONFIG
     )
     message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json has what can be asked"
-    response = problem_response(MistifyError(code, message), error.status_code)
+    response = _answer(request, MistifyError(code, message), error.status_code)
     response.headers.update(error.headers or {})
     return response
+
+
+def _answer(request: Request, error: MistifyError, status: int | None = None) -> Response:
+    """Return an error as a page to whoever looks at pages, and as problem details to others."""
+    if not wants_page(request.headers):
+        return problem_response(error, status)
+    title = error.code.name.replace("_", " ").capitalize()
+    page = rendered("problem.html", path="", title=title, detail=as_written(str(error)))
+    return HTMLResponse(page, status or error.code.http_status)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -1,32 +1,27 @@
 """Routes of the pages."""
 
 import asyncio
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
-from fastapi.templating import Jinja2Templates
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.responses import FileResponse
 
-from mistify.costs.budget import LATENCY, MEMORY
 from mistify.costs.formats import AxisFormat
 from mistify.errors import ErrorCode, MistifyError
-from mistify.jobs.comparison import compared_quality
-from mistify.jobs.formatting import amount, label, quality, shares
 from mistify.jobs.job import Job
 from mistify.jobs.part import GoalSelection
-from mistify.jobs.report import longest_first, outcome, report
-from mistify.parsing.quantities import format_bytes
+from mistify.jobs.report import longest_first, report
 from mistify_server.coordinator.service import TuningService
 from mistify_server.devices.service import DeviceService
 from mistify_server.jobs.service import PortingService
 from mistify_server.web.jobs import GOALS_PER_PAGE
+from mistify_server.web.pages.goal_costs import costs_of
 from mistify_server.web.pages.goal_tree import drawn
 from mistify_server.web.pages.plots import plots_of
+from mistify_server.web.rendering import rendered
 
 _STATIC: Final = Path(__file__).parent.parent / "static"
 
@@ -50,10 +45,9 @@ _EXAMPLE: Final = """\
 def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningService) -> APIRouter:
     """Return the routes over the services."""
     router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-    templates = Jinja2Templates(env=_environment())
 
     def page(request: Request, name: str, **shown: Any) -> HTMLResponse:
-        return templates.TemplateResponse(request, name, shown)
+        return HTMLResponse(rendered(name, path=request.url.path, base_url=str(request.base_url), **shown))
 
     @router.get("/")
     async def jobs(request: Request, page_token: Annotated[str, Query(max_length=200)] = "") -> HTMLResponse:
@@ -89,6 +83,7 @@ def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningS
             job=part.job,
             goal=shown,
             data=reported["goals"][0],
+            costs=costs_of(shown, part.job.source),
             formats=_formats(part.job),
         )
 
@@ -119,41 +114,11 @@ def page_routes(porting: PortingService, devices: DeviceService, tuning: TuningS
     return router
 
 
-def _environment() -> Environment:
-    """Return the templates; whatever comes from users is shown as text."""
-    environment = Environment(
-        loader=PackageLoader("mistify_server.web"),
-        autoescape=select_autoescape(default=True),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "moment": _moment,
-        "bytes": lambda size: format_bytes(float(size), 3),
-        "outcome": outcome,
-    }
-    environment.globals |= {
-        "amount": amount,
-        "compared_quality": compared_quality,
-        "label": label,
-        "latency": lambda figure: amount(LATENCY, figure),
-        "memory": lambda figure: amount(MEMORY, figure),
-        "quality": quality,
-        "shares": shares,
-    }
-    return environment
-
-
 def _plotly() -> Path:
     spec = find_spec("plotly")
     if spec is None or spec.origin is None:
         raise MistifyError(ErrorCode.NOT_FOUND, "plotly is not installed, so there are no plots")
     return Path(spec.origin).parent / "package_data" / "plotly.min.js"
-
-
-def _moment(unix_ms: int) -> str:
-    return f"{datetime.fromtimestamp(unix_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _spent(job: Job) -> list[tuple[str, float]]:

@@ -47,7 +47,7 @@ function follow(live) {
   });
   events.addEventListener("goal", (message) => {
     const event = JSON.parse(message.data);
-    if (event.event !== "running") shown.delete(event.goal_id);
+    shown.delete(event.event === "running" ? "source" : event.goal_id);
     refreshSoon();
   });
   events.addEventListener("job", refreshSoon);

@@ -8,11 +8,15 @@ window.drawPlots = function drawPlots() {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const colors = { best: color("--soft"), met: color("--good"), "not met": color("--bad"), source: color("--accent") };
-  place.replaceChildren();
-  for (const plot of JSON.parse(data.textContent)) {
+  const plots = JSON.parse(data.textContent);
+  // All places first: how wide one is depends on how many there are.
+  place.replaceChildren(...plots.map(() => {
     const drawing = document.createElement("div");
     drawing.className = "plot";
-    place.append(drawing);
+    return drawing;
+  }));
+  plots.forEach((plot, index) => {
+    const drawing = place.children[index];
     const traces = plot.traces.map((trace) => ({
       ...trace,
       type: "scatter",
@@ -40,7 +44,7 @@ window.drawPlots = function drawPlots() {
       const goal = points[0].text;
       if (goal) location.href = place.dataset.goals + encodeURIComponent(goal);
     });
-  }
+  });
 };
 
 window.drawPlots();
