@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.servers import web_server
+
+
+#: A machine may be busy, in milliseconds.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")
