@@ -8,19 +8,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from mistify.config.reading import parse_batch
-from mistify.jobs.job import Goal, JobState
-from mistify.parsing.quantities import format_bytes
+from mistify.jobs.job import Goal
 from mistify.tokens import read_token
+from mistify_client.cli import jobs as job_commands
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands
 from mistify_client.cli import tune as tuning_commands
@@ -41,11 +39,11 @@ _EMBEDDED_ATTEMPTS = 4
 _ANNOUNCED_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+job_commands.register(app)
 monitor_commands.register(app)
 tuning_commands.register(app)
 profiling_commands.register(app)
 
-ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
 OutOption = Annotated[Path, typer.Option(help="Directory for the packages and report.json.")]
 PortingServer = Annotated[
@@ -168,40 +166,6 @@ def add(
             job = follow(client, job, out, shown, only)
         code = finish(job, out, console, only)
     raise typer.Exit(code)
-
-
-@app.command()
-def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
-    """List the jobs of a server."""
-    table = Table("job", "state", "created", "goals met")
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        for part in client.jobs():
-            job = part.job
-            created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
-            met = f"{part.goals_met}/{part.goal_count}"
-            table.add_row(job.id, job.state.value, f"{created:%Y-%m-%d %H:%M:%S} UTC", met)
-    Console().print(table)
-
-
-@app.command()
-def cancel(
-    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
-) -> None:
-    """Stop a job; goals that are met keep their packages."""
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        state = client.cancel(job).state
-    verb = "is" if state is JobState.CANCELLED else "had already ended:"
-    typer.echo(f"job {job} {verb} {state.value}")
-
-
-@app.command()
-def remove(
-    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
-) -> None:
-    """Remove a job that has ended, with its packages, and all files that no other job needs."""
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        freed = client.remove(job)
-    typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
 
 
 @app.command()

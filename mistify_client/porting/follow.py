@@ -9,6 +9,7 @@ from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_json
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify_client.porting.printing import print_line
 from mistify_client.porting.progress import SOURCE, Display
 from mistify_client.porting.report import PREDICTION, REPORT, judged_by, report, table
 from mistify_client.rpc.porting import PortingClient
@@ -80,18 +81,33 @@ def finish(job: Job, out: Path, console: Console, only: Collection[str] | None =
             have every goal.
     """
     write_json(out / REPORT, report(job))
-    console.print(table(job, console.width))
     goals = [goal for goal in job.goals if only is None or goal.id in only]
-    unmet = [goal for goal in goals if goal.state is not GoalState.MET]
     verdict, code = _verdict(job, goals)
-    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]
+    show_result(job, console, goals)
+    for goal in goals:
+        if goal.files:
+            print_line(console, f"package: {package_directory(out, goal.id)}")
+    print_line(console, f"report: {out / REPORT}")
+    print_line(console, verdict)
+    return code
+
+
+def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
+    """Print the table of a job, and what there is to say about goals: reasons, choices and notes.
+
+    Args:
+        job: the job, whose goals are all in the table.
+        console: prints the table.
+        goals: those that sentences are about.
+    """
+    console.print(table(job, console.width))
+    unmet = [goal for goal in goals if goal.state is not GoalState.MET]
+    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet if goal.reason]
     lines += [f"{goal.id} is {goal.precision_choice}" for goal in goals if goal.precision_choice]
     lines += [f"{goal.id} by {goal.algorithm}: {goal.choice}" for goal in goals if goal.choice]
-    lines += [f"package: {package_directory(out, goal.id)}" for goal in goals if goal.files]
     lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
-    for line in (*lines, f"report: {out / REPORT}", verdict):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return code
+    for line in lines:
+        print_line(console, line)
 
 
 def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:

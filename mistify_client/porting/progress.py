@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
 from mistify_client.porting.formatting import quality, shares
+from mistify_client.porting.printing import print_line
 from mistify_client.porting.report import outcome
 
 #: The subject of work that concerns the whole job, such as tuning the source model.
@@ -39,7 +40,7 @@ def display(console: Console) -> Iterator[Display]:
         with _bars(console) as bars:
             yield BarDisplay(bars)
     else:
-        yield LineDisplay(partial(console.print, markup=False, highlight=False, soft_wrap=True))
+        yield LineDisplay(partial(print_line, console))
 
 
 class BarDisplay:
@@ -70,7 +71,7 @@ class BarDisplay:
 
     def show_line(self, line: str) -> None:
         """Implement `Display`."""
-        self._bars.console.print(line, markup=False, highlight=False)
+        print_line(self._bars.console, line)
 
     def _remove(self, subject: str) -> None:
         if subject in self._tasks:

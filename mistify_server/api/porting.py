@@ -62,7 +62,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         self, request: pb.WatchJobRequest, context: Any
     ) -> AsyncIterator[pb.JobEvent]:
         """Follow a job."""
-        async for event in self._service.watch(request.job_id, request.after_sequence):
+        async for event in self._service.watch(request.job_id, request.after_sequence, so_far=request.so_far):
             yield porting.event_to_proto(event)
 
     async def FetchPackage(  # noqa: N802

@@ -199,9 +199,15 @@ class PortingService:
         async with self._removing:
             return await asyncio.to_thread(remove_job, self._store, job_id, self._inspector.engine.busy_since)
 
-    def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
-        """Yield a job's events after a sequence number, then new ones as they come, until it has ended."""
-        return self._jobs.watch(job_id, after_sequence)
+    def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
+        """Yield a job's events after a sequence number, then new ones as they come, until it has ended.
+
+        Args:
+            job_id: Of the job.
+            after_sequence: The last number that is known already; 0 for all.
+            so_far: Whether to end with the last event so far, also if the job goes on.
+        """
+        return self._jobs.watch(job_id, after_sequence, so_far=so_far)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
         """Yield a file of a goal's package from an offset on, in pieces of `CHUNK` bytes.

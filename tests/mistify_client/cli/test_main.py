@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
-from mistify_client.cli.main import app
 from tests.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
@@ -34,14 +32,6 @@ def config(tmp_path):
     path = tmp_path / "goals.json"
     path.write_text(json.dumps(CONFIG))
     return path
-
-
-@pytest.fixture
-def mistify(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")
-    for name in ("MISTIFY_SERVER", "MISTIFY_DATA_ROOT"):
-        monkeypatch.delenv(name, raising=False)
-    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture
@@ -286,23 +276,6 @@ def test_add_with_an_embedded_server_uses_the_store_of_the_output(mistify, confi
     assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
     assert 'there is no job "20260101-000000-x"' in result.stderr
     assert (tmp_path / "out" / ".mistify" / "mistify.db").exists()
-
-
-def test_jobs_lists_every_page(mistify, service):
-    result = mistify("jobs", "--server", service.address)
-    assert result.exit_code == 0
-    assert all(name in result.stdout for name in ("job-1", "job-2", "job-3", "done", "1/2", "2023-11-14"))
-
-
-def test_remove(mistify, service):
-    result = mistify("remove", "job-1", "--server", service.address)
-    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2MB are free\n")
-
-
-def test_cancel(mistify, service):
-    result = mistify("cancel", "job-1", "--server", service.address)
-    assert result.stdout == "job job-1 is cancelled\n"
-    assert [request.job_id for request in service.fake.requests_of(pb.CancelJobRequest)] == ["job-1"]
 
 
 def test_the_server_may_come_from_the_environment(mistify, service, monkeypatch):
