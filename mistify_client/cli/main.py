@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.console import Console
 from mistify.config.reading import parse_batch
 from mistify.jobs.job import Goal
 from mistify.tokens import read_token
+from mistify.wording import counted, listed, names_by
 from mistify_client.cli import jobs as job_commands
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands
@@ -25,17 +26,14 @@ from mistify_client.cli import tune as tuning_commands
 from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
 from mistify_client.cli.options import TokenFile
 from mistify_client.cli.run import try_package
+from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
 from mistify_client.porting.follow import EXIT_UNMET, finish, follow
-from mistify_client.porting.local_server import embedded_server
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.porting import PortingClient
-from mistify_client.rpc.retry import Backoff
 
-#: An embedded server never returns at the same address, so waiting longer is useless.
-_EMBEDDED_ATTEMPTS = 4
 _ANNOUNCED_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -87,15 +85,14 @@ def port(
     """
     with reported_errors():
         text = read_text(config)
-        parse_batch(text, str(config), server_knows_more=True)
-        token = read_token(token_file)
-        output_directory(out)
+        token, roots = read_token(token_file), _roots(data_root, config)
         store = _store_directory(store, out)
-        roots = _roots(data_root, config)
+        check_config(text, str(config), Serving(server, store, roots), token)
+        output_directory(out)
         console = Console()
-        with _session(server, store, roots, token, console) as (client, shown):
+        with _session(Serving(server, store, roots), token, console) as (client, shown):
             job = attach(client, text, out, server or f"store:{store}")
-            shown.show_line(f"job {job.id}, {len(job.goals)} goals")
+            shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
             _warn(job.goals, shown)
             job = follow(client, job, out, shown)
         code = finish(job, out, console)
@@ -123,10 +120,11 @@ def plan(
     """
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
-        parse_batch(text, str(config), server_knows_more=True)
-        token, roots = read_token(token_file), _roots(data_root, config)
+        token = read_token(token_file)
+        serving = Serving(server, (store or Path(scratch)).resolve(), _roots(data_root, config))
+        check_config(text, str(config), serving, token)
         with (
-            _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
+            serving.started(resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
         ):
             predicted = client.plan(text)
@@ -159,9 +157,10 @@ def add(
         output_directory(out)
         console = Console()
         # The job knows the paths of its models and data, so no roots are needed.
-        with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
+        serving = Serving(server, _store_directory(store, out), [])
+        with _session(serving, token, console) as (client, shown):
             job = client.add_goals(job_id, text)
-            shown.show_line(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
+            shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
             _warn((goal for goal in job.goals if goal.id in only), shown)
             job = follow(client, job, out, shown, only)
         code = finish(job, out, console, only)
@@ -194,30 +193,18 @@ def main() -> NoReturn:
 
 @contextmanager
 def _session(
-    server: str | None, store: Path, roots: Sequence[Path], token: str | None, console: Console
+    serving: Serving, token: str | None, console: Console
 ) -> Iterator[tuple[PortingClient, Display]]:
     """Yield a client of the server to port with, and the display for its job."""
     with (
-        _resumable(server),
-        _serving(server, store, roots) as (address, backoff),
+        _resumable(serving.remote),
+        serving.started() as (address, backoff),
         display(console) as shown,
         PortingClient(
             address, token, backoff=replace(backoff, wait=_announced_wait(shown, address))
         ) as client,
     ):
         yield client, shown
-
-
-@contextmanager
-def _serving(
-    remote: str | None, store: Path, roots: Sequence[Path], *, resume: bool = True
-) -> Iterator[tuple[str, Backoff]]:
-    """Yield the address of the server to port with, and the delays of retries."""
-    if remote is not None:
-        yield remote, Backoff()
-        return
-    with embedded_server(store, roots, resume=resume) as address:
-        yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
 
 
 @contextmanager
@@ -245,9 +232,8 @@ def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
 
 def _warn(goals: Iterable[Goal], shown: Display) -> None:
     """Show the warnings about goals that are likely to be missed."""
-    for goal in goals:
-        if goal.warning:
-            shown.show_line(f"{goal.id}: {goal.warning}")
+    for warning, names in names_by((goal.id, goal.warning) for goal in goals if goal.warning).items():
+        shown.show_line(f"{listed(names)}: {warning}")
 
 
 def _store_directory(store: Path | None, out: Path) -> Path:

@@ -1,6 +1,6 @@
 """A job from submission to report: watch it, fetch each package as its goal ends, write the report."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -9,8 +9,9 @@ from mistify.config.porting import is_id
 from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_json
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
+from mistify.wording import listed, names_by
 from mistify_client.porting.printing import print_line
-from mistify_client.porting.progress import SOURCE, Display
+from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals
 from mistify_client.porting.report import PREDICTION, REPORT, judged_by, report, table
 from mistify_client.rpc.porting import PortingClient
 
@@ -49,7 +50,7 @@ def follow(
     """
     source = job.source
     left = None if only is None else set(only)
-    for event in client.watch(job.id):
+    for event in once_for_equal_goals(client.watch(job.id)):
         if left is not None and event.goal_id not in left:
             continue
         match event.event:
@@ -101,19 +102,27 @@ def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
         goals: those that sentences are about.
     """
     console.print(table(job, console.width))
-    unmet = [goal for goal in goals if goal.state is not GoalState.MET]
-    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet if goal.reason]
-    lines += [f"{goal.id} is {goal.precision_choice}" for goal in goals if goal.precision_choice]
-    lines += [f"{goal.id} by {goal.algorithm}: {goal.choice}" for goal in goals if goal.choice]
-    lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
-    for line in lines:
+    for line in sentences(goals):
         print_line(console, line)
+
+
+def sentences(goals: Collection[Goal]) -> Iterator[str]:
+    """Yield what there is to say about goals, once for all that it is true of."""
+    unmet = [goal for goal in goals if goal.state is not GoalState.MET and goal.reason]
+    states = [(goal.id, f"{goal.state.value}: {goal.reason}") for goal in unmet]
+    states += [(goal.id, goal.precision_choice) for goal in goals if goal.precision_choice]
+    for state, names in names_by(states).items():
+        yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
+    more = [(goal.id, f"by {goal.algorithm}: {goal.choice}") for goal in goals if goal.choice]
+    more += [(goal.id, goal.note) for goal in goals if goal.note]
+    for words, names in names_by(more).items():
+        yield f"{listed(names)} {words}"
 
 
 def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
     """Return the last line, and the exit code; `goals` are those that count."""
     unmet = sum(goal.state is not GoalState.MET for goal in goals)
-    all_are = f"All {len(goals)} goals are" if len(goals) != 1 else "The goal is"
+    all_are = f"All {len(goals):,} goals are" if len(goals) != 1 else "The goal is"
     predicted = sum(judged_by(goal) == PREDICTION for goal in goals)
     match job.state:
         case JobState.FAILED:
@@ -121,10 +130,10 @@ def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
         case JobState.CANCELLED:
             return "The job was cancelled.", ErrorCode.CANCELLED.exit_code
         case _ if unmet:
-            some_are = f"{unmet} of {len(goals)} goals are" if len(goals) != 1 else "The goal is"
-            return f"{some_are} not met.", EXIT_UNMET
+            some = f"{unmet:,} of {len(goals):,} goals" if len(goals) != 1 else "The goal"
+            return f"{some} {'is' if unmet == 1 else 'are'} not met.", EXIT_UNMET
         case _ if predicted:
-            by = "as predicted" if predicted == len(goals) else f"{predicted} of them as predicted"
+            by = "as predicted" if predicted == len(goals) else f"{predicted:,} of them as predicted"
             return f"{all_are} met, {by}, not as measured.", 0
         case _:
             return f"{all_are} met.", 0

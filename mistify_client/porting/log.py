@@ -7,7 +7,7 @@ from rich.console import Console
 
 from mistify.jobs.job import GoalState, Job, JobEvent, JobState, ProgressUpdate
 from mistify_client.porting.printing import print_line
-from mistify_client.porting.progress import SOURCE, LineDisplay
+from mistify_client.porting.progress import SOURCE, LineDisplay, once_for_equal_goals
 
 
 def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
@@ -26,7 +26,7 @@ def show_log(events: Iterable[JobEvent], job: Job, console: Console) -> None:
         print_line(console, f"{time:%Y-%m-%d %H:%M:%S} {line}")
 
     lines = LineDisplay(print_with_time)
-    for event in events:
+    for event in once_for_equal_goals(events):
         unix_ms = event.unix_ms
         match event.event:
             case ProgressUpdate() as progress:

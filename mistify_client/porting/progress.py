@@ -1,6 +1,6 @@
 """The progress of a running job: a bar for each goal on a terminal, plain lines elsewhere."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
+from mistify.jobs.job import Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify_client.porting.formatting import quality, shares
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.report import outcome
@@ -41,6 +41,22 @@ def display(console: Console) -> Iterator[Display]:
             yield BarDisplay(bars)
     else:
         yield LineDisplay(partial(print_line, console))
+
+
+def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
+    """Yield events without progress that the event before has reported of another goal.
+
+    Equal goals share a network, and each has an event of its own for the same progress.
+    """
+    before: JobEvent | None = None
+    for event in events:
+        if not (
+            before is not None
+            and isinstance(event.event, ProgressUpdate)
+            and (event.unix_ms, event.event) == (before.unix_ms, before.event)
+        ):
+            yield event
+        before = event
 
 
 class BarDisplay:
@@ -120,7 +136,7 @@ def _bars(console: Console) -> Progress:
 
 
 def _stage(progress: ProgressUpdate) -> str:
-    steps = f" {progress.step}/{progress.total_steps}" if progress.total_steps else ""
+    steps = f" {progress.step}/{progress.total_steps}" if progress.total_steps > 1 else ""
     return f"{progress.stage}{steps}"
 
 

@@ -24,8 +24,9 @@ from mistify.costs.budget import (
 from mistify.costs.catalogue import HOST, is_host
 from mistify.costs.quantization import Quantization
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
+from mistify.wording import counted, listed, names_by
 from mistify_client.porting.comparison import accuracy_change, compared_quality, source_of, speedup
-from mistify_client.porting.formatting import amount, amounts, quality
+from mistify_client.porting.formatting import amount, amounts, duration, quality
 
 REPORT = "report.json"
 
@@ -226,7 +227,7 @@ def table(job: Job, width: int = 80) -> Table:
     many threads latencies are where no column does, and which goals are judged by a predicted latency. Beside
     accuracies are the points, or of errors the per cent, by which they differ from the tuned source's.
     """
-    title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
+    title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
     threads = {goal.threads for goal in job.goals}
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
@@ -267,22 +268,18 @@ def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:
 
 def _threads(goals: Iterable[Goal]) -> str:
     """Return with how many threads latencies are, and of which goals where they differ."""
-    named: dict[int, list[str]] = {}
-    for goal in goals:
-        named.setdefault(goal.threads, []).append(goal.id)
-    counts = {count: f"{count} thread" + ("" if count == 1 else "s") for count in named or (1,)}
+    named = names_by((goal.id, goal.threads) for goal in goals)
     if len(named) < 2:
-        return f"latencies with {' '.join(counts.values())}"
-    of_goals = (f"{words} ({', '.join(named[count])})" for count, words in sorted(counts.items()))
+        return f"latencies with {counted(next(iter(named), 1), 'thread')}"
+    of_goals = (f"{counted(count, 'thread')} ({listed(ids)})" for count, ids in sorted(named.items()))
     return escape(f"latencies with {', '.join(of_goals)}")
 
 
 def _predicted(goals: Iterable[Goal]) -> str | None:
     """Return which goals are judged by a predicted latency; None if none is."""
-    named = [f"{goal.id} ({_hardware(goal)})" for goal in goals if judged_by(goal) == PREDICTION]
-    return (
-        escape(f"judged by a latency that was predicted, not measured: {', '.join(named)}") if named else None
-    )
+    named = names_by((goal.id, _hardware(goal)) for goal in goals if judged_by(goal) == PREDICTION)
+    of_goals = ", ".join(f"{listed(ids)} ({hardware})" for hardware, ids in named.items())
+    return escape(f"judged by a latency that was predicted, not measured: {of_goals}") if named else None
 
 
 def _time_shares(spent: Mapping[str, float]) -> str | None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
+from mistify.wording import counted
 from mistify_client.porting.progress import Display
 from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.peers.exchange import Exchange
@@ -156,7 +157,9 @@ class Tuner:
             self._note("there are no peers to learn from yet")
         if set(gathered.teachers) <= set(progress.teachers):
             return progress.at(Stage.INSTALL)
-        self._display.show_line(f"round {progress.round + 1}: learns from {len(gathered.teachers)} peers")
+        self._display.show_line(
+            f"round {progress.round + 1}: learns from {counted(len(gathered.teachers), 'peer')}"
+        )
         return progress.at(
             Stage.TAUGHT,
             round=progress.round + 1,

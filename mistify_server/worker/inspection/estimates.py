@@ -8,8 +8,9 @@ from typing import Final
 import keras
 import numpy as np
 
-from executors.base import AdaptationExecutor, Aptitude, Params, executor_class, executor_classes
+from executors.base import AdaptationExecutor, Aptitude, executor_class, executor_classes
 from executors.data import Dataset
+from executors.params import Params
 from executors.structure import Structure, copied, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
 from executors.training.evaluation import Evaluation

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import keras
 import numpy as np
 
-from executors.base import Params
 from executors.data import Dataset
 from executors.data.errors import invalid
+from executors.params import Params
 from executors.sources.scaling import scaled
 from executors.structure import analyse, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
@@ -31,6 +31,7 @@ from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.wording import counted
 from mistify_server.tasks.estimates import EdgeEstimates
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
@@ -215,7 +216,7 @@ class SourceInspector:
         count = len(self._cache.data(part))
         if count < len(parts):
             expected = f"{len(parts)} at least, one {', one '.join(parts)}"
-            raise invalid(Problem(part.source, f"{count} inputs", expected, "add some"))
+            raise invalid(Problem(part.source, counted(count, "input"), expected, "add some"))
 
 
 def _with_measurements(

@@ -67,7 +67,7 @@ def test_goals_that_are_not_met_have_an_exit_code_of_their_own(port):
     result = port()
     assert result.exit_code == 11
     assert "tenth is failed: no room" in result.stdout
-    assert "1 of 2 goals are not met." in result.stdout
+    assert "1 of 2 goals is not met." in result.stdout
 
 
 def test_what_a_precision_did_not_gain_is_reported(service, port):
@@ -127,8 +127,27 @@ def test_all_problems_at_once_and_nothing_started(service, port, config, tmp_pat
     assert result.exit_code == 2
     assert "[0].adaptation_goal.FLOP" in result.stderr
     assert "[0].colour" in result.stderr
-    assert service.fake.requests == []
+    assert [type(request) for request in service.fake.requests] == [pb.PlanRequest]
     assert not (tmp_path / "out").exists()
+
+
+def test_what_the_server_does_not_find_is_reported_with_the_mistakes(service, port, config):
+    config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
+    mistake = Problem("[0].colour", 'the key "colour"', "no such key", "remove it")
+    unknown = Problem("[0].model", '"resnt"', "a known model", "check the name")
+    service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "2 problems", [mistake, unknown])
+    result = port()
+    assert result.exit_code == 2
+    assert str(unknown) in result.stderr
+    assert "goals.json: 2 problems, nothing was started" in result.stderr
+
+
+def test_mistakes_are_reported_without_a_server(service, port, config):
+    config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
+    service.stop()
+    result = port()
+    assert result.exit_code == 2
+    assert "[0].colour" in result.stderr
 
 
 @pytest.mark.parametrize(

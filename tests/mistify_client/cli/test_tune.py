@@ -91,7 +91,7 @@ def test_tunes_with_peers(tune, device, settings, address):
     device(1).tune(address)
     result = tune(device(0), "--server", address, "--config", settings(SETTINGS))
     assert result.exit_code == 0, result.output
-    assert "round 1: learns from 1 peers" in result.output
+    assert "round 1: learns from 1 peer" in result.output
     assert "bytes sent" in result.output
 
 

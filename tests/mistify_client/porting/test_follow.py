@@ -43,5 +43,5 @@ def test_the_last_line_tells_predicted_goals_from_measured_ones(service, tmp_pat
         assert finish(replace(service.fake.job, goals=goals), tmp_path, console) == 0
         *lines, written, last = console.file.getvalue().splitlines()
         assert last == verdict
-        assert f"{goals[-1].id} lost something" in lines
+        assert f"{' and '.join(goal.id for goal in goals)} lost something" in lines
         assert written.startswith("report: ")
