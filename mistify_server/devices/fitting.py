@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from mistify.costs.devices import DeviceTable, OperatorTiming, Setting
 from mistify.costs.latency import (
@@ -204,6 +203,8 @@ def _microseconds(readings: Sequence[OperatorTiming]) -> Array:
 
 def _solved(terms: Array, taken: Array, weights: Array) -> Array:
     """Solve for figures, none of them negative, with the least weighted squares of relative errors."""
+    from scipy.optimize import nnls  # noqa: PLC0415 (half a second to import)
+
     share = np.sqrt(weights)
     relative = terms * (share / taken)[:, None]
     scale = relative.max(axis=0)
