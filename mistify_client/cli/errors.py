@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+from rich.console import Console
 
 from mistify.errors import MistifyError
+from mistify_client.porting.printing import print_line
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -17,8 +19,8 @@ def reported_errors() -> Iterator[None]:
     try:
         yield
     except MistifyError as error:
-        typer.echo(f"mistify: {error}", err=True)
+        print_line(Console(stderr=True), f"mistify: {error}")
         raise typer.Exit(error.code.exit_code) from error
     except OSError as error:
-        typer.echo(f"mistify: {error}", err=True)
+        print_line(Console(stderr=True), f"mistify: {error}")
         raise typer.Exit(EXIT_FAILED) from error

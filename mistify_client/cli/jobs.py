@@ -12,6 +12,7 @@ from rich.table import Table
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import Goal, Job, JobState
 from mistify.parsing.quantities import format_bytes
+from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import ServerOption, TokenFile
@@ -87,7 +88,7 @@ def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None)
 
 
 def _job_table(client: PortingClient) -> Table:
-    table = Table("job", "state", "created", "goals met")
+    table = plain_table("job", "state", "created", "goals met")
     for part in client.jobs():
         job = part.job
         met = f"{part.goals_met}/{part.goal_count}"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from mistify.jobs.job import Goal, GoalState, JobEvent, ProgressUpdate, Source
+from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify_client.porting.formatting import quality, shares
 from mistify_client.porting.printing import print_line
 from mistify_client.porting.report import outcome
@@ -97,7 +97,7 @@ class BarDisplay:
 class LineDisplay:
     """A line whenever a stage begins or another tenth of its steps is done, printed by `print_line`.
 
-    A stage without steps, in which work waits to start, gets a line only if it is the first.
+    The start of work gets a line only if it is the first.
     """
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
@@ -107,8 +107,7 @@ class LineDisplay:
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
         """Implement `Display`."""
         mark = progress.stage, _STEPS_SHOWN * progress.step // max(progress.total_steps, 1)
-        waiting = progress.total_steps == 0
-        if self._shown.get(subject) == mark or (waiting and subject in self._shown):
+        if self._shown.get(subject) == mark or (progress.stage == STARTING and subject in self._shown):
             return
         self._shown[subject] = mark
         figures = _figures(progress, progress.costs, source)

@@ -1,8 +1,9 @@
 """The result of a job: `report.json` for programs, a table for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
@@ -56,6 +57,9 @@ _COLUMNS = {
     _ACCURACY: 0,
     _MET: 0,
 }
+
+#: Columns of any table, however narrow.
+_ALWAYS = (_GOAL, _ACCURACY, _MET)
 
 
 def report(job: Job) -> dict[str, object]:
@@ -240,20 +244,52 @@ def table(job: Job, width: int = 80) -> Table:
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
     source = job.source
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job.goals, source)
+    goal_rows = [row for goal in job.goals for row in _rows_of(goal, source)]
+    source_rows = [] if source is None else list(_source_rows(source, min(threads, default=1)))
+    columns = _fitting(columns, [*source_rows, *goal_rows], width)
     for column in columns:
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
         else:
             left = column in (_ALGORITHM, _PRECISION, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
-    if source is not None:
-        for row in _source_rows(source, min(threads, default=1)):
+    for rows in (source_rows, goal_rows):
+        for row in rows:
             table.add_row(*(escape(row.get(column, "")) for column in columns))
         table.add_section()
-    for goal in job.goals:
-        for row in (_goal_row(goal, source), *_output_rows(goal), *_branch_rows(goal, source)):
-            table.add_row(*(escape(row.get(column, "")) for column in columns))
     return table
+
+
+def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
+    """Yield the row of a goal, and those of its outputs and branches."""
+    yield _goal_row(goal, source)
+    yield from _output_rows(goal)
+    yield from _branch_rows(goal, source)
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """Return the columns for which a console has room, without those that matter least: no figure is cut.
+
+    Args:
+        columns: Those wished for.
+        rows: All rows of the table.
+        width: Of the console.
+    """
+    widths = {column: _width(column, rows) for column in columns}
+    rank = {column: _COLUMNS.get(column, 0) for column in columns if column not in _ALWAYS}
+    for column in sorted(rank, key=lambda column: rank[column], reverse=True):
+        if sum(widths.values()) + len(widths) <= width:
+            break
+        del widths[column]
+    return list(widths)
+
+
+def _width(column: str, rows: Iterable[Mapping[str, str]]) -> int:
+    """Return the least width of a column in which no cell is cut."""
+    if column in (_GOAL, _PARENT):  # folded
+        return _NAME_WIDTH
+    cells = [*column.splitlines(), *(row.get(column, "") for row in rows)]
+    return max(map(cell_len, cells))
 
 
 def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:

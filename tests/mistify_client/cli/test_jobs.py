@@ -13,6 +13,13 @@ def test_jobs_lists_every_page(mistify, service):
     assert all(name in result.stdout for name in ("job-1", "job-2", "job-3", "done", "1/2", "2023-11-14"))
 
 
+def test_the_list_of_jobs_fits_80_columns(mistify, service, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = mistify("jobs", "--server", service.address).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "2023-11-14 22:13:20 UTC" in lines[2]
+
+
 def test_a_job_is_shown_with_its_log_and_its_goals(mistify, service):
     result = mistify("jobs", "job-1", "--server", service.address)
     assert result.exit_code == 0

@@ -20,6 +20,7 @@ def test_lines_without_a_terminal():
         shown.update(SOURCE, ProgressUpdate("loading", 0, 0), None)
         for step in range(1, 201):
             shown.update("half", ProgressUpdate("adapting", step, 200, {"flops": 700.0}, 0.78), MODEL)
+        shown.update("half", ProgressUpdate("attempt 1 of 3 failed: out of memory", 0, 0), MODEL)
         shown.update("half", ProgressUpdate("starting", 0, 0), MODEL)
         shown.update("half", ProgressUpdate("packaging", 0, 1), MODEL)
         shown.ended(Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75), MODEL)
@@ -29,7 +30,8 @@ def test_lines_without_a_terminal():
     assert lines[1] == "half: adapting 1/200, accuracy 78.0%, multiply-adds 70%"
     assert len([line for line in lines if "adapting" in line]) == 11
     assert not any("starting" in line for line in lines)
-    assert lines[-3:] == [
+    assert lines[-4:] == [
+        "half: attempt 1 of 3 failed: out of memory",
         "half: packaging",
         "half: met, accuracy 75.0%, multiply-adds 48%",
         "tenth: failed, no room [1]",

@@ -386,6 +386,30 @@ def test_no_width_cuts_an_id_short(service, width):
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
+def test_a_crowded_table_leaves_out_columns_and_cuts_no_figure(service, width):
+    half = service.fake.job.goals[0]
+    scores = tuple(OutputScore(name, Metric.MEAN_IOU, 0.5) for name in ("left", "right"))
+    goal = replace(
+        half,
+        id="a-rather-long-identifier-of-a-goal",
+        achieved={"flops": 123456789.0, "params": 23456789.0, "memory_bytes": 123456789.0},
+        quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
+        output_scores=scores,
+        threads=4,
+    )
+    job = replace(
+        service.fake.job, goals=(goal, half), source=replace(service.fake.job.source, tuned_accuracy=0.8)
+    )
+    lines = lines_of_table(job, width)
+    assert max(map(len, lines)) <= width
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+    text = "\n".join(lines)
+    assert "75.0% (-5.0)" in text
+    assert text.count("mean_iou 50.0%") == 2
+    assert ("123M" in text) == (width >= 60)
+
+
 @pytest.mark.parametrize(
     ("axis", "value", "text"),
     [
