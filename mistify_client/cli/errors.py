@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from mistify.errors import MistifyError
+from mistify.uploads import as_written
 from mistify_client.porting.printing import print_line
 
 EXIT_FAILED = 1
@@ -19,7 +20,7 @@ def reported_errors() -> Iterator[None]:
     try:
         yield
     except MistifyError as error:
-        print_line(Console(stderr=True), f"mistify: {error}")
+        print_line(Console(stderr=True), f"mistify: {as_written(str(error))}")
         raise typer.Exit(error.code.exit_code) from error
     except OSError as error:
         print_line(Console(stderr=True), f"mistify: {error}")

@@ -5,9 +5,10 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, NoReturn
@@ -29,9 +30,11 @@ from mistify_client.cli.run import try_package
 from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
 from mistify_client.porting.follow import EXIT_UNMET, finish, follow
+from mistify_client.porting.local_files import local_files
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
+from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
 
 _ANNOUNCED_SECONDS = 1.0
@@ -61,8 +64,8 @@ DataRoots = Annotated[
     list[Path] | None,
     typer.Option(
         envvar="MISTIFY_DATA_ROOT",
-        help="Directory with models and data for the server started for this command, may be repeated. "
-        "Default: the config's and the current one.",
+        help="Directory with models and data of this machine, may be repeated; what CONFIG names there is "
+        "sent to the --server. Default: the config's and the current one.",
     ),
 ]
 
@@ -91,6 +94,7 @@ def port(
         output_directory(out)
         console = Console()
         with _session(Serving(server, store, roots), token, console) as (client, shown):
+            text = _with_files_sent(text, roots, server, token, shown.show_line)
             job = attach(client, text, out, server or f"store:{store}")
             shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
             _warn(job.goals, shown)
@@ -121,13 +125,16 @@ def plan(
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
         token = read_token(token_file)
-        serving = Serving(server, (store or Path(scratch)).resolve(), _roots(data_root, config))
+        roots = _roots(data_root, config)
+        serving = Serving(server, (store or Path(scratch)).resolve(), roots)
         check_config(text, str(config), serving, token)
         with (
             serving.started(resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
         ):
-            predicted = client.plan(text)
+            predicted = client.plan(
+                _with_files_sent(text, roots, server, token, partial(typer.echo, err=True))
+            )
     if json_:
         typer.echo(json.dumps(plan_report(predicted), indent=2))
     else:
@@ -159,6 +166,7 @@ def add(
         # The job knows the paths of its models and data, so no roots are needed.
         serving = Serving(server, _store_directory(store, out), [])
         with _session(serving, token, console) as (client, shown):
+            text = _with_files_sent(text, _roots(None, config), server, token, shown.show_line)
             job = client.add_goals(job_id, text)
             shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
             _warn((goal for goal in job.goals if goal.id in only), shown)
@@ -205,6 +213,22 @@ def _session(
         ) as client,
     ):
         yield client, shown
+
+
+def _with_files_sent(
+    text: str,
+    roots: Sequence[Path],
+    server: str | None,
+    token: str | None,
+    show_line: Callable[[str], object],
+) -> str:
+    """Send the models and data that a config names to another machine's server; return the config for it."""
+    if server is None:
+        return text
+    files = local_files(text, roots)
+    with FilesClient(server, token) as client:
+        files.send(client, show_line)
+    return files.text
 
 
 @contextmanager

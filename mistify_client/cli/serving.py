@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 
 from mistify.config.reading import read_batch
 from mistify.errors import MistifyError, Problem, invalid_config
+from mistify.uploads import as_written
+from mistify_client.porting.local_files import local_files
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
@@ -65,7 +67,12 @@ def check_config(text: str, source: str, serving: Serving, token: str | None) ->
 
 
 def _problems_of_server(text: str, serving: Serving, token: str | None) -> Sequence[Problem]:
-    """Return what a server finds wrong with a config; nothing if there is none."""
+    """Return what a server finds wrong with a config; nothing if there is none.
+
+    Files of this machine, which it would be sent, do not count.
+    """
+    if serving.remote is not None:
+        text = local_files(text, serving.roots).text
     with TemporaryDirectory(prefix="mistify-") as scratch:
         serving = serving if serving.store.is_dir() else replace(serving, store=Path(scratch).resolve())
         try:
@@ -75,5 +82,5 @@ def _problems_of_server(text: str, serving: Serving, token: str | None) -> Seque
             ):
                 client.plan(text)
         except MistifyError as error:
-            return error.problems
+            return [problem for problem in error.problems if as_written(problem.value) == problem.value]
     return ()
