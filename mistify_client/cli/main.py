@@ -265,4 +265,4 @@ def _store_directory(store: Path | None, out: Path) -> Path:
 
 
 def _roots(data_roots: list[Path] | None, config: Path) -> list[Path]:
-    return [root.resolve() for root in data_roots or [config.parent, Path()]]
+    return list(dict.fromkeys(root.resolve() for root in data_roots or [config.parent, Path()]))
