@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import keras
 
 from executors.data import Dataset
-from executors.pruning.executor import LEAST_CUT
+from executors.params import LEAST_CUT
 from executors.structure.signature import signature_of
 from executors.training.evaluation import evaluate
 from mistify.config.quantization import QuantizationConfig

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from benchmarks.harness import Figures, Target, add_data_option, data_with, run
 from benchmarks.porting import FILES, TEST, TRAIN, resnet8
-from executors.base import Params
+from executors.params import Params
 from mistify.jobs.job import GoalState, Job
 from mistify_client.porting.local_server import embedded_server
 from mistify_client.rpc.porting import PortingClient

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.torch_resnet8 import arrays_of, batches, multiply_adds, recalibrate, tensors, translated
-from executors.base import Params
 from executors.data import Array, Dataset
+from executors.params import Params
 from executors.training.trainer import constant, cosine
 
 _MOMENTUM: Final = 0.9

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import keras
-from pydantic import Field
 
+from executors.params import Params
 from executors.structure import Structure
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.costs.budget import Budget, Costs
 from mistify.costs.profiles import Profile
@@ -20,26 +20,6 @@ from mistify.plugins import UnusablePlugInError, load_class, plug_ins
 ENTRY_POINTS: Final = "mistify.executors"
 
 _log = logging.getLogger(__name__)
-
-
-class Params(TrainingParams):
-    """Settings that every algorithm takes in `algorithm.config`, those of training among them.
-
-    Attributes:
-        source_steps: Steps that tune the source on the data before anything is cut.
-        adapt_steps: The most steps between a goal's parent and a network that meets its budget.
-        tune_steps: Steps that tune a network once it meets its budget.
-        max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
-        schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
-        seed: Where all randomness starts from.
-    """
-
-    source_steps: int = Field(default=2400, ge=0)
-    adapt_steps: int = Field(default=400, ge=1)
-    tune_steps: int = Field(default=600, ge=0)
-    max_steps: int = Field(default=3000, ge=1)
-    schedule_interval: int = Field(default=200, ge=1)
-    seed: int = Field(default=0, ge=0)
 
 
 @dataclass(frozen=True)

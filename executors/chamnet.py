@@ -12,10 +12,9 @@ from operator import itemgetter
 from typing import Final
 
 import numpy as np
-from pydantic import Field
 
-from executors.base import Aptitude, Assignment, Params
-from executors.pruning.executor import IterativePruningParams
+from executors.base import Aptitude, Assignment
+from executors.params import ChamNetParams, Params
 from executors.search import Evolution, Genes, Predictor, Sample
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
 from executors.search.predictor import Floats
@@ -34,23 +33,6 @@ _LEAST_SHARE: Final = 0.1
 
 #: In the place of a group that is not there any more: fewer halvings than any group can take.
 _GONE: Final = -8.0
-
-
-class ChamNetParams(IterativePruningParams):
-    """ChamNet's settings.
-
-    Attributes:
-        init_population: Candidates in a generation; as many are measured in each round of a search.
-        crossover_rate: Share of the children that have two parents.
-        mutation: Share of a child's genes that change.
-        samples: Candidates cut from the source that the predictor learns first.
-    """
-
-    cuts: int = Field(default=3, ge=1)
-    init_population: int = Field(default=10, ge=2, le=1000)
-    crossover_rate: float = Field(default=0.7, ge=0, le=1)
-    mutation: float = Field(default=0.08, ge=0, le=1)
-    samples: int = Field(default=100, ge=0)
 
 
 class ChamNetExecutor(SearchExecutor):

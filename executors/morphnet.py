@@ -15,11 +15,11 @@ from typing import Final, TypeAlias
 import keras
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from executors.base import Aptitude, Assignment, Params, StuckError
+from executors.base import Aptitude, Assignment, StuckError
+from executors.params import MorphNetParams, Params
 from executors.pruning.allocation import Allocation
-from executors.pruning.executor import IterativePruningExecutor, IterativePruningParams
+from executors.pruning.executor import IterativePruningExecutor
 from executors.pruning.reconstruction import Moments
 from executors.pruning.structure_loss import StructureLoss
 from executors.search.planning import Planner
@@ -51,20 +51,6 @@ _TRIAL_STEPS: Final = 60
 
 #: A unit that can be cut: its importance, its group, its index there.
 Candidate: TypeAlias = tuple[float, str, int]
-
-
-class MorphNetParams(IterativePruningParams):
-    """MorphNet's settings.
-
-    Attributes:
-        threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
-            group's width in the source; it counts for the root of the layers that make the group.
-        init_reg_strength: Loss of a unit per multiply-add of the network at the start of an edge, up to
-            `STRONGEST`; the other costs are weighed so that each counts as much as the multiply-adds.
-    """
-
-    threshold: float = Field(default=0.1, ge=0, lt=1)
-    init_reg_strength: float = Field(default=1e-9, ge=0)
 
 
 class MorphNetExecutor(IterativePruningExecutor):

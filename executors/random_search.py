@@ -3,21 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from pydantic import Field
-
-from executors.pruning.executor import IterativePruningParams
+from executors.params import RandomSearchParams
 from executors.search import Genes
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
-
-
-class RandomSearchParams(IterativePruningParams):
-    """Random search's settings.
-
-    Attributes:
-        candidates: Architectures that are measured before each cut.
-    """
-
-    candidates: int = Field(default=30, ge=1, le=10_000)
 
 
 class RandomSearchExecutor(SearchExecutor):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from executors.pruning.executor import IterativePruningParams
+from executors.params import IterativePruningParams
 from executors.search import Genes
 from executors.search.executor import CutSearch, Fitted, SearchExecutor
 

@@ -5,9 +5,15 @@ translates it to a gRPC status with the problems attached, the client translates
 command line turns it into an exit code. No other place decides what a failure looks like.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+
+from mistify.wording import counted, listed, names_by
+
+#: The number of a goal, or of a value in its lists.
+_INDEX = re.compile(r"\[\d+\]")
 
 
 class ErrorCode(Enum):
@@ -57,7 +63,12 @@ class Problem:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.place}: got {self.value}; expected {self.expected}; {self.fix}"
+        return f"{self.place}: {self.complaint}"
+
+    @property
+    def complaint(self) -> str:
+        """The problem without its place."""
+        return f"got {self.value}; expected {self.expected}; {self.fix}"
 
 
 class MistifyError(Exception):
@@ -70,11 +81,16 @@ class MistifyError(Exception):
         self.problems = tuple(problems)
 
     def __str__(self) -> str:
-        return "\n".join([self.message, *(f"  {problem}" for problem in self.problems)])
+        """Return the message with every problem; what is wrong in the same way in many goals is said once."""
+        alike = names_by(
+            (problem.place, (_INDEX.sub("[]", problem.place), problem.complaint)) for problem in self.problems
+        )
+        lines = (f"  {listed(places)}: {complaint}" for (_, complaint), places in alike.items())
+        return "\n".join([self.message, *lines])
 
 
 def invalid_config(problems: Iterable[Problem], source: str = "the config") -> MistifyError:
     """Return all problems of one config as one error."""
     problems = tuple(problems)
-    count = f"{len(problems)} problem" + ("s" if len(problems) > 1 else "")
+    count = counted(len(problems), "problem")
     return MistifyError(ErrorCode.INVALID_CONFIG, f"{source}: {count}, nothing was started", problems)

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from mistify.errors import MistifyError
 from mistify.files import make_files_private, write_text
 from mistify.jobs.part import GoalSelection
 from mistify.parsing.quantities import format_bytes
+from mistify.tables import plain_table
 from mistify_server.config import load_config, with_flags
 from mistify_server.coordinator.groups import add_group
 from mistify_server.planning.lookup.models import BUILTIN_MODELS, ModelRepository
@@ -78,7 +78,7 @@ def add_model(
 @models.command("list")
 def list_models(*, store: StoreOption) -> None:
     """List the models that configs can name."""
-    table = Table("name", "file", "artifact")
+    table = plain_table("name", "file", "artifact")
     with _reported_errors(), open_store(store.resolve()) as opened:
         for model in opened.models.all():
             table.add_row(model.name, model.file_name, model.artifact)
@@ -121,7 +121,7 @@ def add_tuning_group(
 @groups.command("list")
 def list_groups(*, store: StoreOption) -> None:
     """List the groups that devices can join."""
-    table = Table("name", "job", "batch", "correlation", "settings", "models")
+    table = plain_table("name", "job", "batch", "correlation", "settings", "models")
     with _reported_errors(), open_store(store.resolve()) as opened:
         for group in opened.tuning.groups():
             models = len(opened.tuning.publications(group.name))
@@ -143,7 +143,7 @@ def remove_group(name: str, *, store: StoreOption) -> None:
 @jobs.command("list")
 def list_jobs(*, store: StoreOption) -> None:
     """List all jobs, the newest first."""
-    table = Table("job", "state", "goals", "submitted")
+    table = plain_table("job", "state", "goals", "submitted")
     with _reported_errors(), open_store(store.resolve()) as opened:
         for part in opened.jobs.page(_ALL, _ALL, selection=GoalSelection())[0]:
             job = part.job

@@ -301,21 +301,35 @@ def test_all_problems_of_a_config_at_once(site: Site, mistify: Any, tmp_path: Pa
     refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
 
 
+def test_all_that_needs_no_worker_is_found_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
+    wrong = [
+        config(algorithm={"name": "morfnet", "config": {"cuts": 0, "thresold": 1}}, colour="red"),
+        config(id="HALF", model="none.keras", hardware="toaster"),
+        config(id="third", model="nine.keras", dataset={"train": "none.npz"}),
+    ]
+    problems = [
+        ExpectedProblem("[0].colour", '"colour"', "one of", ""),
+        ExpectedProblem("[1].id", '"HALF"', "unlike that of [0]", "rename"),
+        ExpectedProblem("[0].algorithm.name", '"morfnet"', "", 'did you mean "morphnet"?'),
+        ExpectedProblem("[0].algorithm.config.cuts", "0", "", ""),
+        ExpectedProblem("[0].algorithm.config.thresold", "", "", "did you mean"),
+        ExpectedProblem("[1].hardware", '"toaster"', "", ""),
+        ExpectedProblem("[1].model", '"none.keras"', "", ""),
+        ExpectedProblem("[2].model", '"nine.keras"', "", ""),
+        ExpectedProblem("[2].dataset.train", '"none.npz"', "", ""),
+    ]
+    refused(site, mistify, tmp_path / "out", json.dumps(wrong), *problems)
+
+
 def test_all_problems_of_models_data_and_limits_at_once(site: Site, mistify: Any, tmp_path: Path) -> None:
     wrong = [
         config(
-            algorithm={"name": "morphnet", "config": {"cuts": 0, "thresold": 1}},
             dataset={"train": "nan.npz", "test": "range.npz"},
             adaptation_goal={"FLOP": "0.0001x"},
         ),
         config(id="other", model="notes.txt"),
-        config(id="third", model="none.keras", dataset={"train": "none.npz"}),
     ]
     problems = [
-        ExpectedProblem("[2].model", '"none.keras"', "", ""),
-        ExpectedProblem("[2].dataset.train", '"none.npz"', "", ""),
-        ExpectedProblem("[0].algorithm.config.cuts", "0", "", ""),
-        ExpectedProblem("[0].algorithm.config.thresold", "", "", "did you mean"),
         ExpectedProblem("[0].dataset.test", "y[5] = 3", "", ""),
         ExpectedProblem("[0].dataset.train", "NaN", "", ""),
         ExpectedProblem("[1].model", "notes.txt", "", ""),

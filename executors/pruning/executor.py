@@ -3,12 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from math import ceil, log
 
 import keras
-from pydantic import Field
 
-from executors.base import AdaptationExecutor, Assignment, Params
+from executors.base import AdaptationExecutor, Assignment
+from executors.params import IterativePruningParams, Params
 from executors.pruning.reconstruction import Moments
 from executors.pruning.state import PruningState
 from executors.pruning.structure_loss import StructureLoss
@@ -17,35 +16,8 @@ from executors.timing import activity
 from executors.training.trainer import Trainer, constant
 from mistify.costs.budget import Costs, share_left
 
-#: A cut takes at least this share of the costs; a network is hardly hurt by less.
-LEAST_CUT = 0.2
-
 #: The physical network is rebuilt when the masked one has less than this share of its multiply-adds.
 _REBUILD_BELOW = 0.6
-
-
-class IterativePruningParams(Params):
-    """Settings of an algorithm that cuts several times.
-
-    Attributes:
-        cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
-            and so fewer of the `adapt_steps`.
-    """
-
-    cuts: int = Field(default=8, ge=1)
-
-    @property
-    def steps_of_cut(self) -> int:
-        """Training steps before each cut."""
-        return max(1, self.adapt_steps // self.cuts)
-
-    def planned_cuts(self, distance: float) -> int:
-        """Return the cuts of an edge along which costs fall by a factor: as few as take the least share each.
-
-        Args:
-            distance: The factor, above 1.
-        """
-        return min(self.cuts, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
 
 
 class IterativePruningExecutor(AdaptationExecutor):

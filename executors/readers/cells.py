@@ -12,6 +12,7 @@ from executors.readers.formats import Request, Schema, X
 from executors.readers.text import Tokenizer
 from executors.structure.signature import Activation, Input, Output
 from executors.training.objectives import IGNORED
+from mistify.wording import counted
 
 _PADDING: Final = 0
 
@@ -155,10 +156,10 @@ def _whole_numbers(figures: Array, reason: str = "") -> Array:
 def _padded(values: list[int], length: int, padding: int) -> Array:
     if not length:
         raise CellError(
-            f"{len(values)} values", 'a model of a fixed length, or "length" of the text settings'
+            counted(len(values), "value"), 'a model of a fixed length, or "length" of the text settings'
         )
     if len(values) > length:
-        raise CellError(f"{len(values)} values", f"{length} at the most")
+        raise CellError(counted(len(values), "value"), f"{length} at the most")
     return np.asarray([*values, *[padding] * (length - len(values))], np.int64)
 
 

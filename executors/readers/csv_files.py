@@ -10,6 +10,7 @@ from executors.data.errors import invalid
 from executors.readers.columns import Row, read_columns, schema_of_table
 from executors.readers.formats import Arrays, Reader, Request, Schema
 from mistify.errors import Problem
+from mistify.wording import counted
 
 #: What the csv module says of a cell beyond `csv.field_size_limit()`.
 _TOO_LONG: Final = "larger than field limit"
@@ -43,7 +44,9 @@ def _rows(path: Path) -> Iterator[Row]:
                 filled = [cell for name, cell in cells.items() if name is not None and cell is not None]
                 if None in cells or len(filled) < columns:
                     count = len(filled) + len(cells.get(None) or ())
-                    raise _bad_row(path, reader.line_num, f"{count} cells", f"{columns}, as in the header")
+                    raise _bad_row(
+                        path, reader.line_num, counted(count, "cell"), f"{columns}, as in the header"
+                    )
                 yield reader.line_num, dict(cells)
         except (csv.Error, UnicodeDecodeError) as error:
             row = reader.reader.line_num  # that of the DictReader is of the last row without error

@@ -18,9 +18,11 @@ from executors.sources.applications import application
 from executors.sources.builtin import builtin_source
 from executors.sources.flat import check_finite, flatten
 from executors.sources.guard import limited
+from executors.sources.hub_files import with_preset
 from executors.sources.keras3 import load_file
 from executors.sources.presets import load_preset
 from executors.sources.saved_model import load_saved_model
+from mistify.errors import MistifyError
 
 __all__ = ["builtin_source", "flatten", "load_application", "load_source"]
 
@@ -46,9 +48,12 @@ def load_source(path: Path, sequence: int | None = None, classes: int | None = N
     with limited(path, _LEAST_MEMORY):
         inspected = inspect_source(path, partial(_registered, path))
     with limited(path, _LEAST_MEMORY + _COPIES * inspected.size):
-        model = _load(path, inspected, sequence, classes)
-        check_finite(path, model)
-        return flatten(path, model)
+        try:
+            model = _load(path, inspected, sequence, classes)
+            check_finite(path, model)
+            return flatten(path, model)
+        except MistifyError as error:
+            raise with_preset(path, error) from error
 
 
 def _registered(path: Path, name: str) -> bool:

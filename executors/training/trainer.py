@@ -9,12 +9,13 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from executors.data import Array
+from executors.params import TrainingParams
 from executors.structure.keras_internals import moments
 from executors.timing import activity
 from executors.training.augmentation import augmenting
 from executors.training.evaluation import Evaluation, Tensors, call
 from executors.training.objectives import Floats, objectives_of
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 
 #: Steps whose data are given to the compiled loop at once.
 _CHUNK_STEPS = 50

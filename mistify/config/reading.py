@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
-from pydantic import (
-    ValidationError,
-)
+from pydantic import ValidationError
 
-from mistify.config.expansion import entries_of, in_the_file
+from mistify.config.expansion import Entry, entries_of, in_the_file
 from mistify.config.metric import known_metrics
 from mistify.config.porting import AlgorithmConfig, DatasetConfig, KnownGoal, PortingConfig
 from mistify.costs.axes import axis_of
@@ -34,16 +34,74 @@ class CollectiveBatch:
     indices: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class BatchReading:
+    """A text with configs, as far as it can be understood.
+
+    Attributes:
+        source: The name of the text in errors.
+        configs: The goals without mistakes, by their indices.
+        mistaken: The other goals by their indices, each with its value and what is wrong with it.
+        problems: All problems of the text, at their places in it. A value that already has a problem as JSON
+            (a duplicate key, a number without end) is not complained about twice.
+        entries: All goals, written out.
+    """
+
+    source: str
+    configs: Mapping[int, PortingConfig]
+    mistaken: Mapping[int, tuple[Any, ValidationError]]
+    problems: tuple[Problem, ...]
+    entries: Sequence[Entry]
+
+    def checked(self) -> tuple[PortingConfig, ...]:
+        """Return the configs.
+
+        Raises:
+            MistifyError: INVALID_CONFIG with every problem of the text.
+        """
+        if self.problems:
+            raise invalid_config(self.problems, self.source)
+        return tuple(self.configs.values())
+
+    @contextmanager
+    def problems_at_their_places(self) -> Iterator[None]:
+        """Let problems of configs that leave the block, `[INDEX].PATH`, be at their places in the text."""
+        try:
+            yield
+        except MistifyError as error:
+            if not error.problems:
+                raise
+            raise MistifyError(error.code, error.message, self.in_the_file(error.problems)) from error
+
+    def in_the_file(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Return problems of configs, `[INDEX].PATH`, at their places in the text, each once."""
+        return in_the_file(problems, self.entries)
+
+
 def parse_batch(
     text: str,
     source: str = "the config",
     *,
     server_knows_more: bool = False,
-    check_count: Callable[[int], object] = lambda _: None,
 ) -> tuple[PortingConfig, ...]:
+    """Return the configs of a text, which has no mistakes; see `read_batch`.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem of the text.
+    """
+    return read_batch(text, source, server_knows_more=server_knows_more).checked()
+
+
+def read_batch(
+    text: str,
+    source: str = "the config",
+    *,
+    server_knows_more: bool = False,
+    check_count: Callable[[int], object] = lambda _: None,
+) -> BatchReading:
     """Read a batch of configs: a JSON list as in Figure 3, one config, or goals written in short.
 
-    `mistify.config.expansion` has the short way. Problems are at their places in the file.
+    `mistify.config.expansion` has the short way.
 
     Args:
         text: JSON, in which comments and trailing commas are allowed.
@@ -53,8 +111,7 @@ def parse_batch(
         check_count: gets the number of goals before they are checked, and may raise an error.
 
     Raises:
-        MistifyError: INVALID_CONFIG with every problem of the text. A value that already has a problem
-            as JSON (a duplicate key, a number without end) is not complained about twice.
+        MistifyError: INVALID_CONFIG, the text is no JSON.
     """
     try:
         value, problems = read_json(text)
@@ -64,41 +121,38 @@ def parse_batch(
     known = {problem.place for problem in problems}
     if not entries and not problems:
         problems.append(Problem("the list", "no config", "at least one", "add a config"))
-    values = [entry.value for entry in entries]
+    configs, mistaken = _validated([entry.value for entry in entries])
+    wrong = (problems_of(error, PortingConfig, f"[{index}]") for index, (_, error) in mistaken.items())
+    found = in_the_file(chain.from_iterable(wrong), entries)
+    problems += [problem for problem in found if problem.place not in known]
+    problems += in_the_file(_problems_together(entries, configs, server_knows_more), entries)
+    return BatchReading(source, configs, mistaken, tuple(dict.fromkeys(problems)), entries)
+
+
+def _validated(
+    values: Sequence[Any],
+) -> tuple[dict[int, PortingConfig], dict[int, tuple[Any, ValidationError]]]:
+    """Return the configs without mistakes, and the others with theirs, by their indices."""
     configs: dict[int, PortingConfig] = {}
-    invalid: list[Problem] = []
-    for index, written_out in enumerate(values):
+    mistaken: dict[int, tuple[Any, ValidationError]] = {}
+    for index, value in enumerate(values):
         try:
-            configs[index] = PortingConfig.model_validate(written_out)
+            configs[index] = PortingConfig.model_validate(value)
         except ValidationError as error:
-            invalid += problems_of(error, PortingConfig, f"[{index}]")
-    problems += [problem for problem in in_the_file(invalid, entries) if problem.place not in known]
-    places = [entry.place for entry in entries]
-    others = [] if server_knows_more else [*_unknown_limits(values), *_unknown_metrics(configs)]
-    others += [*_repeated_ids(values, places), *_unequal_hardware(configs, places)]
-    problems += in_the_file(others, entries)
-    if problems:
-        raise invalid_config(dict.fromkeys(problems), source)
-    return tuple(configs.values())
+            mistaken[index] = value, error
+    return configs, mistaken
 
 
-@contextmanager
-def problems_at_their_places(text: str) -> Iterator[None]:
-    """Let problems of configs that leave the block be at their places in the text that they came from.
-
-    Args:
-        text: As `parse_batch` took it.
-    """
-    try:
-        yield
-    except MistifyError as error:
-        if not error.problems:
-            raise
-        try:
-            entries = entries_of(read_json(text)[0], [])
-        except JsonError:  # then the problem is the text's, and at its place
-            raise error from None
-        raise MistifyError(error.code, error.message, in_the_file(error.problems, entries)) from error
+def _problems_together(
+    entries: Sequence[Entry], configs: Mapping[int, PortingConfig], server_knows_more: bool
+) -> Iterator[Problem]:
+    """Yield the problems that no config has by itself alone."""
+    values, places = [entry.value for entry in entries], [entry.place for entry in entries]
+    if not server_knows_more:
+        yield from _unknown_limits(values)
+        yield from _unknown_metrics(configs)
+    yield from _repeated_ids(values, places)
+    yield from _unequal_hardware(configs, places)
 
 
 def _repeated_ids(entries: Sequence[object], places: Sequence[str]) -> Iterable[Problem]:
@@ -133,7 +187,7 @@ def _unknown_metrics(configs: Mapping[int, PortingConfig]) -> Iterable[Problem]:
                 yield invalid.problem(f"[{index}].dataset.{setting}")
 
 
-def _unequal_hardware(configs: dict[int, PortingConfig], places: Sequence[str]) -> Iterable[Problem]:
+def _unequal_hardware(configs: Mapping[int, PortingConfig], places: Sequence[str]) -> Iterable[Problem]:
     first: dict[str, tuple[int, NominalProfile | None]] = {}
     for index, config in configs.items():
         profile = None if config.profile is None else config.profile.with_threads(1)
@@ -146,10 +200,17 @@ def _unequal_hardware(configs: dict[int, PortingConfig], places: Sequence[str]) 
             yield problem.problem(f"[{index}].hardware")
 
 
-def collective_batches(configs: Sequence[PortingConfig]) -> list[CollectiveBatch]:
-    """Group configs by model, dataset and algorithm (with its settings), in order of first appearance."""
+def collective_batches(
+    configs: Sequence[PortingConfig] | Mapping[int, PortingConfig],
+) -> list[CollectiveBatch]:
+    """Group configs by model, dataset and algorithm (with its settings), in order of first appearance.
+
+    Args:
+        configs: All of a file, or some by their indices.
+    """
+    configs = configs if isinstance(configs, Mapping) else dict(enumerate(configs))
     together: dict[tuple[str, ...], list[int]] = {}
-    for index, config in enumerate(configs):
+    for index, config in configs.items():
         parts = config.dataset.model_dump(mode="json"), config.algorithm.config
         key = (config.model, config.algorithm.name, *(json.dumps(part, sort_keys=True) for part in parts))
         together.setdefault(key, []).append(index)

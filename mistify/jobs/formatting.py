@@ -38,6 +38,15 @@ def quality(metric: Metric, figure: float | None) -> str:
     return "-" if figure is None else metric.shown(figure)
 
 
+def duration(seconds: float) -> str:
+    """Return a time in words: `less than a second`, `12 s`, `12 min`, `2.0 h`."""
+    if seconds < 1:
+        return "less than a second"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:.1f} h"
+
+
 def shares(costs: Costs, source: Source) -> str:
     """Return costs relative to the source model's, both in float32: `multiply-adds 48%, parameters 51%`."""
     known = [axis for axis in costs if source.costs.get(axis) and axis == source_axis(axis)]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from mistify.config.branches import BranchesConfig
 from mistify.config.compression import CompressionConfig
@@ -179,6 +180,10 @@ class Job:
     seconds: float = 0.0
     spent: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+
+
+#: The stage of work that a worker has taken up.
+STARTING: Final = "starting"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from mistify.errors import Problem
 from mistify.parsing.validation import InvalidValue, Settings, shown
 from mistify.peers.correlation import Correlation
 from mistify.peers.hints import Hints, Location, invalid_hints
+from mistify.wording import counted
 
 _EARTH_KM: Final = 6371.0
 
@@ -101,7 +102,7 @@ class SpatioTemporal(Correlation):
             elif value is not None and name not in dimensions:
                 yield Problem(place, "a hint", "none: the group does not compare by it", "leave it out")
             elif isinstance(value, tuple) and len(value) != dimensions[name]:
-                expected = f"{dimensions[name]} numbers, as in all of the group"
+                expected = f"{counted(dimensions[name], 'number')}, as in all of the group"
                 yield Problem(place, f"{len(value)}: {shown(value)}", expected, "summarize data the same way")
 
     def _legs(self, hints: Hints) -> Iterator[Point]:

@@ -506,12 +506,14 @@ class PackageFile(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class WatchJobRequest(_message.Message):
-    __slots__ = ("job_id", "after_sequence")
+    __slots__ = ("job_id", "after_sequence", "so_far")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SO_FAR_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     after_sequence: int
-    def __init__(self, job_id: _Optional[str] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+    so_far: bool
+    def __init__(self, job_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., so_far: _Optional[bool] = ...) -> None: ...
 
 class JobEvent(_message.Message):
     __slots__ = ("sequence", "unix_ms", "goal_id", "job_state", "goal_state", "progress")

@@ -136,7 +136,8 @@ class PortingServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchJob(self, request, context):
-        """Every event after a sequence number, then new ones as they come, until the job has ended.
+        """Every event after a sequence number, then, unless only those so far are wanted, new ones as they come, until
+        the job has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+from rich.console import Console
 
 from mistify.errors import MistifyError
 from mistify.uploads import as_written
+from mistify_client.porting.printing import print_line
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -18,8 +20,8 @@ def reported_errors() -> Iterator[None]:
     try:
         yield
     except MistifyError as error:
-        typer.echo(f"mistify: {as_written(str(error))}", err=True)
+        print_line(Console(stderr=True), f"mistify: {as_written(str(error))}")
         raise typer.Exit(error.code.exit_code) from error
     except OSError as error:
-        typer.echo(f"mistify: {error}", err=True)
+        print_line(Console(stderr=True), f"mistify: {error}")
         raise typer.Exit(EXIT_FAILED) from error

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,39 +15,36 @@ from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from mistify.config.reading import parse_batch
-from mistify.jobs.job import Goal, JobState
-from mistify.parsing.quantities import format_bytes
+from mistify.jobs.job import Goal
 from mistify.tokens import read_token
+from mistify.wording import counted, listed, names_by
+from mistify_client.cli import jobs as job_commands
 from mistify_client.cli import monitor as monitor_commands
 from mistify_client.cli import profile as profiling_commands
 from mistify_client.cli import tune as tuning_commands
 from mistify_client.cli.errors import EXIT_INTERRUPTED, reported_errors
 from mistify_client.cli.options import TokenFile
 from mistify_client.cli.run import try_package
+from mistify_client.cli.serving import Serving, check_config
 from mistify_client.files import output_directory, read_text
 from mistify_client.porting.follow import EXIT_UNMET, finish, follow
 from mistify_client.porting.local_files import local_files
-from mistify_client.porting.local_server import embedded_server
 from mistify_client.porting.plan_report import plan_report, plan_tree
 from mistify_client.porting.progress import Display, display
 from mistify_client.porting.submission import attach
 from mistify_client.rpc.files import FilesClient
 from mistify_client.rpc.porting import PortingClient
-from mistify_client.rpc.retry import Backoff
 
-#: An embedded server never returns at the same address, so waiting longer is useless.
-_EMBEDDED_ATTEMPTS = 4
 _ANNOUNCED_SECONDS = 1.0
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+job_commands.register(app)
 monitor_commands.register(app)
 tuning_commands.register(app)
 profiling_commands.register(app)
 
-ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]
 ConfigArgument = Annotated[Path, typer.Argument(help="JSON file with the goals.", metavar="CONFIG")]
 OutOption = Annotated[Path, typer.Option(help="Directory for the packages and report.json.")]
 PortingServer = Annotated[
@@ -92,16 +88,15 @@ def port(
     """
     with reported_errors():
         text = read_text(config)
-        parse_batch(text, str(config), server_knows_more=True)
-        token = read_token(token_file)
-        output_directory(out)
+        token, roots = read_token(token_file), _roots(data_root, config)
         store = _store_directory(store, out)
-        roots = _roots(data_root, config)
+        check_config(text, str(config), Serving(server, store, roots), token)
+        output_directory(out)
         console = Console()
-        with _session(server, store, roots, token, console) as (client, shown):
+        with _session(Serving(server, store, roots), token, console) as (client, shown):
             text = _with_files_sent(text, roots, server, token, shown.show_line)
             job = attach(client, text, out, server or f"store:{store}")
-            shown.show_line(f"job {job.id}, {len(job.goals)} goals")
+            shown.show_line(f"job {job.id}, {counted(len(job.goals), 'goal')}")
             _warn(job.goals, shown)
             job = follow(client, job, out, shown)
         code = finish(job, out, console)
@@ -129,10 +124,12 @@ def plan(
     """
     with reported_errors(), TemporaryDirectory(prefix="mistify-") as scratch:
         text = read_text(config)
-        parse_batch(text, str(config), server_knows_more=True)
-        token, roots = read_token(token_file), _roots(data_root, config)
+        token = read_token(token_file)
+        roots = _roots(data_root, config)
+        serving = Serving(server, (store or Path(scratch)).resolve(), roots)
+        check_config(text, str(config), serving, token)
         with (
-            _serving(server, (store or Path(scratch)).resolve(), roots, resume=False) as (address, backoff),
+            serving.started(resume=False) as (address, backoff),
             PortingClient(address, token, backoff=backoff) as client,
         ):
             predicted = client.plan(
@@ -167,48 +164,15 @@ def add(
         output_directory(out)
         console = Console()
         # The job knows the paths of its models and data, so no roots are needed.
-        with _session(server, _store_directory(store, out), [], token, console) as (client, shown):
+        serving = Serving(server, _store_directory(store, out), [])
+        with _session(serving, token, console) as (client, shown):
             text = _with_files_sent(text, _roots(None, config), server, token, shown.show_line)
             job = client.add_goals(job_id, text)
-            shown.show_line(f"job {job.id}, {len(only)} of {len(job.goals)} goals")
+            shown.show_line(f"job {job.id}, {len(only):,} of {counted(len(job.goals), 'goal')}")
             _warn((goal for goal in job.goals if goal.id in only), shown)
             job = follow(client, job, out, shown, only)
         code = finish(job, out, console, only)
     raise typer.Exit(code)
-
-
-@app.command()
-def jobs(server: ServerOption, token_file: TokenFile = None) -> None:
-    """List the jobs of a server."""
-    table = Table("job", "state", "created", "goals met")
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        for part in client.jobs():
-            job = part.job
-            created = datetime.fromtimestamp(job.created_unix_ms / 1000, UTC)
-            met = f"{part.goals_met}/{part.goal_count}"
-            table.add_row(job.id, job.state.value, f"{created:%Y-%m-%d %H:%M:%S} UTC", met)
-    Console().print(table)
-
-
-@app.command()
-def cancel(
-    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
-) -> None:
-    """Stop a job; goals that are met keep their packages."""
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        state = client.cancel(job).state
-    verb = "is" if state is JobState.CANCELLED else "had already ended:"
-    typer.echo(f"job {job} {verb} {state.value}")
-
-
-@app.command()
-def remove(
-    job: Annotated[str, typer.Argument(metavar="JOB")], server: ServerOption, token_file: TokenFile = None
-) -> None:
-    """Remove a job that has ended, with its packages, and all files that no other job needs."""
-    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
-        freed = client.remove(job)
-    typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
 
 
 @app.command()
@@ -237,30 +201,18 @@ def main() -> NoReturn:
 
 @contextmanager
 def _session(
-    server: str | None, store: Path, roots: Sequence[Path], token: str | None, console: Console
+    serving: Serving, token: str | None, console: Console
 ) -> Iterator[tuple[PortingClient, Display]]:
     """Yield a client of the server to port with, and the display for its job."""
     with (
-        _resumable(server),
-        _serving(server, store, roots) as (address, backoff),
+        _resumable(serving.remote),
+        serving.started() as (address, backoff),
         display(console) as shown,
         PortingClient(
             address, token, backoff=replace(backoff, wait=_announced_wait(shown, address))
         ) as client,
     ):
         yield client, shown
-
-
-@contextmanager
-def _serving(
-    remote: str | None, store: Path, roots: Sequence[Path], *, resume: bool = True
-) -> Iterator[tuple[str, Backoff]]:
-    """Yield the address of the server to port with, and the delays of retries."""
-    if remote is not None:
-        yield remote, Backoff()
-        return
-    with embedded_server(store, roots, resume=resume) as address:
-        yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
 
 
 def _with_files_sent(
@@ -304,9 +256,8 @@ def _announced_wait(shown: Display, address: str) -> Callable[[float], None]:
 
 def _warn(goals: Iterable[Goal], shown: Display) -> None:
     """Show the warnings about goals that are likely to be missed."""
-    for goal in goals:
-        if goal.warning:
-            shown.show_line(f"{goal.id}: {goal.warning}")
+    for warning, names in names_by((goal.id, goal.warning) for goal in goals if goal.warning).items():
+        shown.show_line(f"{listed(names)}: {warning}")
 
 
 def _store_directory(store: Path | None, out: Path) -> Path:
@@ -314,4 +265,4 @@ def _store_directory(store: Path | None, out: Path) -> Path:
 
 
 def _roots(data_roots: list[Path] | None, config: Path) -> list[Path]:
-    return [root.resolve() for root in data_roots or [config.parent, Path()]]
+    return list(dict.fromkeys(root.resolve() for root in data_roots or [config.parent, Path()]))

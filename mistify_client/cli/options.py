@@ -7,3 +7,4 @@ import typer
 
 PackageOption = Annotated[Path, typer.Option("--package", metavar="DIR", help="Directory of the package.")]
 TokenFile = Annotated[Path | None, typer.Option(help="File that holds the server's access token.")]
+ServerOption = Annotated[str, typer.Option("--server", envvar="MISTIFY_SERVER", metavar="HOST:PORT")]

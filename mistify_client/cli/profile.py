@@ -20,6 +20,7 @@ from mistify.files import write_json
 from mistify.package.manifest import Manifest
 from mistify.profiling.energy import energy_counter
 from mistify.profiling.measuring import measure_device
+from mistify.tables import plain_table
 from mistify.tokens import read_token
 from mistify_client.cli.errors import reported_errors
 from mistify_client.cli.options import PackageOption, TokenFile
@@ -191,7 +192,7 @@ def _connected(
 
 
 def _device_table(listed: list[Device]) -> Table:
-    table = Table("device", "measured", "precision", "threads", "error (9 of 10 below)", "power", "on")
+    table = plain_table("device", "measured", "precision", "threads", "error (9 of 10 below)", "power", "on")
     for device in listed:
         for number, setting in enumerate(device.settings):
             first = number == 0

@@ -44,6 +44,10 @@ def tune_package(
     config: Annotated[
         Path | None, typer.Option(metavar="TUNING.TOML", help="Group, hints and privacy.")
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Other data, on which to find out what the package forgets."),
+    ] = None,
     token_file: TokenFile = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: LiteRT's own choice.")] = None,
 ) -> None:
@@ -63,6 +67,7 @@ def tune_package(
         manifest = verify(version)
         training = training_of(version, manifest)
         examples = read_examples(data, manifest, training)
+        kept = None if keep is None else read_examples(keep, manifest, training)
         peering = None
         if server is not None and settings is not None:
             hints = hints_of(settings.hints, examples, manifest, training)
@@ -74,6 +79,7 @@ def tune_package(
                 peering,
                 settings.privacy if settings else None,
                 settings=settings.training_settings() if settings else None,
+                keep=kept,
                 threads=threads,
                 display=shown,
             )
@@ -122,5 +128,9 @@ def _print_outcome(outcome: TuningOutcome, training: Training) -> None:
         )
     for note in outcome.notes:
         typer.echo(f"note: {note}")
+    if outcome.knew is not None and outcome.knows is not None:
+        typer.echo(f"on the examples to keep: {outcome.knew} before, {outcome.knows} now")
+    if outcome.forgotten:
+        typer.echo(f"warning: {outcome.forgotten}")
     installed = "nothing was gained" if outcome.version is None else f"installed: {outcome.version}"
     typer.echo(installed)

@@ -157,8 +157,8 @@ class Monitor:
         threads, diagnosis = outcome.manifest.latency.threads, outcome.diagnosis
         others = ", ".join(map(str, outcome.other_threads))
         reason = (
-            f"an app runs with {others} threads, and its inferences do not count: the package was measured "
-            f"with {threads}; call load() without threads"
+            f"an app runs with {others} thread{'' if others == '1' else 's'}, and its inferences do not "
+            f"count: the package was measured with {threads}; call load() without threads"
         )
         self._journal.problem("threads", reason if others else None)
         if diagnosis is None:

@@ -1,6 +1,6 @@
 """A job from submission to report: watch it, fetch each package as its goal ends, write the report."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -10,8 +10,10 @@ from mistify.errors import ErrorCode, MistifyError
 from mistify.files import write_json
 from mistify.jobs.job import Goal, GoalState, Job, JobState, ProgressUpdate
 from mistify.jobs.report import PREDICTION, judged_by, report
-from mistify_client.porting.progress import SOURCE, Display
-from mistify_client.porting.report import REPORT, table
+from mistify.wording import listed, names_by
+from mistify_client.porting.printing import print_line
+from mistify_client.porting.progress import SOURCE, Display, once_for_equal_goals
+from mistify_client.porting.table import REPORT, table
 from mistify_client.rpc.porting import PortingClient
 
 #: The exit code of a job that ended with goals that are not met.
@@ -49,7 +51,7 @@ def follow(
     """
     source = job.source
     left = None if only is None else set(only)
-    for event in client.watch(job.id):
+    for event in once_for_equal_goals(client.watch(job.id)):
         if left is not None and event.goal_id not in left:
             continue
         match event.event:
@@ -81,24 +83,47 @@ def finish(job: Job, out: Path, console: Console, only: Collection[str] | None =
             have every goal.
     """
     write_json(out / REPORT, report(job))
-    console.print(table(job, console.width))
     goals = [goal for goal in job.goals if only is None or goal.id in only]
-    unmet = [goal for goal in goals if goal.state is not GoalState.MET]
     verdict, code = _verdict(job, goals)
-    lines = [f"{goal.id} is {goal.state.value}: {goal.reason}" for goal in unmet]
-    lines += [f"{goal.id} is {goal.precision_choice}" for goal in goals if goal.precision_choice]
-    lines += [f"{goal.id} by {goal.algorithm}: {goal.choice}" for goal in goals if goal.choice]
-    lines += [f"package: {package_directory(out, goal.id)}" for goal in goals if goal.files]
-    lines += [f"{goal.id} {goal.note}" for goal in goals if goal.note]
-    for line in (*lines, f"report: {out / REPORT}", verdict):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    show_result(job, console, goals)
+    for goal in goals:
+        if goal.files:
+            print_line(console, f"package: {package_directory(out, goal.id)}")
+    print_line(console, f"report: {out / REPORT}")
+    print_line(console, verdict)
     return code
+
+
+def show_result(job: Job, console: Console, goals: Collection[Goal]) -> None:
+    """Print the table of a job, and what there is to say about goals: reasons, choices and notes.
+
+    Args:
+        job: the job, whose goals are all in the table.
+        console: prints the table.
+        goals: those that sentences are about.
+    """
+    console.print(table(job, console.width))
+    for line in sentences(goals):
+        print_line(console, line)
+
+
+def sentences(goals: Collection[Goal]) -> Iterator[str]:
+    """Yield what there is to say about goals, once for all that it is true of."""
+    unmet = [goal for goal in goals if goal.state is not GoalState.MET and goal.reason]
+    states = [(goal.id, f"{goal.state.value}: {goal.reason}") for goal in unmet]
+    states += [(goal.id, goal.precision_choice) for goal in goals if goal.precision_choice]
+    for state, names in names_by(states).items():
+        yield f"{listed(names)} {'is' if len(names) == 1 else 'are'} {state}"
+    more = [(goal.id, f"by {goal.algorithm}: {goal.choice}") for goal in goals if goal.choice]
+    more += [(goal.id, goal.note) for goal in goals if goal.note]
+    for words, names in names_by(more).items():
+        yield f"{listed(names)} {words}"
 
 
 def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
     """Return the last line, and the exit code; `goals` are those that count."""
     unmet = sum(goal.state is not GoalState.MET for goal in goals)
-    all_are = f"All {len(goals)} goals are" if len(goals) != 1 else "The goal is"
+    all_are = f"All {len(goals):,} goals are" if len(goals) != 1 else "The goal is"
     predicted = sum(judged_by(goal) == PREDICTION for goal in goals)
     match job.state:
         case JobState.FAILED:
@@ -106,10 +131,10 @@ def _verdict(job: Job, goals: Collection[Goal]) -> tuple[str, int]:
         case JobState.CANCELLED:
             return "The job was cancelled.", ErrorCode.CANCELLED.exit_code
         case _ if unmet:
-            some_are = f"{unmet} of {len(goals)} goals are" if len(goals) != 1 else "The goal is"
-            return f"{some_are} not met.", EXIT_UNMET
+            some = f"{unmet:,} of {len(goals):,} goals" if len(goals) != 1 else "The goal"
+            return f"{some} {'is' if unmet == 1 else 'are'} not met.", EXIT_UNMET
         case _ if predicted:
-            by = "as predicted" if predicted == len(goals) else f"{predicted} of them as predicted"
+            by = "as predicted" if predicted == len(goals) else f"{predicted:,} of them as predicted"
             return f"{all_are} met, {by}, not as measured.", 0
         case _:
             return f"{all_are} met.", 0

@@ -1,7 +1,7 @@
 """A plan as a tree for people, and as plain data for programs."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -9,10 +9,11 @@ from rich.tree import Tree
 
 from mistify.config.metric import Metric
 from mistify.costs.budget import FLOPS, MEMORY, PARAMS, Costs
-from mistify.jobs.formatting import amounts, shares
+from mistify.jobs.formatting import amounts, duration, shares
 from mistify.jobs.job import Source
 from mistify.jobs.plan import Interval, OutOfReach, OutputEstimate, Plan, PlannedBatch, PlannedEdge
 from mistify.uploads import as_written
+from mistify.wording import counted, listed, names_by
 
 #: Shown for every network, besides the axes that its goals limit.
 _SHOWN = (FLOPS, PARAMS, MEMORY)
@@ -60,7 +61,8 @@ def _batch_report(batch: PlannedBatch) -> dict[str, object]:
 
 def plan_tree(plan: Plan) -> RenderableType:
     """Return the trees of a plan, the limits that cannot be met, and the duration of the job."""
-    lines = [_unreachable(limit) for limit in plan.out_of_reach]
+    alike = names_by((limit.goal, replace(limit, goal="")) for limit in plan.out_of_reach)
+    lines = [_unreachable(goals, limit) for limit, goals in alike.items()]
     brief = sum(len(batch.edges) for batch in plan.batches) > _MOST_WITH_REASONS
     if brief:
         lines.append("Why algorithms and precisions were chosen: mistify plan --json.")
@@ -70,8 +72,9 @@ def plan_tree(plan: Plan) -> RenderableType:
 
 def _batch(batch: PlannedBatch, brief: bool) -> Tree:
     source = ", ".join(_scores(batch.metric, batch.source_accuracy, batch.source_outputs))
-    head = f"[bold]{escape(as_written(batch.model))}[/]: {escape(source)} after {batch.source_steps:,} steps"
-    tree = Tree(f"{head}, {_duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
+    model, steps = escape(as_written(batch.model)), counted(batch.source_steps, "step")
+    head = f"[bold]{model}[/]: {escape(source)} after {steps}"
+    tree = Tree(f"{head}, {duration(batch.source_seconds)}; predicted {escape(batch.evidence)}")
     places: dict[str | None, Tree] = {None: tree}
     for edge in batch.edges:
         branch = places[edge.parent].add(Group(*_edge(batch, edge, brief)))
@@ -85,14 +88,14 @@ def _edge(batch: PlannedBatch, edge: PlannedEdge, brief: bool) -> Iterable[str]:
     figures = [
         *_scores(batch.metric, edge.accuracy, edge.outputs),
         shares(costs, Source(batch.source_costs, metric=batch.metric, formats=batch.formats)),
-        f"{edge.steps:,} steps",
-        _duration(edge.seconds),
+        counted(edge.steps, "step"),
+        duration(edge.seconds),
     ]
-    yield f"[bold]{escape(', '.join(edge.goals))}[/]: {escape(', '.join(figures))}"
+    yield f"[bold]{escape(listed(edge.goals))}[/]: {escape(', '.join(figures))}"
     if edge.algorithm and not brief:
         yield f"[dim]{escape(edge.algorithm)}: {escape(edge.choice)}[/]"
-    for goal, choice in () if brief else edge.precisions.items():
-        yield f"[dim]{escape(f'{goal} as {choice}')}[/]"
+    for choice, goals in {} if brief else names_by(edge.precisions.items()).items():
+        yield f"[dim]{escape(f'{listed(goals)} as {choice}')}[/]"
     if edge.warning:
         yield f"[yellow]{escape(edge.warning)}[/]"
 
@@ -114,20 +117,12 @@ def _interval(metric: Metric, figure: Interval | None) -> str:
     return f"{metric.shown(figure.middle)} ({metric.shown(figure.low)} to {metric.shown(figure.high)})"
 
 
-def _unreachable(limit: OutOfReach) -> str:
+def _unreachable(goals: Sequence[str], limit: OutOfReach) -> str:
     return (
-        f"{limit.goal}: {limit.limit} {limit.value} cannot be met; the nearest that can is {limit.nearest}, "
-        "or start from a smaller model"
+        f"{listed(goals)}: {limit.limit} {limit.value} cannot be met; the nearest that can is "
+        f"{limit.nearest}, or start from a smaller model"
     )
 
 
 def _about(seconds: float) -> str:
-    return f"about {_duration(seconds)}" if seconds >= 1 else _duration(seconds)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "less than a second"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:.1f} h"
+    return f"about {duration(seconds)}" if seconds >= 1 else duration(seconds)

@@ -1,6 +1,6 @@
 """The progress of a running job: a bar for each goal on a terminal, plain lines elsewhere."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -10,8 +10,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from mistify.jobs.formatting import quality, shares
-from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
+from mistify.jobs.job import STARTING, Goal, GoalState, JobEvent, ProgressUpdate, Source
 from mistify.jobs.report import outcome
+from mistify_client.porting.printing import print_line
 
 #: The subject of work that concerns the whole job, such as tuning the source model.
 SOURCE = "source"
@@ -39,7 +40,23 @@ def display(console: Console) -> Iterator[Display]:
         with _bars(console) as bars:
             yield BarDisplay(bars)
     else:
-        yield LineDisplay(partial(console.print, markup=False, highlight=False, soft_wrap=True))
+        yield LineDisplay(partial(print_line, console))
+
+
+def once_for_equal_goals(events: Iterable[JobEvent]) -> Iterator[JobEvent]:
+    """Yield events without progress that the event before has reported of another goal.
+
+    Equal goals share a network, and each has an event of its own for the same progress.
+    """
+    before: JobEvent | None = None
+    for event in events:
+        if not (
+            before is not None
+            and isinstance(event.event, ProgressUpdate)
+            and (event.unix_ms, event.event) == (before.unix_ms, before.event)
+        ):
+            yield event
+        before = event
 
 
 class BarDisplay:
@@ -70,7 +87,7 @@ class BarDisplay:
 
     def show_line(self, line: str) -> None:
         """Implement `Display`."""
-        self._bars.console.print(line, markup=False, highlight=False)
+        print_line(self._bars.console, line)
 
     def _remove(self, subject: str) -> None:
         if subject in self._tasks:
@@ -80,7 +97,7 @@ class BarDisplay:
 class LineDisplay:
     """A line whenever a stage begins or another tenth of its steps is done, printed by `print_line`.
 
-    A stage without steps, in which work waits to start, gets a line only if it is the first.
+    The start of work gets a line only if it is the first.
     """
 
     def __init__(self, print_line: Callable[[str], None]) -> None:
@@ -90,8 +107,7 @@ class LineDisplay:
     def update(self, subject: str, progress: ProgressUpdate, source: Source | None) -> None:
         """Implement `Display`."""
         mark = progress.stage, _STEPS_SHOWN * progress.step // max(progress.total_steps, 1)
-        waiting = progress.total_steps == 0
-        if self._shown.get(subject) == mark or (waiting and subject in self._shown):
+        if self._shown.get(subject) == mark or (progress.stage == STARTING and subject in self._shown):
             return
         self._shown[subject] = mark
         figures = _figures(progress, progress.costs, source)
@@ -119,7 +135,7 @@ def _bars(console: Console) -> Progress:
 
 
 def _stage(progress: ProgressUpdate) -> str:
-    steps = f" {progress.step}/{progress.total_steps}" if progress.total_steps else ""
+    steps = f" {progress.step}/{progress.total_steps}" if progress.total_steps > 1 else ""
     return f"{progress.stage}{steps}"
 
 

@@ -1,8 +1,9 @@
 """The result of a job as a table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,7 +21,7 @@ from mistify.costs.budget import (
 from mistify.costs.catalogue import HOST
 from mistify.costs.quantization import Quantization
 from mistify.jobs.comparison import compared_quality
-from mistify.jobs.formatting import amount, quality
+from mistify.jobs.formatting import amount, duration, quality
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Job, Source
 from mistify.jobs.report import (
     JUDGED,
@@ -32,6 +33,7 @@ from mistify.jobs.report import (
     measured_latency,
     profile_of_goal,
 )
+from mistify.wording import counted, listed, names_by
 
 REPORT = "report.json"
 
@@ -58,6 +60,9 @@ _COLUMNS = {
     _MET: 0,
 }
 
+#: Columns of any table, however narrow.
+_ALWAYS = (_GOAL, _ACCURACY, _MET)
+
 
 def table(job: Job, width: int = 80) -> Table:
     """Return a table of a job's source model and goals, with the columns that a console has room for.
@@ -66,7 +71,7 @@ def table(job: Job, width: int = 80) -> Table:
     many threads latencies are where no column does, and which goals are judged by a predicted latency. Beside
     accuracies are the points, or of errors the per cent, by which they differ from the tuned source's.
     """
-    title = f"job {job.id}: {job.state.value}, {job.seconds:.0f} s"
+    title = f"job {job.id}: {job.state.value}, {duration(job.seconds)}"
     threads = {goal.threads for goal in job.goals}
     hidden = {_THREADS} if len(threads) < 2 else set()
     in_caption = hidden or width < _COLUMNS[_THREADS]
@@ -79,20 +84,52 @@ def table(job: Job, width: int = 80) -> Table:
     columns = [column for column, least in _COLUMNS.items() if width >= least and column not in hidden]
     source = job.source
     columns[columns.index(_ACCURACY) : columns.index(_ACCURACY)] = _limited_metrics(job.goals, source)
+    goal_rows = [row for goal in job.goals for row in _rows_of(goal, source)]
+    source_rows = [] if source is None else list(_source_rows(source, min(threads, default=1)))
+    columns = _fitting(columns, [*source_rows, *goal_rows], width)
     for column in columns:
         if column in (_GOAL, _PARENT):
             table.add_column(escape(column), overflow="fold", min_width=_NAME_WIDTH)
         else:
             left = column in (_ALGORITHM, _PRECISION, _MET)
             table.add_column(escape(column), justify="left" if left else "right", no_wrap=True)
-    if source is not None:
-        for row in _source_rows(source, min(threads, default=1)):
+    for rows in (source_rows, goal_rows):
+        for row in rows:
             table.add_row(*(escape(row.get(column, "")) for column in columns))
         table.add_section()
-    for goal in job.goals:
-        for row in (_goal_row(goal, source), *_output_rows(goal), *_branch_rows(goal, source)):
-            table.add_row(*(escape(row.get(column, "")) for column in columns))
     return table
+
+
+def _rows_of(goal: Goal, source: Source | None) -> Iterable[dict[str, str]]:
+    """Yield the row of a goal, and those of its outputs and branches."""
+    yield _goal_row(goal, source)
+    yield from _output_rows(goal)
+    yield from _branch_rows(goal, source)
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """Return the columns for which a console has room, without those that matter least: no figure is cut.
+
+    Args:
+        columns: Those wished for.
+        rows: All rows of the table.
+        width: Of the console.
+    """
+    widths = {column: _width(column, rows) for column in columns}
+    rank = {column: _COLUMNS.get(column, 0) for column in columns if column not in _ALWAYS}
+    for column in sorted(rank, key=lambda column: rank[column], reverse=True):
+        if sum(widths.values()) + len(widths) <= width:
+            break
+        del widths[column]
+    return list(widths)
+
+
+def _width(column: str, rows: Iterable[Mapping[str, str]]) -> int:
+    """Return the least width of a column in which no cell is cut."""
+    if column in (_GOAL, _PARENT):  # folded
+        return _NAME_WIDTH
+    cells = [*column.splitlines(), *(row.get(column, "") for row in rows)]
+    return max(map(cell_len, cells))
 
 
 def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:
@@ -107,22 +144,18 @@ def _limited_metrics(goals: Iterable[Goal], source: Source | None) -> list[str]:
 
 def _threads(goals: Iterable[Goal]) -> str:
     """Return with how many threads latencies are, and of which goals where they differ."""
-    named: dict[int, list[str]] = {}
-    for goal in goals:
-        named.setdefault(goal.threads, []).append(goal.id)
-    counts = {count: f"{count} thread" + ("" if count == 1 else "s") for count in named or (1,)}
+    named = names_by((goal.id, goal.threads) for goal in goals)
     if len(named) < 2:
-        return f"latencies with {' '.join(counts.values())}"
-    of_goals = (f"{words} ({', '.join(named[count])})" for count, words in sorted(counts.items()))
+        return f"latencies with {counted(next(iter(named), 1), 'thread')}"
+    of_goals = (f"{counted(count, 'thread')} ({listed(ids)})" for count, ids in sorted(named.items()))
     return escape(f"latencies with {', '.join(of_goals)}")
 
 
 def _predicted(goals: Iterable[Goal]) -> str | None:
     """Return which goals are judged by a predicted latency; None if none is."""
-    named = [f"{goal.id} ({hardware_of_goal(goal)})" for goal in goals if judged_by(goal) == PREDICTION]
-    return (
-        escape(f"judged by a latency that was predicted, not measured: {', '.join(named)}") if named else None
-    )
+    named = names_by((goal.id, hardware_of_goal(goal)) for goal in goals if judged_by(goal) == PREDICTION)
+    of_goals = ", ".join(f"{listed(ids)} ({hardware})" for hardware, ids in named.items())
+    return escape(f"judged by a latency that was predicted, not measured: {of_goals}") if named else None
 
 
 def _time_shares(spent: Mapping[str, float]) -> str | None:

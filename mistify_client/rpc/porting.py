@@ -107,6 +107,20 @@ class PortingClient(ServiceClient):
                 return job, goal
         raise MistifyError(ErrorCode.NOT_FOUND, f"job {job_id} has no goal {goal_id!r}")
 
+    def goal_with_package(self, job_id: str, goal_id: str) -> Goal:
+        """Return a goal that has a package.
+
+        Raises:
+            MistifyError: NOT_FOUND if there is no such job or goal, or the goal has no package (yet).
+        """
+        _, goal = self.with_goal(job_id, goal_id)
+        if not goal.files:
+            because = f": {goal.reason}" if goal.reason else ""
+            raise MistifyError(
+                ErrorCode.NOT_FOUND, f"goal {goal_id!r} is {goal.state.value} and has no package{because}"
+            )
+        return goal
+
     def jobs(self) -> Iterator[JobPart]:
         """Yield every job of the server, without its goals; they are requested page by page."""
         request = pb.ListJobsRequest(page_size=PAGE_SIZE, goals=pb.GoalSelection())
@@ -151,11 +165,17 @@ class PortingClient(ServiceClient):
         answer: pb.RemoveJobResponse = self._connection.call(self._stub.RemoveJob, request, REMOVE_SECONDS)
         return answer.freed_bytes
 
-    def watch(self, job_id: str, after_sequence: int = 0) -> Iterator[JobEvent]:
-        """Yield the events of a job after a sequence number, then new ones as they come, until it ends."""
+    def watch(self, job_id: str, after_sequence: int = 0, *, so_far: bool = False) -> Iterator[JobEvent]:
+        """Yield the events of a job after a sequence number, then new ones as they come, until it ends.
+
+        Args:
+            job_id: the id of the job.
+            after_sequence: the last number that is known already; 0 for all.
+            so_far: True to end with the last event so far, also if the job goes on.
+        """
 
         def events(seen: int) -> Iterator[JobEvent]:
-            request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen)
+            request = pb.WatchJobRequest(job_id=job_id, after_sequence=seen, so_far=so_far)
             for message in self._connection.stream(self._stub.WatchJob, request):
                 yield porting.event_from_proto(message)
 
@@ -181,7 +201,7 @@ class PortingClient(ServiceClient):
             MistifyError: NOT_FOUND if the goal has no package (yet); CORRUPT_PACKAGE if a file does not
                 match its digest, twice in a row.
         """
-        goal = self._goal_with_package(job_id, goal_id)
+        goal = self.goal_with_package(job_id, goal_id)
         files = [file for file in goal.files if only is None or file.name in only]
         download_package(files, directory, self._reader(job_id, goal_id))
         return goal
@@ -206,15 +226,6 @@ class PortingClient(ServiceClient):
             goals += porting.job_from_proto(page).goals
             token = page.next_page_token
         return replace(job, goals=tuple(goals))
-
-    def _goal_with_package(self, job_id: str, goal_id: str) -> Goal:
-        _, goal = self.with_goal(job_id, goal_id)
-        if not goal.files:
-            because = f": {goal.reason}" if goal.reason else ""
-            raise MistifyError(
-                ErrorCode.NOT_FOUND, f"goal {goal_id!r} is {goal.state.value} and has no package{because}"
-            )
-        return goal
 
     def _reader(self, job_id: str, goal_id: str) -> ReadFrom:
         def chunks(name: str, offset: int) -> Iterator[bytes]:

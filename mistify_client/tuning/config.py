@@ -35,6 +35,7 @@ class TuningFile(Settings):
         learning_rate: at first.
         patience: passes through the data without gain after which the learning rate is lowered, or the
             training ends.
+        rehearsal: the weight of what the network knew before, as in `TrainingSettings`.
     """
 
     group: str = Field(description="the name of a group", examples=["cameras"])
@@ -45,10 +46,15 @@ class TuningFile(Settings):
         default=TrainingSettings.learning_rate, gt=0, description="above 0", examples=[0.001]
     )
     patience: int = Field(default=TrainingSettings.patience, ge=1, description="1 or more", examples=[5])
+    rehearsal: float = Field(
+        default=TrainingSettings.rehearsal, ge=0, le=100, description="0 to 100", examples=[1]
+    )
 
     def training_settings(self) -> TrainingSettings:
         """Return the settings of the training."""
-        return TrainingSettings(learning_rate=self.learning_rate, patience=self.patience)
+        return TrainingSettings(
+            learning_rate=self.learning_rate, patience=self.patience, rehearsal=self.rehearsal
+        )
 
 
 def read_tuning_file(path: Path) -> TuningFile:

@@ -13,6 +13,7 @@ import numpy as np
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.package.manifest import Manifest
 from mistify.package.training import OutputKind, Training
+from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, bind
 
 #: The most examples that are held out to decide when to stop.
@@ -166,7 +167,7 @@ def _problems(examples: Examples, manifest: Manifest, training: Training, path: 
         elif len(array) != len(examples):
             yield Problem(
                 f"{path}: {name}",
-                f"{len(array)} examples",
+                counted(len(array), "example"),
                 f"{len(examples)}",
                 "give every array the same number",
             )

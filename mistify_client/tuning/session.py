@@ -18,11 +18,13 @@ from mistify_client.rpc.connection import Traffic
 from mistify_client.runtime.interpreter import NETWORK
 from mistify_client.runtime.versions import current, state_directory
 from mistify_client.tuning.examples import Examples, Split, split
+from mistify_client.tuning.forgetting import Knowledge, knowledge
 from mistify_client.tuning.installation import install_tuned
 from mistify_client.tuning.peers.exchange import Exchange, Peering
 from mistify_client.tuning.peers.models import PeerModels, PeerOutputs
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, TuningProgress
+from mistify_client.tuning.rehearsal import rehearsal_of
 from mistify_client.tuning.release import Privacy, noisy_examples
 from mistify_client.tuning.trainer import Trainer, load_trainer
 from mistify_client.tuning.training_loop import Score, TrainingSettings
@@ -43,6 +45,8 @@ class TuningOutcome:
         version: the directory of the new version; None where nothing was gained, and nothing installed.
         notes: messages for the user, such as peers that were left out, or a server that was away.
         traffic: bytes of all messages to and from the server.
+        knew: how well the network did before on the examples to keep; None where there are none.
+        knows: how well it does now.
     """
 
     began: Score
@@ -51,6 +55,13 @@ class TuningOutcome:
     version: Path | None
     notes: tuple[str, ...]
     traffic: Traffic
+    knew: Knowledge | None = None
+    knows: Knowledge | None = None
+
+    @property
+    def forgotten(self) -> str:
+        """What the network has forgotten of the examples to keep, in words; empty if nothing."""
+        return "" if self.knew is None or self.knows is None else self.knew.forgotten(self.knows)
 
 
 def tune(
@@ -60,6 +71,7 @@ def tune(
     privacy: Privacy | None = None,
     *,
     settings: TrainingSettings | None = None,
+    keep: Examples | None = None,
     threads: int | None = None,
     display: Display | None = None,
 ) -> TuningOutcome:
@@ -74,6 +86,7 @@ def tune(
         peering: the group to tune with; None to tune alone. If the server is away, the device tunes alone.
         privacy: trains the published model on noisy data; None publishes the model tuned on the true data.
         settings: of the training.
+        keep: other examples, on which the network is measured before and after: they are not trained on.
         threads: the number of threads of LiteRT; None for its own choice.
         display: shows progress.
 
@@ -89,6 +102,7 @@ def tune(
     version = current(shipped)
     trainer = load_trainer(version, threads)
     data = split(examples, VALIDATION, trainer.training.batch_size)
+    knew = None if keep is None else knowledge(trainer, keep)
     with ExitStack() as stack:
         directory = stack.enter_context(_locked_directory(state_directory(shipped) / "tuning"))
         exchange = None
@@ -104,14 +118,24 @@ def tune(
         )
         file = ProgressFile(directory / "progress.safetensors", sha256(repr(inputs).encode()).hexdigest())
         display = display or LineDisplay(lambda line: None)
-        tuner = Tuner(trainer, data, settings, file, exchange=exchange, display=display)
+        rehearsal = rehearsal_of(trainer, examples, settings)
+        tuner = Tuner(trainer, data, settings, file, rehearsal=rehearsal, exchange=exchange, display=display)
         noisy = partial(noisy_examples, examples, trainer, privacy, directory) if privacy else None
         progress = tuner.run(_teachers(trainer, data, directory, exchange), noisy)
         installed = _install_if_better(shipped, version, progress, len(data.validation))
         file.remove()
         traffic = exchange.traffic if exchange else Traffic()
-    best = progress.state.best
-    return TuningOutcome(progress.began, best, progress.round, installed, tuple(tuner.notes), traffic)
+    trainer.restore(progress.state.best_weights)
+    return TuningOutcome(
+        progress.began,
+        progress.state.best,
+        progress.round,
+        installed,
+        tuple(tuner.notes),
+        traffic,
+        knew,
+        None if keep is None else knowledge(trainer, keep),
+    )
 
 
 def _teachers(trainer: Trainer, data: Split, directory: Path, exchange: Exchange | None) -> Teachers:

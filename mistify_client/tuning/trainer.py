@@ -29,6 +29,7 @@ from mistify.package.training import (
     weights_in,
     with_weights,
 )
+from mistify.wording import counted
 from mistify_client.runtime.inputs import Array, bind
 from mistify_client.runtime.interpreter import NETWORK
 
@@ -216,7 +217,9 @@ class Trainer:
         wrong = {name: len(values) for name, values in arrays.items() if len(values) != batch}
         if wrong:
             fix = "pass exactly that many, and repeat examples if there are too few"
-            problems = [Problem(name, f"{count} examples", f"{batch}", fix) for name, count in wrong.items()]
+            problems = [
+                Problem(name, counted(count, "example"), f"{batch}", fix) for name, count in wrong.items()
+            ]
             raise MistifyError(ErrorCode.INVALID_DATASET, "a step takes a fixed number of examples", problems)
 
 
@@ -280,9 +283,20 @@ def training_of(directory: Path, manifest: Manifest) -> Training:
         MistifyError: NOT_FOUND, the package has none, with the reason.
     """
     if manifest.training is None:
-        reason = manifest.training_note or "only float32 packages without branches have one"
-        raise MistifyError(ErrorCode.NOT_FOUND, f"{directory} has no training network: {reason}")
+        raise MistifyError(
+            ErrorCode.NOT_FOUND, f"{directory} has no {TRAIN}: {_no_training_because(manifest)}"
+        )
     return manifest.training
+
+
+def _no_training_because(manifest: Manifest) -> str:
+    """Return why a package cannot be trained, and how to get one that can."""
+    if manifest.training_note:
+        return manifest.training_note
+    return (
+        'port the goal with "tuning": {"trainable": "network"} in the config, and without "quantization", '
+        '"branches" and "compression"'
+    )
 
 
 def _narrowed(values: npt.ArrayLike, dtype: str) -> npt.ArrayLike:

@@ -37,6 +37,8 @@ class TrainingSettings:
             best weights, before the training counts as converged.
         most_passes: the most passes through the data, whatever is gained.
         kd_weight: the weight of the teacher's targets beside the true ones.
+        rehearsal: the weight of what the network knew before, so that it forgets less, for a package with an
+            accuracy of 1; with less accuracy there is less to forget, and the weight is lower. 0 for none.
         seed: of the order of examples, and of the choice of skipped peers.
     """
 
@@ -45,6 +47,7 @@ class TrainingSettings:
     slowdowns: int = 1
     most_passes: int = 60
     kd_weight: float = 1.0
+    rehearsal: float = 1.0
     seed: int = 0
 
 

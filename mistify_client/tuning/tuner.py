@@ -6,11 +6,13 @@ from typing import Final
 
 from mistify.errors import ErrorCode, MistifyError
 from mistify.jobs.job import ProgressUpdate
+from mistify.wording import counted
 from mistify_client.porting.progress import Display
 from mistify_client.tuning.examples import Examples, Split, split
 from mistify_client.tuning.peers.exchange import Exchange
 from mistify_client.tuning.peers.teachers import Teachers
 from mistify_client.tuning.progress import ProgressFile, Stage, TuningProgress
+from mistify_client.tuning.rehearsal import Rehearsal
 from mistify_client.tuning.trainer import Trainer
 from mistify_client.tuning.training_loop import Score, Teacher, TrainingSettings, TrainingState, fit, score_of
 
@@ -29,6 +31,7 @@ class Tuner:
         data: of the device.
         settings: of the training.
         file: saves the progress.
+        rehearsal: of what the network knows; None for none.
         exchange: with peers; None to tune alone.
         display: shows progress.
 
@@ -43,12 +46,14 @@ class Tuner:
         settings: TrainingSettings,
         file: ProgressFile,
         *,
+        rehearsal: Rehearsal | None,
         exchange: Exchange | None,
         display: Display,
     ) -> None:
         self._trainer = trainer
         self._data = data
         self._settings = settings
+        self._rehearsal = rehearsal
         self._file = file
         self._exchange = exchange
         self._display = display
@@ -111,8 +116,11 @@ class Tuner:
             self._file.save(replace(progress, state=state))
             self._show(progress, state, score)
 
+        settings = self._settings
+        if self._rehearsal is not None:
+            teacher, settings = self._rehearsal.beside(teacher, settings)
         state = fit(
-            self._trainer, self._data, self._settings, progress.state, after_pass=after_pass, teacher=teacher
+            self._trainer, self._data, settings, progress.state, after_pass=after_pass, teacher=teacher
         )
         return replace(progress, state=state)
 
@@ -156,7 +164,9 @@ class Tuner:
             self._note("there are no peers to learn from yet")
         if set(gathered.teachers) <= set(progress.teachers):
             return progress.at(Stage.INSTALL)
-        self._display.show_line(f"round {progress.round + 1}: learns from {len(gathered.teachers)} peers")
+        self._display.show_line(
+            f"round {progress.round + 1}: learns from {counted(len(gathered.teachers), 'peer')}"
+        )
         return progress.at(
             Stage.TAUGHT,
             round=progress.round + 1,

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mistify.config.reading import problems_at_their_places
 from mistify.jobs.part import GoalSelection
 from mistify.v1 import porting_pb2 as pb
 from mistify.v1 import porting_pb2_grpc
@@ -21,20 +20,17 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
 
     async def SubmitBatch(self, request: pb.SubmitBatchRequest, context: Any) -> pb.Job:  # noqa: N802
         """Start a job."""
-        with problems_at_their_places(request.config_json):
-            job_id = await self._service.submit(request.config_json, request.idempotency_key)
+        job_id = await self._service.submit(request.config_json, request.idempotency_key)
         return await self._part(job_id, request)
 
     async def Plan(self, request: pb.PlanRequest, context: Any) -> pb.PortingPlan:  # noqa: N802
         """Return the plan of a batch without starting it."""
-        with problems_at_their_places(request.config_json):
-            plan = await self._service.plan(request.config_json)
+        plan = await self._service.plan(request.config_json)
         return await asyncio.to_thread(plan_to_proto, plan)
 
     async def AddGoals(self, request: pb.AddGoalsRequest, context: Any) -> pb.Job:  # noqa: N802
         """Add goals to a job."""
-        with problems_at_their_places(request.config_json):
-            await self._service.add_goals(request.job_id, request.config_json, request.idempotency_key)
+        await self._service.add_goals(request.job_id, request.config_json, request.idempotency_key)
         return await self._part(request.job_id, request)
 
     async def GetJob(self, request: pb.GetJobRequest, context: Any) -> pb.Job:  # noqa: N802
@@ -62,7 +58,7 @@ class PortingServicer(porting_pb2_grpc.PortingServicer):
         self, request: pb.WatchJobRequest, context: Any
     ) -> AsyncIterator[pb.JobEvent]:
         """Follow a job."""
-        async for event in self._service.watch(request.job_id, request.after_sequence):
+        async for event in self._service.watch(request.job_id, request.after_sequence, so_far=request.so_far):
             yield porting.event_to_proto(event)
 
     async def FetchPackage(  # noqa: N802

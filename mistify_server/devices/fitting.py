@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from mistify.costs.devices import DeviceTable, OperatorTiming, Setting
 from mistify.costs.latency import (
@@ -27,6 +26,7 @@ from mistify.costs.latency import (
 from mistify.costs.operators import Operation, OperatorKind
 from mistify.costs.profiles import MeasuredProfile, device_profile
 from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.wording import counted
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Tiles: TypeAlias = Mapping[str, Tile]
@@ -85,14 +85,14 @@ def _require_all_routines(table: DeviceTable, settings: Sequence[tuple[bool, int
         }
         missing = sorted(_needed(integer) - done)
         if missing:
-            place = f"readings of {'int8' if integer else 'float32'} on {threads} threads"
+            place = f"readings of {'int8' if integer else 'float32'} on {counted(threads, 'thread')}"
             problems.append(
                 Problem(place, f"none of {', '.join(missing)}", "some of each", "measure the device again")
             )
     counts = sorted({threads for _, threads in settings})
     for integer, threads in product((False, True), counts):
         if (integer, threads) not in settings:
-            missed = f"none of {'int8' if integer else 'float32'} on {threads} threads"
+            missed = f"none of {'int8' if integer else 'float32'} on {counted(threads, 'thread')}"
             problems.append(Problem("readings", missed, "some", "measure the device again"))
     if problems:
         message = f"the table of {table.name!r}: nothing was registered"
@@ -203,6 +203,8 @@ def _microseconds(readings: Sequence[OperatorTiming]) -> Array:
 
 def _solved(terms: Array, taken: Array, weights: Array) -> Array:
     """Solve for figures, none of them negative, with the least weighted squares of relative errors."""
+    from scipy.optimize import nnls  # noqa: PLC0415 (half a second to import)
+
     share = np.sqrt(weights)
     relative = terms * (share / taken)[:, None]
     scale = relative.max(axis=0)

@@ -28,7 +28,8 @@ class Engine(ABC):
     async def run(self, task: Task, on_progress: OnProgress) -> Result:
         """Run a task to its end. Cancelling the call stops the task at once.
 
-        The stage "starting" is reported when a worker has taken the task up, and again at every new attempt.
+        The stage "starting" is reported when a worker has taken the task up, and again at every new attempt,
+        after a stage that says why the attempt before failed.
         An `InspectTask`, for which a user is waiting, never waits behind other tasks.
 
         Raises:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from mistify.errors import ErrorCode, Problem
-from mistify.jobs.job import ProgressUpdate
+from mistify.jobs.job import STARTING, ProgressUpdate
 from mistify_server.engines.base import Engine
 from mistify_server.engines.supervision import (
     SupervisedWorker,
@@ -107,7 +107,7 @@ class PooledEngine(Engine):
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 async with pool.worker(needed(task)) as worker, asyncio.timeout(seconds):
-                    report(ProgressUpdate(stage="starting", step=0, total_steps=0))
+                    report(ProgressUpdate(stage=STARTING, step=0, total_steps=0))
                     return await worker.ask(task, report, self._leases[task.kind])
             except TimeoutError:
                 if stage == LOADING:
@@ -116,8 +116,11 @@ class PooledEngine(Engine):
             except WorkerDied as error:
                 failure, code = str(error), error.code
                 _log.warning("%s task, attempt %d of %d: %s", task.kind, attempt, ATTEMPTS, failure)
+                reason = failure.splitlines()[0]
                 if stage == LOADING and isinstance(error, WorkerCrashed):
-                    return _unloadable(f"could not be loaded: {failure.splitlines()[0]}")
+                    return _unloadable(f"could not be loaded: {reason}")
+                lost = f"attempt {attempt} of {ATTEMPTS} failed: {reason}"
+                report(ProgressUpdate(stage=lost, step=0, total_steps=0))
         return _failure(f"the {task.kind} task failed {ATTEMPTS} times; the last time {failure}", code)
 
     @override

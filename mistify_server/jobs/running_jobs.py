@@ -81,8 +81,10 @@ class RunningJobs:
         for job_id in list(self._changed):
             self._wake_watchers(job_id)
 
-    async def watch(self, job_id: str, after: int) -> AsyncIterator[JobEvent]:
-        """Every event numbered above `after`, then new ones as they come, until the job has ended.
+    async def watch(self, job_id: str, after: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
+        """Yield every event numbered above `after`, then new ones as they come, until the job has ended.
+
+        With `so_far` there are no new ones.
 
         Raises:
             MistifyError: NOT_FOUND, there is no such job; UNAVAILABLE, it cannot go on.
@@ -94,7 +96,7 @@ class RunningJobs:
             if events:
                 after = events[-1].sequence
                 continue
-            if self._store.jobs.ended(job_id):
+            if self._store.jobs.ended(job_id) or so_far:
                 return
             failure = self._failures.get(job_id, self._stopped)
             if failure is not None:

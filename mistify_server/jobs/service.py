@@ -8,8 +8,8 @@ from itertools import chain, starmap
 from pathlib import Path
 
 from mistify.config.porting import PortingConfig
-from mistify.config.reading import collective_batches, parse_batch
-from mistify.errors import ErrorCode, MistifyError
+from mistify.config.reading import BatchReading, collective_batches, read_batch
+from mistify.errors import ErrorCode, MistifyError, invalid_config
 from mistify.jobs.job import Goal, GoalState, Job, JobEvent, JobState, PackageFile
 from mistify.jobs.part import GoalSelection, JobPart
 from mistify.jobs.plan import Plan, PlannedBatch
@@ -19,6 +19,7 @@ from mistify_server.planning.batch_plan import plan_batch
 from mistify_server.planning.forecast.forecast import Forecast, forecast_of, plan_unchanged, with_forecast
 from mistify_server.planning.inspector import BatchInspector
 from mistify_server.planning.limits import out_of_reach, unreachable, unusable, within_reach
+from mistify_server.planning.lookup.mistaken import without_mistakes
 from mistify_server.planning.lookup.resolver import BatchResolver
 from mistify_server.planning.rejection import reject, reject_too_many
 from mistify_server.planning.snapshot import Inspections, JobSnapshot
@@ -85,14 +86,14 @@ class PortingService:
         known = await asyncio.to_thread(jobs.find, idempotency_key, config_text) if idempotency_key else None
         if known is not None:
             return known.id
-        configs = await self._parsed(config_text)
+        reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()
-        resolved = await asyncio.to_thread(self._resolver.resolve, collective_batches(configs), problems)
-        inspected = await self._inspector.inspect(resolved, problems)
-        planned = await asyncio.to_thread(self._planned_all, inspected, problems)
+        with reading.problems_at_their_places():
+            inspected = await self._inspector.inspect(resolved, problems)
+            planned = await asyncio.to_thread(self._planned_all, inspected, problems)
         goals = {goal.id: goal for _, batch_goals, _ in planned for goal in batch_goals}
         plans = [plan for plan, _, _ in planned]
-        job = self._new_job([goals[config.id] for config in configs])
+        job = self._new_job([goals[config.id] for config in reading.configs.values()])
         kept = await asyncio.to_thread(
             jobs.create, Submission(job, plans, config_text, idempotency_key or None)
         )
@@ -109,11 +110,11 @@ class PortingService:
         Raises:
             MistifyError: as of `submit`, but for limits that no network can meet, which the plan has.
         """
-        configs = await self._parsed(config_text)
+        reading, resolved = await asyncio.to_thread(self._resolved, config_text)
         problems = ProblemCollector()
-        resolved = await asyncio.to_thread(self._resolver.resolve, collective_batches(configs), problems)
-        inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step", "trial"))
-        return await asyncio.to_thread(self._plan, inspected, problems)
+        with reading.problems_at_their_places():
+            inspected = await self._inspector.inspect(resolved, problems, ("accuracy", "step", "trial"))
+            return await asyncio.to_thread(self._plan, inspected, problems)
 
     async def add_goals(self, job_id: str, config_text: str, idempotency_key: str) -> None:
         """Insert goals into the trees of a job, each to be adapted from its nearest looser checkpoint.
@@ -131,7 +132,13 @@ class PortingService:
             MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all problems, and
                 nothing was added; CONFLICT, the key has added other goals.
         """
-        configs = await self._parsed(config_text)
+        reading = await asyncio.to_thread(self._read, config_text)
+        with reading.problems_at_their_places():
+            await self._insert_goals(job_id, reading.checked(), config_text, idempotency_key)
+
+    async def _insert_goals(
+        self, job_id: str, configs: Sequence[PortingConfig], config_text: str, idempotency_key: str
+    ) -> None:
         inspections: Inspections = {}
         while True:
             async with self._jobs.held(job_id):
@@ -200,9 +207,15 @@ class PortingService:
         async with self._removing:
             return await asyncio.to_thread(remove_job, self._store, job_id, self._inspector.engine.busy_since)
 
-    def watch(self, job_id: str, after_sequence: int) -> AsyncIterator[JobEvent]:
-        """Yield a job's events after a sequence number, then new ones as they come, until it has ended."""
-        return self._jobs.watch(job_id, after_sequence)
+    def watch(self, job_id: str, after_sequence: int, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
+        """Yield a job's events after a sequence number, then new ones as they come, until it has ended.
+
+        Args:
+            job_id: Of the job.
+            after_sequence: The last number that is known already; 0 for all.
+            so_far: Whether to end with the last event so far, also if the job goes on.
+        """
+        return self._jobs.watch(job_id, after_sequence, so_far=so_far)
 
     async def fetch(self, job_id: str, goal_id: str, file_name: str, offset: int) -> AsyncIterator[bytes]:
         """Yield a file of a goal's package from an offset on, in pieces of `CHUNK` bytes.
@@ -249,13 +262,31 @@ class PortingService:
             raise MistifyError(ErrorCode.NOT_FOUND, f'the goal "{goal_id}" has no package{state}')
         return [(file, self._store.artifacts.path(artifact_of(file))) for file in goals[0].files]
 
-    async def _parsed(self, config_text: str) -> Sequence[PortingConfig]:
+    def _read(self, config_text: str) -> BatchReading:
         """Return the configs of a text, which are refused unread where they are too many for any job."""
 
         def check_count(count: int) -> None:
             reject_too_many(count, self._max_goals)
 
-        return await asyncio.to_thread(parse_batch, config_text, check_count=check_count)
+        return read_batch(config_text, check_count=check_count)
+
+    def _resolved(self, config_text: str) -> tuple[BatchReading, list[ResolvedBatch]]:
+        """Return the configs of a text with the models, data and devices that they name.
+
+        What is wrong with some does not keep others, or their other parts, from being looked up.
+
+        Raises:
+            MistifyError: INVALID_CONFIG, INVALID_MODEL or INVALID_DATASET with all that is found by reading
+                the text and looking up its names: no worker is asked.
+        """
+        reading, problems = self._read(config_text), ProblemCollector()
+        configs = sorted([*reading.configs.items(), *without_mistakes(reading.mistaken)])
+        resolved = self._resolver.resolve(collective_batches(dict(configs)), problems)
+        if reading.problems:
+            raise invalid_config([*reading.problems, *reading.in_the_file(problems.problems)])
+        with reading.problems_at_their_places():
+            reject(problems.problems)
+        return reading, resolved
 
     def _planned_all(
         self, inspected: Sequence[InspectedBatch], problems: ProblemCollector

@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from mistify.config.reading import problems_at_their_places
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.parsing.positions import lines_of
 from mistify.uploads import as_written
@@ -59,10 +58,9 @@ class LocatedError(MistifyError):
 
 @contextmanager
 def located(text: str) -> Iterator[None]:
-    """Let problems of a config that leave the block be at their places and lines in its text."""
+    """Let problems of a config that leave the block have their lines in its text."""
     try:
-        with problems_at_their_places(text):
-            yield
+        yield
     except MistifyError as error:
         raise LocatedError(error, text) from error
 

@@ -6,7 +6,8 @@ from functools import partial
 
 import keras
 
-from executors.base import AdaptationExecutor, Assignment, Params, executor_class
+from executors.base import AdaptationExecutor, Assignment, executor_class
+from executors.params import Params
 from executors.structure import analyse
 from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings

@@ -2,7 +2,8 @@
 
 import keras
 
-from executors.base import Assignment, Params, executor_class
+from executors.base import Assignment, executor_class
+from executors.params import Params
 from executors.sources.scaling import scaled
 from executors.structure import analyse
 from executors.structure.signature import signature_of

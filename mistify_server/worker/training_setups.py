@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from executors.base import Params
 from executors.data import Array, Dataset
+from executors.params import Params
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions, with_unlabelled

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.harness import EXIT_SKIPPED, run
 from benchmarks.streaming import TARGETS, Comparison, Ported, _config, add_options, measure
-from executors.base import Params
+from executors.params import Params
 
 
 def ported(accuracy: float) -> Ported:

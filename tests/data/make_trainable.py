@@ -13,7 +13,8 @@ import keras
 import numpy as np
 
 from executors.data import Dataset
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.params import TrainingParams
+from executors.training.setup import TrainingSetup
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric
 from mistify.config.tuning import TuningConfig

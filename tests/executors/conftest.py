@@ -2,10 +2,11 @@ import keras
 import pytest
 import tensorflow as tf
 
+from executors.params import TrainingParams
 from executors.readers.loading import load_dataset
 from executors.structure.signature import signature_of
 from executors.training.evaluation import Evaluation
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 
 layers = keras.layers
 

@@ -4,10 +4,11 @@ import pytest
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.morphnet import STRONGEST, MorphNetExecutor, MorphNetParams, worth_by_blocks
+from executors.morphnet import STRONGEST, MorphNetExecutor, worth_by_blocks
+from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse, removable_blocks
 from executors.training.evaluation import evaluate, recalibrate
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import constant
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import FLOPS, PARAMS, SIZE, exceeded, latency_axis

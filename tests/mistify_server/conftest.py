@@ -113,8 +113,8 @@ class Caller:
     async def page(self, size: int, token: str = "") -> pb.ListJobsResponse:
         return await self.call(self.stub.ListJobs, pb.ListJobsRequest(page_size=size, page_token=token))
 
-    async def watch(self, job_id: str, after: int = 0) -> AsyncIterator[JobEvent]:
-        request = pb.WatchJobRequest(job_id=job_id, after_sequence=after)
+    async def watch(self, job_id: str, after: int = 0, *, so_far: bool = False) -> AsyncIterator[JobEvent]:
+        request = pb.WatchJobRequest(job_id=job_id, after_sequence=after, so_far=so_far)
         async for message in self.stream(self.stub.WatchJob, request):
             yield porting.event_from_proto(message)
 

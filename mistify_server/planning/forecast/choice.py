@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mistify.jobs.plan import Estimate
+from mistify.wording import counted
 from mistify_server.planning.forecast.experience import Experience
 from mistify_server.store.edges import Case
 from mistify_server.tasks.estimates import Candidate, Traits
@@ -131,7 +132,7 @@ class Chooser:
         distance = f"{2**edge.distance:.2g}"
         way = f"down to 1/{distance} of its parent's costs" if distance != "1" else "as large as its parent"
         return (
-            f"{way} in {steps:,} steps, on a "
+            f"{way} in {counted(steps, 'step')}, on a "
             f"{self._traits.kind} network, it should lose {best.lost.mean:.1%} of the source's accuracy, "
             f"{against}, " + self._evidence
         )

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from mistify.jobs.plan import Estimate
+from mistify.wording import counted
 from mistify_server.planning.forecast.kernel import (
     MEAN_RATE,
     NOISE,
@@ -126,9 +127,9 @@ class Experience:
             for record in self._records
         )
         if same:
-            return f"by {same} edge{'s'[: same > 1]} of this model and data"
+            return f"by {counted(same, 'edge')} of this model and data"
         if similar:
-            return f"by {similar} edge{'s'[: similar > 1]} of other {kind} networks"
+            return f"by {counted(similar, 'edge')} of other {kind} networks"
         return "by benchmarks, as nothing like it was adapted here yet"
 
     def _count(self, subject: str) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mistify.config.metric import Metric
 from mistify.config.targets import OVERALL, Target
 from mistify.jobs.plan import OutputEstimate
+from mistify.wording import counted
 
 
 def expected_to_reach(targets: Iterable[Target], figures: Mapping[tuple[str, Metric], float]) -> bool:
@@ -39,5 +40,5 @@ def _warnings(targets: Iterable[Target], estimates: Sequence[OutputEstimate], st
         low, middle, high = map(metric.shown, (interval.low, interval.middle, interval.high))
         yield (
             f"{named} {metric.shown(target.value)} is likely to be missed: {middle} ({low} to {high}) is "
-            f"expected after {steps:,} steps"
+            f"expected after {counted(steps, 'step')}"
         )

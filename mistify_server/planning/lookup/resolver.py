@@ -5,22 +5,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from mistify.config.dataset import DataSettings, generated_count
-from mistify.config.porting import AUTO
 from mistify.config.reading import CollectiveBatch
-from mistify.parsing.validation import InvalidValue, unknown_name
-from mistify.plugins import plug_ins
 from mistify_server.devices.naming import find_devices
 from mistify_server.planning.batch import ResolvedBatch
+from mistify_server.planning.lookup.algorithms import check_algorithm
 from mistify_server.planning.lookup.data_roots import DataRoots, PathKind
 from mistify_server.planning.lookup.models import PARTS, ModelRepository, find_data, find_model
 from mistify_server.store.devices import DeviceStore
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.sources import DataSource
-
-
-def known_algorithms() -> frozenset[str]:
-    """Return the names of the registered executors, without importing them."""
-    return frozenset(plug_ins("mistify.executors"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class BatchResolver:
         self, number: int, batch: CollectiveBatch, problems: ProblemCollector
     ) -> ResolvedBatch | None:
         place, count = f"[{batch.indices[0]}]", len(problems.problems)
-        problems.check(f"{place}.algorithm.name", lambda: _check_algorithm(batch.algorithm.name))
+        check_algorithm(batch.algorithm, place, problems)
         devices = find_devices(batch, self.devices, problems.problems)
         model = problems.check(f"{place}.model", lambda: find_model(batch.model, self.models, self.roots))
         data = self._find_data(batch, f"{place}.dataset", problems)
@@ -89,9 +82,3 @@ class BatchResolver:
         vocabulary = str(self.roots.find(settings.text.vocabulary))
         text = settings.text.model_copy(update={"vocabulary": vocabulary})
         return settings.model_copy(update={"text": text})
-
-
-def _check_algorithm(name: str) -> None:
-    algorithms = known_algorithms() | {AUTO}
-    if name not in algorithms:
-        raise InvalidValue(name, *unknown_name(name, algorithms))

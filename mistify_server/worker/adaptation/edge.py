@@ -8,13 +8,15 @@ from operator import itemgetter
 
 import keras
 
-from executors.base import AdaptationExecutor, Assignment, Params, StuckError
+from executors.base import AdaptationExecutor, Assignment, StuckError
+from executors.params import Params
 from executors.structure import analyse
 from executors.training.evaluation import Evaluation
 from executors.training.trainer import Trainer, cosine
 from mistify.config.targets import Scores, Target, missed, serves_better
 from mistify.costs.axes import costs_of
 from mistify.costs.budget import Budget, Costs, excess, meets
+from mistify.wording import counted
 from mistify_server.worker.adaptation.latency import (
     LatencyReading,
     Profiles,
@@ -254,6 +256,6 @@ def _shortfall(
     """Describe the limits and the targets that a network misses; empty if it meets the goal."""
     over = excess(costs, assignment.budget)
     if over:
-        return f"{over} after {steps:,} steps, the step limit"
+        return f"{over} after {counted(steps, 'step')}, the step limit"
     short = missed(targets, scores)
-    return f"{short} on the validation data after {steps:,} steps" if short else ""
+    return f"{short} on the validation data after {counted(steps, 'step')}" if short else ""

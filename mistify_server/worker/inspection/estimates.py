@@ -5,14 +5,13 @@ from math import log2
 from time import perf_counter
 from typing import Final
 
-import keras
 import numpy as np
 
-from executors.base import AdaptationExecutor, Aptitude, Params, executor_class, executor_classes
+from executors.base import AdaptationExecutor, Aptitude, executor_class, executor_classes
 from executors.data import Dataset
-from executors.structure import Structure, copied, residual_blocks
+from executors.params import Params
+from executors.structure import Structure, residual_blocks
 from executors.structure.fingerprint import digest_of, kind_of
-from executors.training.evaluation import Evaluation
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import passes
 from executors.training.trainer import Trainer
@@ -73,22 +72,22 @@ def estimates_of(
 
 
 def with_measurements(
-    estimates: EdgeEstimates, model: keras.Model, setup: TrainingSetup, measures: Collection[str]
+    estimates: EdgeEstimates, trainer: Trainer, setup: TrainingSetup, measures: Collection[str]
 ) -> EdgeEstimates:
     """Return the estimates with measurements of the source.
 
     Args:
         estimates: So far.
-        model: The source.
+        trainer: Of a copy of the source.
         setup: What it would be trained on.
         measures: `accuracy`, `step`.
     """
     figures: dict[str, object] = {}
     if "accuracy" in measures:
-        scores, _ = Evaluation(model).judge(sample(setup.validation), setup.metric, setup.settings.metrics)
+        scores, _ = trainer.evaluation.judge(sample(setup.validation), setup.metric, setup.settings.metrics)
         figures |= {"accuracy": scores.overall, "output_scores": scores.outputs}
     if "step" in measures:
-        figures["step_seconds"] = _step_seconds(model, setup)
+        figures["step_seconds"] = _step_seconds(trainer)
     return estimates.model_copy(update=figures)
 
 
@@ -129,9 +128,8 @@ def sample(data: Dataset) -> Dataset:
     return data.subset(chosen)
 
 
-def _step_seconds(model: keras.Model, setup: TrainingSetup) -> float:
+def _step_seconds(trainer: Trainer) -> float:
     """Return the least of several measurements, as the machine may do other work, too."""
-    trainer = Trainer(copied(model), setup, 0)
     schedule = np.full(_STEPS, _HARMLESS, np.float32)
     trainer.train(schedule)
     taken: list[float] = []

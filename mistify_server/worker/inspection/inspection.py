@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import keras
 import numpy as np
 
-from executors.base import Params
 from executors.data import Dataset
 from executors.data.errors import invalid
+from executors.params import Params
 from executors.sources.scaling import scaled
-from executors.structure import analyse, removable_blocks, shallower
+from executors.structure import analyse, copied, removable_blocks, shallower
 from executors.structure.signature import input_names, signature_of
 from executors.training.augmentation import augmenting
 from executors.training.metrics import (
@@ -25,13 +25,15 @@ from executors.training.metrics import (
 from executors.training.objectives import Objective, check_balanced, objectives_of, with_unlabelled
 from executors.training.setup import TrainingSetup
 from executors.training.synthesis import generated
+from executors.training.trainer import Trainer
 from mistify.config.dataset import generated_count
 from mistify.config.metric import Metric, OutputScore
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import is_host
 from mistify.costs.profiles import by_name
 from mistify.errors import ErrorCode, MistifyError, Problem
-from mistify_server.tasks.estimates import EdgeEstimates
+from mistify.wording import counted
+from mistify_server.tasks.estimates import EdgeEstimates, Outlook
 from mistify_server.tasks.messages import OnProgress
 from mistify_server.tasks.problems import ProblemCollector
 from mistify_server.tasks.results import Inspection
@@ -96,10 +98,7 @@ class SourceInspector:
         if params is not None and not problems:
             estimates = estimates_of(structure, task, profiles)
             if data is not None and task.measures:
-                estimates = _with_measurements(estimates, task, model, data, params)
-            if data is not None and data.tested is not None and "trial" in task.measures:
-                setup = _setup(task, data, params)
-                outlook = outlook_of(model, setup, estimates, data.tested)
+                estimates, outlook = _with_measurements(estimates, task, model, data, params)
         costs = costs_of(structure.network(), profiles)
         least = shallower(structure, removable_blocks(structure))
         floor = costs_of(least.network(dict.fromkeys(least.groups, 1)), profiles)
@@ -215,14 +214,16 @@ class SourceInspector:
         count = len(self._cache.data(part))
         if count < len(parts):
             expected = f"{len(parts)} at least, one {', one '.join(parts)}"
-            raise invalid(Problem(part.source, f"{count} inputs", expected, "add some"))
+            raise invalid(Problem(part.source, counted(count, "input"), expected, "add some"))
 
 
 def _with_measurements(
     estimates: EdgeEstimates, task: InspectTask, model: keras.Model, data: _Data, params: Params
-) -> EdgeEstimates:
-    """Return the estimates with the measurements of the source that a task asks for."""
-    measures = set(task.measures) - {"host", "trial"}
+) -> tuple[EdgeEstimates, Outlook | None]:
+    """Return the estimates with the measurements of the source that a task asks for, and the outlook."""
+    setup, measures = _setup(task, data, params), set(task.measures) - {"host", "trial"}
+    # One copy for all measurements, as tracing it takes longer than they do.
+    trainer = Trainer(copied(model), setup, 0)
     if "accuracy" in measures and not task.data.has_validation_labels:
         # The source agrees with its own answers.
         perfect = (OutputScore(name, metric, metric.perfect) for name, metric in data.metrics.items())
@@ -230,7 +231,10 @@ def _with_measurements(
             update={"accuracy": data.metric.perfect, "output_scores": tuple(perfect)}
         )
         measures.remove("accuracy")
-    return with_measurements(estimates, model, _setup(task, data, params), measures)
+    estimates = with_measurements(estimates, trainer, setup, measures)
+    if data.tested is None or "trial" not in task.measures:
+        return estimates, None
+    return estimates, outlook_of(trainer, setup, estimates, data.tested)
 
 
 def _setup(task: InspectTask, data: _Data, params: Params) -> TrainingSetup:

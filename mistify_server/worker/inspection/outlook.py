@@ -2,10 +2,6 @@
 
 from typing import Final
 
-import keras
-
-from executors.structure import copied
-from executors.training.evaluation import evaluate, recalibrate
 from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify_server.tasks.estimates import EdgeEstimates, Outlook
@@ -13,17 +9,17 @@ from mistify_server.worker.adaptation.edge import tune
 from mistify_server.worker.inspection.estimates import sample
 
 #: Of a trial. A network that learns in this time what it will need no forecast to learn.
-_SECONDS: Final = 5.0
+_SECONDS: Final = 2.0
 
 #: The least steps of a trial, however long they take: in fewer, hardly a network learns anything.
 _LEAST_STEPS: Final = 20
 
 
-def outlook_of(model: keras.Model, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> Outlook:
+def outlook_of(trainer: Trainer, setup: TrainingSetup, estimates: EdgeEstimates, tested: int) -> Outlook:
     """Return the outlook of a source whose steps have been timed; a copy of it is tuned for some seconds.
 
     Args:
-        model: The source.
+        trainer: Of the copy, which it changes; it may have timed the steps, so that it is traced already.
         setup: What it would be trained on.
         estimates: Of the source.
         tested: Examples of the test data.
@@ -34,8 +30,8 @@ def outlook_of(model: keras.Model, setup: TrainingSetup, estimates: EdgeEstimate
     steps = min(estimates.source_steps, max(affordable, _LEAST_STEPS))
     if not steps:
         return outlook
-    tuned = copied(model)
-    tune(Trainer(tuned, setup, 0), steps, lambda _done: None)
-    recalibrate(tuned, setup.train, 0)
-    accuracy = evaluate(tuned, validation, setup.metric)
+    trainer.start_average()
+    tune(trainer, steps, lambda _done: None)
+    trainer.evaluation.recalibrate(setup.train, 0)
+    accuracy = trainer.evaluation.score(validation, setup.metric)
     return outlook.model_copy(update={"trial_steps": steps, "trial_accuracy": accuracy})

@@ -5,9 +5,9 @@ import numpy as np
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.pruning.executor import IterativePruningParams
+from executors.params import IterativePruningParams, TrainingParams
 from executors.structure import analyse
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from executors.uniform import UniformExecutor
 from mistify.costs.budget import FLOPS
 

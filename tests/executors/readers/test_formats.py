@@ -270,7 +270,7 @@ def test_records_may_hold_encoded_images(tmp_path):
 CSV_ERRORS = {
     "ragged": ([["1 2 3", 0], ["1 2", 1]], "row 3: figures = figures of shape [2]; expected shape [3]"),
     "no number": ([["1 2 3", 0], ["1 two 3", 1]], "row 3: figures = '1 two 3'; expected numbers"),
-    "too few cells": ([["1 2 3", 0], ["1 2 3"]], "row 3: 1 cells; expected 2, as in the header"),
+    "too few cells": ([["1 2 3", 0], ["1 2 3"]], "row 3: 1 cell; expected 2, as in the header"),
     "too many cells": ([["1 2 3", 0, 1], ["1 2 3", 0]], "row 2: 3 cells"),
     "nan": ([["1 2 3", 0], ["1 nan 3", 1], ["1 2 3", 2]], "NaN or infinity in figures[1]"),
     "range": ([["1 2 3", 0], ["1 2 3", 7]], "kind[1] = 7; expected classes 0 to 2"),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from executors.base import Assignment
-from executors.pruning.executor import IterativePruningParams
-from executors.random_search import RandomSearchExecutor, RandomSearchParams
+from executors.params import IterativePruningParams, RandomSearchParams
+from executors.random_search import RandomSearchExecutor
 from executors.structure import analyse, residual_blocks
 from executors.uniform import UniformExecutor
 from mistify.costs.budget import FLOPS

@@ -4,9 +4,10 @@ import keras
 import pytest
 
 from executors.base import Assignment
-from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.morphnet import MorphNetExecutor
+from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from mistify.costs.axes import costs_of
 from mistify.costs.catalogue import HOST
 

@@ -129,6 +129,11 @@ def test_a_task_is_loaded_as_it_was_saved(bert: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.asarray(loaded(texts(8))), np.asarray(task(texts(8))), atol=1e-6)
 
 
+def test_a_file_of_a_keras_hub_model_points_to_its_preset(bert: Any, tmp_path: Path) -> None:
+    bert.save(tmp_path / "bert.keras")
+    refused('"keras_hub/DIR?sequence=N"', load_source, tmp_path / "bert.keras")
+
+
 def test_a_preset_is_inspected_before_it_is_loaded(bert: Any, tmp_path: Path) -> None:
     bert.save_to_preset(str(tmp_path / "bert"))
     config = json.loads((tmp_path / "bert" / "config.json").read_text())

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
+from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
 from executors.tfmot import compressed
 from executors.training.evaluation import evaluate
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from mistify.config.compression import CompressionConfig
 from mistify.errors import ErrorCode, MistifyError
 

@@ -8,11 +8,12 @@ import pytest
 import tf_keras
 
 from executors.data import Dataset
+from executors.params import TrainingParams
 from executors.structure import fold_batch_norm
 from executors.tfmot import quantization_aware
 from executors.tfmot.quantization import calibrate
 from executors.tfmot.translation import translated
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from mistify.errors import ErrorCode, MistifyError
 from tests.executors.structure.networks import randomised
 

@@ -6,11 +6,12 @@ import pytest
 import tensorflow as tf
 
 from executors.data import Dataset
+from executors.params import TrainingParams
 from executors.pruning.masks import Masks
 from executors.structure import analyse, narrow, narrow_arrays
 from executors.training.evaluation import Evaluation
 from executors.training.objectives import objectives_of, predictions
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Memory, Trainer, constant, cosine
 
 layers = keras.layers

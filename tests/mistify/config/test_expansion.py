@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mistify.config.reading import parse_batch, problems_at_their_places
+from mistify.config.reading import parse_batch, read_batch
 from mistify.errors import ErrorCode, MistifyError, Problem
 from tests.paths import REPOSITORY
 
@@ -152,7 +152,7 @@ def test_lists_that_make_too_many_goals_are_not_written_out() -> None:
     assert "1,000,000,000 goals" in str(problems([goal])["the lists"])
     counts: list[int] = []
     with pytest.raises(MistifyError):
-        parse_batch(json.dumps([goal, goal]), check_count=counts.append)
+        read_batch(json.dumps([goal, goal]), check_count=counts.append).checked()
     assert counts == [2_000_000_000]
 
 
@@ -168,7 +168,7 @@ def test_problems_that_a_server_finds_are_moved_to_their_places_once() -> None:
         Problem("[1].adaptation_goal.FLOP", "2G", "more", "ask for more"),
         Problem("[7].threads", "2", "fewer", "ask for fewer"),
     ]
-    with pytest.raises(MistifyError) as caught, problems_at_their_places(text):
+    with pytest.raises(MistifyError) as caught, read_batch(text).problems_at_their_places():
         raise MistifyError(ErrorCode.INVALID_MODEL, "wrong", of_server)
     assert caught.value.code is ErrorCode.INVALID_MODEL
     places = [problem.place for problem in caught.value.problems]
@@ -189,11 +189,3 @@ def test_as_many_goals_as_combinations(boards: int, limits: int) -> None:
         assert len(parse_batch(json.dumps(goal))) == limits
     else:  # the same hardware twice
         assert "[0].id" in problems([goal])
-
-
-def test_problems_of_a_text_that_is_no_json_are_left_where_they_are() -> None:
-    broken = '[{"id": }]'
-    with pytest.raises(MistifyError) as caught, problems_at_their_places(broken):
-        parse_batch(broken)
-    (problem,) = caught.value.problems
-    assert (caught.value.code, problem.place) == (ErrorCode.INVALID_CONFIG, "line 1, column 9")

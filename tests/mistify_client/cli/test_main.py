@@ -9,12 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from mistify.errors import ErrorCode, MistifyError, Problem
 from mistify.jobs.job import GoalState, JobState
 from mistify.v1 import porting_pb2 as pb
-from mistify_client.cli.main import app
 from tests.tokens import write_token
 
 MISTIFY = Path(sys.executable).parent / "mistify"
@@ -34,14 +32,6 @@ def config(tmp_path):
     path = tmp_path / "goals.json"
     path.write_text(json.dumps(CONFIG))
     return path
-
-
-@pytest.fixture
-def mistify(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "140")
-    for name in ("MISTIFY_SERVER", "MISTIFY_DATA_ROOT"):
-        monkeypatch.delenv(name, raising=False)
-    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture
@@ -77,7 +67,7 @@ def test_goals_that_are_not_met_have_an_exit_code_of_their_own(port):
     result = port()
     assert result.exit_code == 11
     assert "tenth is failed: no room" in result.stdout
-    assert "1 of 2 goals are not met." in result.stdout
+    assert "1 of 2 goals is not met." in result.stdout
 
 
 def test_what_a_precision_did_not_gain_is_reported(service, port):
@@ -137,8 +127,27 @@ def test_all_problems_at_once_and_nothing_started(service, port, config, tmp_pat
     assert result.exit_code == 2
     assert "[0].adaptation_goal.FLOP" in result.stderr
     assert "[0].colour" in result.stderr
-    assert service.fake.requests == []
+    assert [type(request) for request in service.fake.requests] == [pb.PlanRequest]
     assert not (tmp_path / "out").exists()
+
+
+def test_what_the_server_does_not_find_is_reported_with_the_mistakes(service, port, config):
+    config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
+    mistake = Problem("[0].colour", 'the key "colour"', "no such key", "remove it")
+    unknown = Problem("[0].model", '"resnt"', "a known model", "check the name")
+    service.fake.error = MistifyError(ErrorCode.INVALID_CONFIG, "2 problems", [mistake, unknown])
+    result = port()
+    assert result.exit_code == 2
+    assert str(unknown) in result.stderr
+    assert "goals.json: 2 problems, nothing was started" in result.stderr
+
+
+def test_mistakes_are_reported_without_a_server(service, port, config):
+    config.write_text(json.dumps([{**CONFIG[0], "colour": 1}]))
+    service.stop()
+    result = port()
+    assert result.exit_code == 2
+    assert "[0].colour" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -286,23 +295,6 @@ def test_add_with_an_embedded_server_uses_the_store_of_the_output(mistify, confi
     assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
     assert 'there is no job "20260101-000000-x"' in result.stderr
     assert (tmp_path / "out" / ".mistify" / "mistify.db").exists()
-
-
-def test_jobs_lists_every_page(mistify, service):
-    result = mistify("jobs", "--server", service.address)
-    assert result.exit_code == 0
-    assert all(name in result.stdout for name in ("job-1", "job-2", "job-3", "done", "1/2", "2023-11-14"))
-
-
-def test_remove(mistify, service):
-    result = mistify("remove", "job-1", "--server", service.address)
-    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2MB are free\n")
-
-
-def test_cancel(mistify, service):
-    result = mistify("cancel", "job-1", "--server", service.address)
-    assert result.stdout == "job job-1 is cancelled\n"
-    assert [request.job_id for request in service.fake.requests_of(pb.CancelJobRequest)] == ["job-1"]
 
 
 def test_the_server_may_come_from_the_environment(mistify, service, monkeypatch):

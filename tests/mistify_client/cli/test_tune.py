@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import mistify_client
 from benchmarks import fleet
 from mistify.config.metric import Metric
 from mistify.errors import ErrorCode, MistifyError
@@ -69,6 +70,33 @@ def test_tunes_alone(tune, device, settings):
     assert f"installed: {current(own.package)}" in output or "nothing was gained" in output
 
 
+def test_what_was_forgotten_is_warned_of(tune, device, settings, tmp_path):
+    """The device has other names for the classes; the package is to keep its own."""
+    own = device(0)
+    images = examples(9, 300).inputs["image"]
+    answers = mistify_client.load(own.package)(images).argmax(1)
+    np.savez(tmp_path / "keep.npz", x=images, y=answers)
+    shifted = (own.examples.targets["scores"] + 1) % 3
+    own.examples.targets["scores"][:] = shifted
+    arguments = [
+        "--config",
+        settings("rehearsal = 0\n" + SETTINGS.replace("0.01", "0.05")),
+        "--keep",
+        tmp_path / "keep.npz",
+    ]
+    result = tune(own, *arguments)
+    assert result.exit_code == 0, result.output
+    assert "on the examples to keep: accuracy 100.0%, loss " in result.output
+    assert "warning: accuracy on the 300 examples to keep fell from 100.0% to " in result.output
+
+
+def test_examples_to_keep_that_do_not_fit_are_refused(tune, device, tmp_path):
+    np.savez(tmp_path / "keep.npz", x=np.zeros((3, 4, 4, 1), np.float32))
+    result = tune(device(0), "--keep", tmp_path / "keep.npz")
+    assert result.exit_code == 2
+    assert "keep.npz: scores: got nothing" in result.output
+
+
 def test_the_error_of_a_package_that_tells_figures_stays_as_it_was_ported(data, tmp_path):
     """Neither the user nor the manifest gets an accuracy."""
     package = shutil.copytree(data / "trainable_figures", tmp_path / "package")
@@ -91,7 +119,7 @@ def test_tunes_with_peers(tune, device, settings, address):
     device(1).tune(address)
     result = tune(device(0), "--server", address, "--config", settings(SETTINGS))
     assert result.exit_code == 0, result.output
-    assert "round 1: learns from 1 peers" in result.output
+    assert "round 1: learns from 1 peer" in result.output
     assert "bytes sent" in result.output
 
 

@@ -66,8 +66,8 @@ def test_the_tree_has_every_goal_below_its_parent_with_all_that_is_expected():
     assert lines == [
         "net.keras: accuracy 80.0% (77.0% to 81.0%) after 200 steps, 8 s; predicted by 3 edges of this model "
         "and data",
-        "└── half, half-int8: accuracy 75.0% (70.0% to 78.0%), multiply-adds 50%, parameters 60%, 700 steps, "
-        "40 s",
+        "└── half and half-int8: accuracy 75.0% (70.0% to 78.0%), multiply-adds 50%, parameters 60%, "
+        "700 steps, 40 s",
         "    morphnet: chamnet takes [longer]",
         "    half-int8 as int8, at which the limits leave 79% of the source, against 25% as float32",
         "    └── tenth: accuracy unknown, multiply-adds 10%, parameters 20%, 3,000 steps, 7 min",

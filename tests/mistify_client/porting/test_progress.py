@@ -3,8 +3,8 @@ import io
 import pytest
 from rich.console import Console
 
-from mistify.jobs.job import Goal, GoalState, ProgressUpdate, Source
-from mistify_client.porting.progress import SOURCE, BarDisplay, LineDisplay, display
+from mistify.jobs.job import Goal, GoalState, JobEvent, ProgressUpdate, Source
+from mistify_client.porting.progress import SOURCE, BarDisplay, LineDisplay, display, once_for_equal_goals
 
 MODEL = Source({"flops": 1000.0, "params": 100.0}, 0.8)
 
@@ -20,6 +20,7 @@ def test_lines_without_a_terminal():
         shown.update(SOURCE, ProgressUpdate("loading", 0, 0), None)
         for step in range(1, 201):
             shown.update("half", ProgressUpdate("adapting", step, 200, {"flops": 700.0}, 0.78), MODEL)
+        shown.update("half", ProgressUpdate("attempt 1 of 3 failed: out of memory", 0, 0), MODEL)
         shown.update("half", ProgressUpdate("starting", 0, 0), MODEL)
         shown.update("half", ProgressUpdate("packaging", 0, 1), MODEL)
         shown.ended(Goal("half", 0, {}, state=GoalState.MET, achieved={"flops": 480.0}, accuracy=0.75), MODEL)
@@ -29,11 +30,27 @@ def test_lines_without_a_terminal():
     assert lines[1] == "half: adapting 1/200, accuracy 78.0%, multiply-adds 70%"
     assert len([line for line in lines if "adapting" in line]) == 11
     assert not any("starting" in line for line in lines)
-    assert lines[-3:] == [
-        "half: packaging 0/1",
+    assert lines[-4:] == [
+        "half: attempt 1 of 3 failed: out of memory",
+        "half: packaging",
         "half: met, accuracy 75.0%, multiply-adds 48%",
         "tenth: failed, no room [1]",
     ]
+
+
+def test_equal_goals_report_their_common_progress_once():
+    starting, adapting = ProgressUpdate("starting", 0, 0), ProgressUpdate("adapting", 1, 9, {"flops": 7.0})
+    events = [
+        JobEvent(1, 5, "a", starting),
+        JobEvent(2, 5, "b", starting),
+        JobEvent(3, 6, "c", starting),
+        JobEvent(4, 6, "a", adapting),
+        JobEvent(5, 6, "b", adapting),
+        JobEvent(6, 6, "a", GoalState.MET),
+        JobEvent(7, 6, "b", GoalState.MET),
+    ]
+    shown = once_for_equal_goals(events)
+    assert [event.sequence for event in shown] == [1, 3, 4, 6, 7]
 
 
 @pytest.mark.parametrize("name", ["half", "a[red]b"])

@@ -115,6 +115,11 @@ def test_watch_from_a_sequence_number(service, client):
     assert list(client.watch("job-1", after_sequence=4)) == service.fake.events[4:]
 
 
+def test_the_events_so_far_are_asked_for(service, client):
+    assert list(client.watch("job-1", so_far=True)) == service.fake.events
+    assert [request.so_far for request in service.fake.requests_of(pb.WatchJobRequest)] == [True]
+
+
 def test_watch_goes_on_where_the_connection_broke(service, client, waits):
     service.fake.watch_faults = [2, 0, 3]
     assert list(client.watch("job-1")) == service.fake.events

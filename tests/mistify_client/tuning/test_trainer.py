@@ -156,6 +156,11 @@ def test_a_package_without_a_training_network_says_why(package, tmp_path):
         write_weights(package, {}, tmp_path / "tuned.tflite")
 
 
+def test_a_package_without_a_training_network_says_how_to_get_one(package):
+    with pytest.raises(MistifyError, match=r'has no train.tflite: .*"tuning": {"trainable": "network"}'):
+        load_trainer(package)
+
+
 def test_a_damaged_training_network_is_refused(trainable):
     content = bytearray((trainable / "train.tflite").read_bytes())
     content[len(content) // 2] ^= 1

@@ -70,10 +70,10 @@ def test_a_table_without_a_kind_of_operator_is_refused() -> None:
     without = [
         r for r in whole.readings if r.integer or all(o.kind is not OperatorKind.MEAN for o in r.operations)
     ]
-    with pytest.raises(MistifyError, match="readings of float32 on 1 threads: got none of mean"):
+    with pytest.raises(MistifyError, match="readings of float32 on 1 thread: got none of mean"):
         fitted(replace(whole, readings=tuple(without)))
     floats = [reading for reading in whole.readings if not reading.integer]
-    with pytest.raises(MistifyError, match="readings: got none of int8 on 1 threads"):
+    with pytest.raises(MistifyError, match="readings: got none of int8 on 1 thread"):
         fitted(replace(whole, readings=tuple(floats)))
     again = [replace(reading, threads=4) for reading in floats]
     with pytest.raises(MistifyError, match="readings: got none of int8 on 4 threads"):

@@ -169,7 +169,17 @@ async def test_a_worker_that_dies_costs_another_attempt_of_its_task_only(
     await wait_until(lambda: bool(pids(site)))
     reported: list[ProgressUpdate] = []
     assert isinstance(await engine.run(adapt_task(site, flops=2.0), reported.append), AdaptResult)
-    assert [progress.stage for progress in reported] == ["starting", "in adapt"] * 3
+    ended = {"crash": "was ended by signal SIGKILL", "exhaust": "ended with exit code 1"}[disaster]
+    assert [progress.stage for progress in reported] == [
+        "starting",
+        "in adapt",
+        f"attempt 1 of 3 failed: the worker {ended}",
+        "starting",
+        "in adapt",
+        f"attempt 2 of 3 failed: the worker {ended}",
+        "starting",
+        "in adapt",
+    ]
     (site.control / "hold-adapt-1").unlink()
     assert isinstance(await other, AdaptResult)
     assert [task["budget"]["flops"] for task in site.tasks("adapt")] == [1.0, 2.0, 2.0, 2.0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mistify.config.reading import parse_batch
+from mistify.config.reading import read_batch
 from mistify.errors import ErrorCode
 from mistify.jobs.job import GoalState, Job, JobState
 from mistify_server.jobs.running_jobs import RunningJobs
@@ -317,9 +317,9 @@ async def test_a_key_whose_goals_are_added_while_its_config_is_read_adds_nothing
         if next(readings) == 0:
             reading.set()
             assert let_go.wait(60)
-        return parse_batch(text, **options)
+        return read_batch(text, **options)
 
-    monkeypatch.setattr("mistify_server.jobs.service.parse_batch", slow_at_first)
+    monkeypatch.setattr("mistify_server.jobs.service.read_batch", slow_at_first)
     first = asyncio.create_task(caller.add(job.id, later, key="k"))
     await asyncio.to_thread(reading.wait, 60)
     second = await caller.add(job.id, later, key="k")

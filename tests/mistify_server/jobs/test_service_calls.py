@@ -50,6 +50,21 @@ async def test_a_watcher_sees_events_as_they_come(caller: Any, site: Any, make_c
     assert seen == list(range(1, len(seen) + 1))
 
 
+async def test_the_events_so_far_end_while_the_job_goes_on(
+    caller: Any, site: Any, make_config: Config
+) -> None:
+    (site.control / "hold-adapt").touch()
+    job = await caller.submit([make_config("a", FLOP="0.5x")])
+    async for event in caller.watch(job.id):
+        if isinstance(event.event, ProgressUpdate) and event.event.stage == "in adapt":
+            break
+    so_far = [event async for event in caller.watch(job.id, so_far=True)]
+    (site.control / "hold-adapt").unlink()
+    assert so_far == (await caller.events(job.id))[: len(so_far)]
+    assert so_far[-1].sequence >= event.sequence
+    assert [event async for event in caller.watch(job.id, so_far=True)] == await caller.events(job.id)
+
+
 async def test_a_cancelled_job_keeps_what_is_done(caller: Any, site: Any, make_config: Config) -> None:
     (site.control / "hold-adapt-2500").touch()
     job = await caller.submit([make_config("a", FLOP="0.5x"), make_config("b", FLOP="0.25x")])

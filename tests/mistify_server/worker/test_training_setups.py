@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import Params
 from executors.data import Dataset, split
+from executors.params import Params
 from mistify_server.tasks.sources import DataSource
 from mistify_server.worker import training_setups as worker_setup
 from mistify_server.worker.training_setups import TrainingSetups

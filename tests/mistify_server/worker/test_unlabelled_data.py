@@ -12,7 +12,7 @@ from ai_edge_litert.interpreter import Interpreter
 from sklearn.datasets import load_digits
 from sklearn.metrics import recall_score
 
-from executors.base import Params
+from executors.params import Params
 from executors.sources import builtin_source, flatten
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric

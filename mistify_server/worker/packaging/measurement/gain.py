@@ -7,6 +7,7 @@ from mistify.config.compression import VALUES, ZEROS, CompressionConfig
 from mistify.config.metric import Metric
 from mistify.costs.budget import Costs
 from mistify.costs.quantization import Quantization
+from mistify.wording import counted
 from mistify_server.worker.packaging.measurement.latency import measure_latency
 from mistify_server.worker.packaging.tflite.flatbuffer import operators
 
@@ -109,7 +110,9 @@ def _computing(network: bytes) -> Iterator[tuple[str, bool]]:
 def _why_not_faster(network: bytes) -> str:
     floats, count = float_operators(network)
     if floats:
-        return f"{len(floats)} of its {count} operators compute in float32 ({', '.join(sorted(set(floats)))})"
+        compute = "computes" if len(floats) == 1 else "compute"
+        names = ", ".join(sorted(set(floats)))
+        return f"{len(floats)} of its {counted(count, 'operator')} {compute} in float32 ({names})"
     share = _overhead(network)
     if share >= 0.5:
         return f"the network is too small: {share:.0%} of an inference is not spent on computing"

@@ -6,12 +6,13 @@ import keras
 import numpy as np
 import pytest
 
-from executors.base import AdaptationExecutor, Assignment, Params
+from executors.base import AdaptationExecutor, Assignment
 from executors.data import Dataset
-from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.morphnet import MorphNetExecutor
+from executors.params import MorphNetParams, Params, TrainingParams
 from executors.structure import analyse, copied
 from executors.training.evaluation import evaluate
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from executors.training.trainer import Trainer
 from mistify.config.dataset import DataSettings
 from mistify.config.metric import Metric, OutputScore

@@ -8,9 +8,10 @@ import pytest
 
 from executors.base import Assignment
 from executors.data import Dataset
-from executors.morphnet import MorphNetExecutor, MorphNetParams
+from executors.morphnet import MorphNetExecutor
+from executors.params import MorphNetParams, TrainingParams
 from executors.structure import analyse
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from mistify.config.quantization import QuantizationConfig
 from mistify.costs.catalogue import HOST
 from mistify.costs.profiles import NominalProfile, Profile

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from executors.data import Dataset
+from executors.params import TrainingParams
 from executors.structure import analyse
-from executors.training.setup import TrainingParams, TrainingSetup
+from executors.training.setup import TrainingSetup
 from mistify.costs.budget import FLOPS
 from mistify_server.worker.adaptation.source import expanded, tuned_source
 

@@ -2,6 +2,7 @@ import io
 from dataclasses import replace
 
 import pytest
+from mistify_client.porting.table import table
 from rich.console import Console
 
 from mistify.config.compression import CompressionConfig
@@ -14,7 +15,6 @@ from mistify.jobs.formatting import amount, label, shares
 from mistify.jobs.job import BranchFigures, Goal, GoalState, Source
 from mistify.jobs.report import outcome, report
 from mistify.parsing.quantities import measured_in
-from mistify_client.porting.report import table
 
 
 def test_report_has_exactly_the_documented_form(service):
@@ -385,6 +385,30 @@ def test_no_width_cuts_an_id_short(service, width):
     start = next(number for number, line in enumerate(lines) if line.startswith(name[:10]))
     assert "".join(line.split()[0] for line in lines[start:]).startswith(name)
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
+def test_a_crowded_table_leaves_out_columns_and_cuts_no_figure(service, width):
+    half = service.fake.job.goals[0]
+    scores = tuple(OutputScore(name, Metric.MEAN_IOU, 0.5) for name in ("left", "right"))
+    goal = replace(
+        half,
+        id="a-rather-long-identifier-of-a-goal",
+        achieved={"flops": 123456789.0, "params": 23456789.0, "memory_bytes": 123456789.0},
+        quantization=QuantizationConfig(precision=Quantization.INT8_QAT),
+        output_scores=scores,
+        threads=4,
+    )
+    job = replace(
+        service.fake.job, goals=(goal, half), source=replace(service.fake.job.source, tuned_accuracy=0.8)
+    )
+    lines = lines_of_table(job, width)
+    assert max(map(len, lines)) <= width
+    assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)
+    text = "\n".join(lines)
+    assert "75.0% (-5.0)" in text
+    assert text.count("mean_iou 50.0%") == 2
+    assert ("123M" in text) == (width >= 60)
 
 
 @pytest.mark.parametrize(

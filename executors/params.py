@@ -1,0 +1,182 @@
+"""Settings of algorithms, `algorithm.config` in a config; they need no TensorFlow."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import ceil, log
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mistify.config.porting import AUTO
+from mistify.errors import ErrorCode, MistifyError, Problem
+from mistify.parsing.validation import problems_of
+
+#: Learning rates that suit most networks.
+_LEARNING_RATES: Final = {"sgd": 0.01, "adam": 2e-3}
+
+
+def _usual_rate(params: dict[str, Any]) -> float:
+    return _LEARNING_RATES[params.get("optimizer", "sgd")]
+
+
+class TrainingParams(BaseModel):
+    """Settings of training, the same for every algorithm.
+
+    Attributes:
+        batch_size: Examples of a training step.
+        optimizer: `sgd`, with Nesterov momentum and weight decay, or `adam`, which networks without batch
+            norms may need.
+        learning_rate: The optimizer's highest learning rate, which an algorithm may scale to how far it has
+            to go; without one, one that suits it.
+        distillation: Part of the loss that comes from the teacher's outputs.
+        temperature: Softening of both outputs in distillation.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_size: int = Field(default=64, ge=1, le=4096)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = Field(default_factory=_usual_rate, gt=0, le=1)
+    distillation: float = Field(default=0.7, ge=0, le=1)
+    temperature: float = Field(default=2.0, gt=0)
+
+
+#: A cut takes at least this share of the costs; a network is hardly hurt by less.
+LEAST_CUT = 0.2
+
+
+class Params(TrainingParams):
+    """Settings that every algorithm takes in `algorithm.config`, those of training among them.
+
+    Attributes:
+        source_steps: Steps that tune the source on the data before anything is cut.
+        adapt_steps: The most steps between a goal's parent and a network that meets its budget.
+        tune_steps: Steps that tune a network once it meets its budget.
+        max_steps: The most steps of one goal; tuning is repeated up to it while accuracy falls short.
+        schedule_interval: Steps between two schedulings of the structure losses (4.3: k).
+        seed: Where all randomness starts from.
+    """
+
+    source_steps: int = Field(default=2400, ge=0)
+    adapt_steps: int = Field(default=400, ge=1)
+    tune_steps: int = Field(default=600, ge=0)
+    max_steps: int = Field(default=3000, ge=1)
+    schedule_interval: int = Field(default=200, ge=1)
+    seed: int = Field(default=0, ge=0)
+
+
+class IterativePruningParams(Params):
+    """Settings of an algorithm that cuts several times.
+
+    Attributes:
+        cuts: The most iterations, with a cut each, over which an edge is spread. A short edge takes fewer,
+            and so fewer of the `adapt_steps`.
+    """
+
+    cuts: int = Field(default=8, ge=1)
+
+    @property
+    def steps_of_cut(self) -> int:
+        """Training steps before each cut."""
+        return max(1, self.adapt_steps // self.cuts)
+
+    def planned_cuts(self, distance: float) -> int:
+        """Return the cuts of an edge along which costs fall by a factor: as few as take the least share each.
+
+        Args:
+            distance: The factor, above 1.
+        """
+        return min(self.cuts, max(1, ceil(log(distance) / -log(1 - LEAST_CUT))))
+
+
+class MorphNetParams(IterativePruningParams):
+    """MorphNet's settings.
+
+    Attributes:
+        threshold: Importance below which a unit is cut, as a share of the mean in its channel group at the
+            group's width in the source; it counts for the root of the layers that make the group.
+        init_reg_strength: Loss of a unit per multiply-add of the network at the start of an edge, up to
+            `executors.morphnet.STRONGEST`; the other costs are weighed so that each counts as much as the
+            multiply-adds.
+    """
+
+    threshold: float = Field(default=0.1, ge=0, lt=1)
+    init_reg_strength: float = Field(default=1e-9, ge=0)
+
+
+class ChamNetParams(IterativePruningParams):
+    """ChamNet's settings.
+
+    Attributes:
+        init_population: Candidates in a generation; as many are measured in each round of a search.
+        crossover_rate: Share of the children that have two parents.
+        mutation: Share of a child's genes that change.
+        samples: Candidates cut from the source that the predictor learns first.
+    """
+
+    cuts: int = Field(default=3, ge=1)
+    init_population: int = Field(default=10, ge=2, le=1000)
+    crossover_rate: float = Field(default=0.7, ge=0, le=1)
+    mutation: float = Field(default=0.08, ge=0, le=1)
+    samples: int = Field(default=100, ge=0)
+
+
+class RandomSearchParams(IterativePruningParams):
+    """Random search's settings.
+
+    Attributes:
+        candidates: Architectures that are measured before each cut.
+    """
+
+    candidates: int = Field(default=30, ge=1, le=10_000)
+
+
+#: The settings of Mistify's own algorithms, by their names.
+BUILT_IN: Final[Mapping[str, type[Params]]] = {
+    "morphnet": MorphNetParams,
+    "chamnet": ChamNetParams,
+    "uniform": IterativePruningParams,
+    "random": RandomSearchParams,
+}
+
+_PLACE: Final = "algorithm.config"
+
+
+def parse_params(
+    params_class: type[Params],
+    config: Mapping[str, object],
+    classes: Callable[[], Mapping[str, type[Params]]] = lambda: BUILT_IN,
+) -> Params:
+    """Return the settings of an algorithm.
+
+    Args:
+        params_class: The class of its settings; `Params` for those that all algorithms have.
+        config: Its `algorithm.config`.
+        classes: Returns the settings of all algorithms by name, to say whose a setting is that not all have.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with all problems, by their places in the config.
+    """
+    try:
+        return params_class.model_validate(config)
+    except ValidationError as error:
+        problems = problems_of(error, params_class, _PLACE)
+        if params_class is Params:
+            problems = [_with_owner(problem, classes()) for problem in problems]
+        raise MistifyError(
+            ErrorCode.INVALID_CONFIG, "the algorithm's settings are wrong", problems
+        ) from error
+
+
+def _with_owner(problem: Problem, classes: Mapping[str, type[Params]]) -> Problem:
+    """Return a problem of `auto`; of a setting that only certain algorithms have, it names these."""
+    setting = problem.place.removeprefix(f"{_PLACE}.")
+    common = Params.model_fields.keys()
+    owners = [name for name, own in classes.items() if setting in own.model_fields.keys() - common]
+    if not owners:
+        return problem
+    return replace(
+        problem,
+        expected=f'with "{AUTO}" a setting of all algorithms; this one is of {" and ".join(owners)}',
+        fix=f'leave it out, or name the algorithm: "name": "{owners[0]}"',
+    )

@@ -1,0 +1,33 @@
+"""Files of keras_hub's models, which are better ported as presets: their texts have no length in a file."""
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+from executors.inspection.archive import CONFIG
+from mistify.errors import MistifyError
+
+_PRESET = (
+    'save it by model.save_to_preset(DIR), and write "model": "keras_hub/DIR?sequence=N", where a text has '
+    "N tokens"
+)
+
+
+def with_preset(path: Path, error: MistifyError) -> MistifyError:
+    """Return the error of a file that cannot be ported; of a keras_hub model it says what can be.
+
+    Args:
+        path: The file, or directory, which was inspected.
+        error: Why it cannot be ported.
+    """
+    if not _has_hub_classes(path):
+        return error
+    return MistifyError(error.code, error.message, [replace(one, fix=_PRESET) for one in error.problems])
+
+
+def _has_hub_classes(path: Path) -> bool:
+    if path.suffix != ".keras" or not path.is_file():
+        return False
+    with zipfile.ZipFile(path) as archive:
+        config = archive.read(CONFIG)
+    return b"keras_hub" in config or b"keras_nlp" in config

@@ -1,0 +1,132 @@
+"""The commands about jobs of a server: `mistify jobs`, `fetch`, `cancel` and `remove`."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mistify.errors import ErrorCode, MistifyError
+from mistify.jobs.job import Goal, Job, JobState
+from mistify.parsing.quantities import format_bytes
+from mistify.tables import plain_table
+from mistify.tokens import read_token
+from mistify_client.cli.errors import reported_errors
+from mistify_client.cli.options import ServerOption, TokenFile
+from mistify_client.files import output_directory
+from mistify_client.porting.follow import package_directory, show_result
+from mistify_client.porting.log import show_log
+from mistify_client.porting.printing import print_line
+from mistify_client.rpc.porting import PortingClient
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    for command in (jobs, fetch, cancel, remove):
+        app.command()(command)
+
+
+def jobs(
+    server: ServerOption,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Default: list all jobs.")] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """List the jobs of a server, or show one: its log so far, its goals, and what there is to say of them."""
+    console = Console()
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        if job is None:
+            console.print(_job_table(client))
+        else:
+            _show_job(client, job, console)
+
+
+def fetch(
+    job: JobArgument,
+    server: ServerOption,
+    goal: Annotated[
+        str | None, typer.Argument(metavar="[GOAL]", help="Default: every goal with a package.")
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the packages. Default: one named like the job.")
+    ] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Download the packages of a job, or of one of its goals, into OUT/goals.
+
+    A download that was broken off goes on where it stopped. Exit code 3: there is no such job, or no package.
+    """
+    console = Console()
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        goals = _goals_to_fetch(client, job, goal)
+        out = Path(job) if out is None else out
+        output_directory(out)
+        for fetched in goals:
+            directory = package_directory(out, fetched.id)
+            client.fetch(job, fetched.id, directory)
+            print_line(console, f"package: {directory}")
+
+
+def cancel(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
+    """Stop a job; goals that are met keep their packages."""
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        state = client.cancel(job).state
+    verb = "is" if state is JobState.CANCELLED else "had already ended:"
+    typer.echo(f"job {job} {verb} {state.value}")
+
+
+def remove(job: JobArgument, server: ServerOption, token_file: TokenFile = None) -> None:
+    """Remove a job that has ended, with its packages, and all files that no other job needs."""
+    with reported_errors(), PortingClient(server, read_token(token_file)) as client:
+        freed = client.remove(job)
+    typer.echo(f"removed {job}, {format_bytes(freed, 3)} are free")
+
+
+def _job_table(client: PortingClient) -> Table:
+    table = plain_table("job", "state", "created", "goals met")
+    for part in client.jobs():
+        job = part.job
+        met = f"{part.goals_met}/{part.goal_count}"
+        table.add_row(job.id, job.state.value, _time(job), met)
+    return table
+
+
+def _show_job(client: PortingClient, job_id: str, console: Console) -> None:
+    """Print the log of a job so far, the table of its goals, and sentences about them."""
+    events = list(client.watch(job_id, so_far=True))
+    job = client.job(job_id)  # read last: the table is never behind the log
+    show_log(events, job, console)
+    show_result(job, console, job.goals)
+    for goal in job.goals:
+        if goal.warning and not goal.state.ended:
+            print_line(console, f"{goal.id}: {goal.warning}")
+    reason = f": {job.reason}" if job.reason else ""
+    print_line(console, f"job {job.id}, submitted {_time(job)}, is {job.state.value}{reason}")
+
+
+def _goals_to_fetch(client: PortingClient, job_id: str, goal_id: str | None) -> Collection[Goal]:
+    """Return a goal of a job, or those with a package.
+
+    Raises:
+        MistifyError: NOT_FOUND, there is no such job or goal, or no goal has a package.
+    """
+    if goal_id is not None:
+        return [client.goal_with_package(job_id, goal_id)]
+    job = client.job(job_id)
+    goals = [goal for goal in job.goals if goal.files]
+    if not goals:
+        raise MistifyError(
+            ErrorCode.NOT_FOUND,
+            f"job {job_id} is {job.state.value}, and none of its goals has a package (yet); "
+            f"mistify jobs {job_id} says more",
+        )
+    return goals
+
+
+def _time(job: Job) -> str:
+    return f"{datetime.fromtimestamp(job.created_unix_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,86 @@
+"""The server that a command talks to: a running one, or one that is started for the command."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mistify.config.reading import read_batch
+from mistify.errors import MistifyError, Problem, invalid_config
+from mistify.uploads import as_written
+from mistify_client.porting.local_files import local_files
+from mistify_client.porting.local_server import embedded_server
+from mistify_client.rpc.porting import PortingClient
+from mistify_client.rpc.retry import Backoff
+
+#: An embedded server never returns at the same address, so waiting longer is useless.
+_EMBEDDED_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A server to port with.
+
+    Attributes:
+        remote: the address of a running one; None to start one.
+        store: the store of one that is started, which need not exist yet.
+        roots: the directories below which that one may read models and data.
+    """
+
+    remote: str | None
+    store: Path
+    roots: Sequence[Path]
+
+    @contextmanager
+    def started(self, *, resume: bool = True) -> Iterator[tuple[str, Backoff]]:
+        """Yield the address of the server, and the delays of retries.
+
+        Args:
+            resume: True to continue the unfinished jobs of the store.
+        """
+        if self.remote is not None:
+            yield self.remote, Backoff()
+            return
+        with embedded_server(self.store, self.roots, resume=resume) as address:
+            yield address, Backoff(attempts=_EMBEDDED_ATTEMPTS)
+
+
+def check_config(text: str, source: str, serving: Serving, token: str | None) -> None:
+    """Refuse a config with mistakes, together with what the server does not find of the names in it.
+
+    Args:
+        text: the config.
+        source: its name in errors.
+        serving: the server that looks names up, with a store of its own where there is none yet.
+        token: the server's access token.
+
+    Raises:
+        MistifyError: INVALID_CONFIG with every problem.
+    """
+    reading = read_batch(text, source, server_knows_more=True)
+    if not reading.problems:
+        return
+    known = {problem.place for problem in reading.problems}
+    others = [each for each in _problems_of_server(text, serving, token) if each.place not in known]
+    raise invalid_config([*reading.problems, *others], source)
+
+
+def _problems_of_server(text: str, serving: Serving, token: str | None) -> Sequence[Problem]:
+    """Return what a server finds wrong with a config; nothing if there is none.
+
+    Files of this machine, which it would be sent, do not count.
+    """
+    if serving.remote is not None:
+        text = local_files(text, serving.roots).text
+    with TemporaryDirectory(prefix="mistify-") as scratch:
+        serving = serving if serving.store.is_dir() else replace(serving, store=Path(scratch).resolve())
+        try:
+            with (
+                serving.started(resume=False) as (address, backoff),
+                PortingClient(address, token, backoff=backoff) as client,
+            ):
+                client.plan(text)
+        except MistifyError as error:
+            return [problem for problem in error.problems if as_written(problem.value) == problem.value]
+    return ()

@@ -1,0 +1,80 @@
+"""What a network has forgotten by its tuning, on examples that are not those of the tuning."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mistify.package.training import OutputKind
+from mistify.wording import listed
+from mistify_client.tuning.examples import Examples
+from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.training_loop import Score, score_of
+
+_CLASSES = OutputKind.SOFTMAX, OutputKind.LOGITS
+
+#: The least share of a class that was right and is not now, before the class is named as forgotten.
+_LOST = 0.1
+
+#: A rise of the loss that counts, as a share, where accuracy says nothing.
+_RISE = 0.1
+
+#: Examples of which outputs are computed at once.
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """How well a network does on the examples to keep.
+
+    Attributes:
+        score: on all of them.
+        examples: their number.
+        by_class: class -> the share that is right, where an only output tells classes.
+    """
+
+    score: Score
+    examples: int
+    by_class: dict[int, float]
+
+    def __str__(self) -> str:
+        loss = f"loss {self.score.loss:.4g}"
+        return f"accuracy {self.score.accuracy:.1%}, {loss}" if self.score.accuracy else loss
+
+    def forgotten(self, now: "Knowledge") -> str:
+        """Return what a network that knows `now` has forgotten, in words; empty if that may be chance."""
+        if not self.by_class and not self.score.accuracy:
+            rise = now.score.loss - self.score.loss
+            return (
+                f"the loss on the examples to keep rose from {self.score.loss:.4g} to {now.score.loss:.4g}"
+                if rise > _RISE * abs(self.score.loss)
+                else ""
+            )
+        before, after = self.score.accuracy, now.score.accuracy
+        if before - after <= math.sqrt(before * (1 - before) / self.examples):
+            return ""
+        fell = f"accuracy on the {self.examples:,} examples to keep fell from {before:.1%} to {after:.1%}"
+        lost = {name: share - now.by_class[name] for name, share in self.by_class.items()}
+        most = [name for name in sorted(lost, key=lambda name: -lost[name]) if lost[name] >= _LOST]
+        shown = [f"{name} ({self.by_class[name]:.0%} to {now.by_class[name]:.0%})" for name in most]
+        if not shown:
+            return fell
+        return f"{fell}; of {'class' if len(shown) == 1 else 'classes'} {listed(shown)}"
+
+
+def knowledge(trainer: Trainer, keep: Examples) -> Knowledge:
+    """Return how well a network does on the examples to keep."""
+    return Knowledge(score_of(trainer, keep), len(keep), _by_class(trainer, keep))
+
+
+def _by_class(trainer: Trainer, keep: Examples) -> dict[int, float]:
+    """Return the share of right answers for each class; nothing unless an only output tells classes."""
+    kinds = trainer.training.kinds
+    (name, kind), *others = kinds.items()
+    if others or kind not in _CLASSES:
+        return {}
+    chosen = [trainer.infer(chunk.inputs)[name].argmax(axis=-1) for chunk in keep.chunks(_CHUNK)]
+    truth, answers = keep.targets[name].ravel(), np.concatenate(chosen).ravel()
+    return {
+        int(label): float((answers[truth == label] == label).mean()) for label in np.unique(truth[truth >= 0])
+    }

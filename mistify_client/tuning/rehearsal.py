@@ -1,0 +1,84 @@
+"""Rehearsal of what a network knows, so that its tuning on new data makes it forget less.
+
+Z. Li and D. Hoiem, Learning without Forgetting, TPAMI 40 (12), 2018: what the network said of the new inputs
+before its tuning is a second target for them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from mistify.package.manifest import Manifest
+from mistify_client.runtime.inputs import Array
+from mistify_client.tuning.examples import Examples
+from mistify_client.tuning.trainer import Trainer
+from mistify_client.tuning.training_loop import Teacher, TeacherTargets, TrainingSettings
+
+#: Examples of which outputs are computed at once.
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What a network predicted for the tuning's examples before it was tuned.
+
+    Attributes:
+        predictions: [examples, ...] by output.
+        weight: of these as targets, beside the true ones.
+    """
+
+    predictions: Mapping[str, Array]
+    weight: float
+
+    def beside(self, teacher: Teacher | None, settings: TrainingSettings) -> tuple[Teacher, TrainingSettings]:
+        """Return a teacher that also teaches what the network knew, and settings with its weight.
+
+        Args:
+            teacher: made of peers; None to learn from nobody else.
+            settings: of the training, with the weight of that teacher.
+        """
+        others = 0.0 if teacher is None else settings.kd_weight
+        total = others + self.weight
+
+        def both(rng: np.random.Generator) -> TeacherTargets:
+            peers = None if teacher is None else teacher(rng)
+
+            def targets(rows: npt.NDArray[np.int64]) -> Mapping[str, Array]:
+                own = {name: predicted[rows] for name, predicted in self.predictions.items()}
+                if peers is None:
+                    return own
+                taught = peers(rows)
+                return {
+                    name: ((others * taught[name] + self.weight * known) / total).astype(np.float32)
+                    for name, known in own.items()
+                }
+
+            return targets
+
+        return both, replace(settings, kd_weight=total)
+
+
+def rehearsal_of(trainer: Trainer, examples: Examples, settings: TrainingSettings) -> Rehearsal | None:
+    """Return the rehearsal of a network as it stands; None where there is nothing to rehearse.
+
+    Args:
+        trainer: of the network.
+        examples: those of the tuning.
+        settings: of the training.
+    """
+    weight = settings.rehearsal * _worth_keeping(trainer.manifest)
+    if not weight:
+        return None
+    parts = [trainer.infer(chunk.inputs) for chunk in examples.chunks(_CHUNK)]
+    predictions = {
+        name: kind.predictions(np.concatenate([part[name] for part in parts]))
+        for name, kind in trainer.training.kinds.items()
+    }
+    return Rehearsal(predictions, weight)
+
+
+def _worth_keeping(manifest: Manifest) -> float:
+    """Return how much there is to forget, from 0 to 1: the package's accuracy; 1 if errors are measured."""
+    return manifest.accuracy if manifest.metric.is_share else 1.0

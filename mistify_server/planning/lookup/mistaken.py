@@ -1,0 +1,70 @@
+"""Configs with mistakes, of which the other parts can be looked up all the same."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from pydantic import ValidationError
+
+from mistify.config.porting import PortingConfig
+from mistify_server.planning.lookup.models import BUILTIN_DATA, BUILTIN_MODELS
+
+#: Take the places of parts that are wrong or missing; there is nothing to look up about them.
+_STAND_INS: Mapping[str, Any] = {
+    "id": "stand-in",
+    "model": BUILTIN_MODELS[0],
+    "dataset": {part: BUILTIN_DATA[part] for part in ("train", "test")},
+    "adaptation_goal": {"FLOP": "1x"},
+}
+
+
+def without_mistakes(
+    mistaken: Mapping[int, tuple[Any, ValidationError]],
+) -> Iterator[tuple[int, PortingConfig]]:
+    """Yield configs without what is wrong in them, by their indices; those that are no objects are left out.
+
+    Args:
+        mistaken: As of `mistify.config.reading.BatchReading`.
+    """
+    for index, (value, error) in mistaken.items():
+        if isinstance(value, dict):
+            config = _mended(value, error)
+            if config is not None:
+                yield index, config
+
+
+def _mended(value: dict[str, Any], error: ValidationError) -> PortingConfig | None:
+    """Return a config without the wrong values; without the whole parts around them if that does not do."""
+    wrong = [details["loc"] for details in error.errors()]
+    for keys in (wrong, [place[:1] for place in wrong]):
+        try:
+            return PortingConfig.model_validate(_without(value, keys))
+        except ValidationError:
+            continue
+    return None
+
+
+def _without(value: dict[str, Any], places: Iterable[tuple[int | str, ...]]) -> dict[str, Any]:
+    rest = deepcopy(value)
+    for place in places:
+        _remove(rest, place)
+    for part, stand_in in _STAND_INS.items():
+        own = rest.get(part)
+        if own is None:
+            rest[part] = stand_in
+        elif part == "dataset" and isinstance(own, dict) and "unlabelled" not in own:
+            rest[part] = {**stand_in, **own}
+    return rest
+
+
+def _remove(value: Any, place: tuple[int | str, ...]) -> None:
+    """Remove what stands at a place, or nearest to it."""
+    *path, last = place or ("",)
+    for key in path:
+        inner = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(inner, dict):
+            last = key
+            break
+        value = inner
+    if isinstance(value, dict):
+        value.pop(last, None)

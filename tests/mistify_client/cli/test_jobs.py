@@ -1,0 +1,107 @@
+"""The commands about jobs of a server."""
+
+from dataclasses import replace
+
+from mistify.errors import ErrorCode
+from mistify.jobs.job import GoalState, JobState
+from mistify.v1 import porting_pb2 as pb
+
+
+def test_jobs_lists_every_page(mistify, service):
+    result = mistify("jobs", "--server", service.address)
+    assert result.exit_code == 0
+    assert all(name in result.stdout for name in ("job-1", "job-2", "job-3", "done", "1/2", "2023-11-14"))
+
+
+def test_the_list_of_jobs_fits_80_columns(mistify, service, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = mistify("jobs", "--server", service.address).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "2023-11-14 22:13:20 UTC" in lines[2]
+
+
+def test_a_job_is_shown_with_its_log_and_its_goals(mistify, service):
+    result = mistify("jobs", "job-1", "--server", service.address)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "1970-01-01 00:00:01 job running"
+    assert "1970-01-01 00:00:04 half: adapting 75/150, accuracy 78.0%, multiply-adds 70%" in lines
+    assert "1970-01-01 00:00:05 half: met, accuracy 75.0%" in result.stdout
+    assert "multiply-adds" in result.stdout
+    assert "480 (0.48)" in result.stdout
+    assert "tenth is failed: no room" in lines
+    assert "half by morphnet: as good as chamnet, and faster" in lines
+    assert lines[-1] == "job job-1, submitted 2023-11-14 22:13:20 UTC, is done"
+    assert [request.so_far for request in service.fake.requests_of(pb.WatchJobRequest)] == [True]
+
+
+def test_a_job_that_runs_is_shown_with_its_warnings(mistify, service):
+    half, tenth = service.fake.job.goals
+    goals = (replace(half, state=GoalState.RUNNING), replace(tenth, state=GoalState.WAITING, reason=""))
+    service.fake.job = replace(service.fake.job, goals=goals, state=JobState.RUNNING)
+    service.fake.events = service.fake.events[:4]
+    lines = mistify("jobs", "job-1", "--server", service.address).stdout.splitlines()
+    assert "half: accuracy 70.0% is likely to be missed" in lines
+    assert lines[-1].endswith("is running")
+    assert not any(line.startswith("tenth is") for line in lines)
+
+
+def test_a_job_that_failed_says_why(mistify, service):
+    service.fake.job = replace(service.fake.job, state=JobState.FAILED, reason="the disk is full")
+    result = mistify("jobs", "job-1", "--server", service.address)
+    assert result.stdout.endswith("is failed: the disk is full\n")
+
+
+def test_a_job_that_does_not_exist(mistify, service):
+    for command in ("jobs", "fetch"):
+        result = mistify(command, "job-9", "--server", service.address)
+        assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
+        assert "job-9" in result.stderr
+
+
+def test_fetch_downloads_every_package(mistify, service, tmp_path):
+    half, tenth = service.fake.job.goals
+    other = replace(half, id="other")
+    service.fake.job = replace(service.fake.job, goals=(half, tenth, other))
+    result = mistify("fetch", "job-1", "--server", service.address, "--out", tmp_path)
+    assert result.exit_code == 0
+    for goal in ("half", "other"):
+        package = tmp_path / "goals" / goal
+        assert {path.name: path.read_bytes() for path in package.iterdir()} == service.fake.files
+        assert f"package: {package}" in result.stdout
+    assert not (tmp_path / "goals" / "tenth").exists()
+
+
+def test_fetch_of_one_goal_has_a_directory_of_the_job(mistify, service, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert mistify("fetch", "job-1", "half", "--server", service.address).exit_code == 0
+    assert (tmp_path / "job-1" / "goals" / "half" / "serve.tflite").is_file()
+
+
+def test_fetch_refuses_what_does_not_arrive_whole(mistify, service, tmp_path):
+    service.fake.corrupt_downloads = 2
+    result = mistify("fetch", "job-1", "--server", service.address, "--out", tmp_path)
+    assert result.exit_code == ErrorCode.CORRUPT_PACKAGE.exit_code
+    assert not (tmp_path / "goals" / "half" / "serve.tflite").exists()
+
+
+def test_fetch_of_nothing_says_so_and_leaves_nothing(mistify, service, tmp_path):
+    result = mistify("fetch", "job-1", "tenth", "--server", service.address, "--out", tmp_path / "out")
+    assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
+    assert "no room" in result.stderr
+    service.fake.job = replace(service.fake.job, goals=service.fake.job.goals[1:])
+    result = mistify("fetch", "job-1", "--server", service.address, "--out", tmp_path / "out")
+    assert result.exit_code == ErrorCode.NOT_FOUND.exit_code
+    assert "mistify jobs job-1" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_remove(mistify, service):
+    result = mistify("remove", "job-1", "--server", service.address)
+    assert (result.exit_code, result.stdout) == (0, "removed job-1, 2MB are free\n")
+
+
+def test_cancel(mistify, service):
+    result = mistify("cancel", "job-1", "--server", service.address)
+    assert result.stdout == "job job-1 is cancelled\n"
+    assert [request.job_id for request in service.fake.requests_of(pb.CancelJobRequest)] == ["job-1"]
