@@ -16,7 +16,7 @@ from mistify.files import cache_directory
 from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
-from mistify_client.runtime.inputs import Array
+from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import NETWORK, Network, open_network
 from mistify_client.runtime.loaded import LoadedPackage, recorded
 from mistify_client.runtime.statistics import Statistics
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class PortedModel:
-    """A ported network: call it with NumPy arrays, by position or by the names of its inputs.
+    """A ported network: call it with NumPy arrays, by position, by the names of its inputs or as a dict.
 
     The batch size may be any from 1 on; all inputs of a call share it. A size that was not among the last few
     costs an allocation, for each branch its own. Values are converted where the network's dtype holds them
@@ -116,11 +116,11 @@ class PortedModel:
         """Return figures on this model's inferences of the last seconds, without the time spent waiting."""
         return self._loaded.recorder.observed().statistics(seconds)
 
-    def __call__(self, /, *arrays: npt.ArrayLike, **named: npt.ArrayLike) -> Array | dict[str, Array]:
+    def __call__(self, /, *arrays: Given, **named: npt.ArrayLike) -> Array | dict[str, Array]:
         """Run the network.
 
         Args:
-            arrays: the first inputs [batch, ...], in their order.
+            arrays: the first inputs [batch, ...], in their order; or a dict of all inputs by name.
             named: the other inputs [batch, ...], by name.
 
         Returns:
