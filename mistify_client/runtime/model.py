@@ -16,6 +16,7 @@ from mistify.files import cache_directory
 from mistify.package.manifest import Branch, Manifest, TensorInfo, verify
 from mistify_client.rpc.porting import PortingClient
 from mistify_client.rpc.retry import Backoff
+from mistify_client.runtime.images import prepared_input
 from mistify_client.runtime.inputs import Array, Given
 from mistify_client.runtime.interpreter import NETWORK, Network, open_network
 from mistify_client.runtime.loaded import LoadedPackage, recorded
@@ -84,6 +85,33 @@ class PortedModel:
     def outputs(self) -> tuple[TensorInfo, ...]:
         """Return name, dtype and shape of every output, in order."""
         return self.manifest.outputs
+
+    @property
+    def labels(self) -> tuple[str, ...] | dict[str, tuple[str, ...]] | None:
+        """Return the names of the classes in their order, as the package has them; None where it has none.
+
+        Where several outputs have names, a dict by output. Of an output with one value, they are the names of
+        no and yes.
+        """
+        labels = self.manifest.labels
+        return dict(labels) if len(labels) > 1 else next(iter(labels.values()), None)
+
+    def prepare(self, image: Array, name: str | None = None) -> Array:
+        """Return an image as an input, prepared as the package declares it.
+
+        What the network itself does to its inputs, such as Keras's `Rescaling`, is not done twice.
+
+        Args:
+            image: RGB, uint8 [height, width, 3].
+            name: Of the input; may be left out where only one takes images.
+
+        Returns:
+            [1, ...], which the model takes as it is.
+
+        Raises:
+            MistifyError: NOT_FOUND, the package does not declare how; INVALID_DATASET, it is no such image.
+        """
+        return prepared_input(self.manifest, image, name)
 
     @property
     def branches(self) -> tuple[Branch, ...]:
