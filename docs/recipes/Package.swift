@@ -33,16 +33,17 @@ final class Package {
 
   init(shipped: URL, milliseconds: Double = .infinity) throws {
     let directory = try Package.current(shipped)
-    manifest = try Package.verified(directory)
-    network = directory.appendingPathComponent("serve.tflite")
-    let environment = try Environment()
+    let manifest = try Package.verified(directory)
+    let network = directory.appendingPathComponent("serve.tflite")
     let options = try Options()
     try options.setHardwareAccelerators([.cpu])
-    let model = try Model(filePath: network.path, environment: environment)
+    let model = try Model(filePath: network.path)
     let key = Package.signature(manifest, within: milliseconds) + "_batch_1"
     guard let index = try model.signatureKeys().firstIndex(of: key) else { throw PackageError.noSignature(key) }
+    self.manifest = manifest
+    self.network = network
     signature = index
-    compiled = try CompiledModel(environment: environment, model: model, options: options)
+    compiled = try CompiledModel(environment: try Environment(), model: model, options: options)
   }
 
   /// Runs one example: float32 inputs by name, each with all values of its tensor.
@@ -53,7 +54,8 @@ final class Package {
       guard let values = inputs[name] else { throw PackageError.noInput(name) }
       try buffer.write(values)
     }
-    let made = try compiled.run(inputs: given, signatureIndex: signature)
+    let made = try compiled.createOutputBuffers(signatureIndex: signature)
+    try compiled.run(inputs: given, outputs: made, signatureIndex: signature)
     var outputs: [String: [Float]] = [:]
     for (number, buffer) in made.enumerated() {
       outputs[try compiled.outputName(outputIndex: number, signatureIndex: signature)] = try buffer.read()
@@ -108,9 +110,9 @@ final class Package {
     let content = try Data(contentsOf: directory.appendingPathComponent("manifest.json"))
     let manifest = try JSONDecoder().decode(Manifest.self, from: content)
     guard (2...3).contains(manifest.format_version) else { throw PackageError.format(manifest.format_version) }
-    for (name, file) in manifest.files
-    where try sha256(directory.appendingPathComponent(name)) != file.sha256 {
-      throw PackageError.damaged(name)
+    for (name, file) in manifest.files {
+      let digest = try sha256(directory.appendingPathComponent(name))
+      guard digest == file.sha256 else { throw PackageError.damaged(name) }
     }
     return manifest
   }
