@@ -34,11 +34,11 @@ def bind(
     Raises:
         MistifyError: INVALID_DATASET with everything that does not fit.
     """
-    if len(positional) == 1 and type(positional[0]) is not np.ndarray:
-        positional, named = _unpacked(positional[0], named)
     fitting = _fitting(inputs, positional, named)
     if fitting is not None:
         return fitting
+    if len(positional) == 1 and isinstance(positional[0], Mapping):
+        return bind(inputs, (), _alone(positional[0], named))
     arrays = checked(inputs, positional, named)
     return {info.name: _stored(info, arrays[info.name]) for info in inputs}
 
@@ -73,16 +73,14 @@ def _unfit(*problems: Problem) -> MistifyError:
     return MistifyError(ErrorCode.INVALID_DATASET, "the input does not fit the network", problems)
 
 
-def _unpacked(
-    only: Given, named: Mapping[str, npt.ArrayLike]
-) -> tuple[Sequence[Given], Mapping[str, npt.ArrayLike]]:
-    """Return the arrays by position and by name of a call whose only positional argument is this one."""
-    if not isinstance(only, Mapping):
-        return (only,), named
+def _alone(
+    given: Mapping[str, npt.ArrayLike], named: Mapping[str, npt.ArrayLike]
+) -> Mapping[str, npt.ArrayLike]:
+    """Return a mapping that was given, if it has all that was given."""
     if named:
         fix = "put all inputs into the dict"
         raise _unfit(Problem("inputs", f"a dict, and {', '.join(named)} beside it", "a dict alone", fix))
-    return (), only
+    return given
 
 
 def _fitting(
