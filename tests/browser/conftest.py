@@ -10,7 +10,6 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from tests.servers import web_server
 
-
 #: A machine may be busy, in milliseconds.
 expect.set_options(timeout=60_000)
 
